@@ -1,0 +1,35 @@
+# make demo: train a small net, explain one prediction.   make test: the tests.   Both set up .venv by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test test-all lint benchmark picture clean
+
+demo: .venv/demo
+	$(BIN)/python examples/demo.py
+
+test: .venv/dev
+	$(BIN)/python -m pytest -n auto
+
+test-all: .venv/dev
+	$(BIN)/python -m pytest -n auto -m ""
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+benchmark: .venv/dev
+	$(BIN)/python benchmarks/eager.py
+
+picture: .venv/dev
+	$(BIN)/python examples/picture.py docs/explanation.png
+
+# A mark per set of requirements: pip runs again only when they change.
+.venv/demo .venv/dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,217 @@
+"""The result: plain detached tensors that add up to the output."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+Tensors = Tensor | tuple[Tensor, ...]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Scores of one output for each row: baseline_output + bias + the sum of combined = output.
+
+    ``positive``, ``negative`` >= 0 and ``combined`` = positive - negative are shaped like the explained input (a tuple
+    for several), or (rows, groups) with feature groups.
+    """
+
+    positive: Tensors
+    negative: Tensors
+    combined: Tensors
+    bias_by_layer: Mapping[str, Tensor]  # layer -> (rows, 2): the positive and negative score of its constants
+    output: Tensor  # (rows,)
+    baseline_output: Tensor  # (rows,): the output of the bias-free model at the baseline
+    completeness_error: Tensor  # (rows,): combined + bias from the ledger - (output - baseline_output)
+    output_error: float  # the largest |engine - model(x)|
+    target: Tensor  # (rows, dimensions of the output)
+    inputs: Tensors
+    baselines: Tensors
+    feature_names: tuple[str, ...] | None = None
+    frozen: tuple[str, ...] = ()  # what was taken as a constant, and where
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)  # c, netting, layer, version
+
+    def __len__(self) -> int:
+        return len(self.output)
+
+    def __repr__(self) -> str:
+        shape = tuple(tuple(p.shape) for p in self._each(self.positive))
+        return (
+            f"Explanation(rows={len(self)}, scores={shape[0] if len(shape) == 1 else shape}, c={self.settings.get('c')}, "
+            f"completeness_error={self.completeness_error.abs().max().item() if len(self) else 0:.2g})"
+        )
+
+    def __getitem__(self, rows: int | slice | Tensor | list[int]) -> Explanation:
+        """The same for some rows; an integer keeps the row dimension."""
+        if isinstance(rows, int):
+            if not -len(self) <= rows < len(self):
+                raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
+            rows = slice(rows, rows + 1 or None)
+
+        def pick(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value[rows]
+            if isinstance(value, tuple) and value and all(isinstance(v, Tensor) for v in value):
+                return tuple(v[rows] for v in value)
+            return value
+
+        changed = {f.name: pick(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        changed["bias_by_layer"] = {name: pick(scores) for name, scores in self.bias_by_layer.items()}
+        return Explanation(**changed)
+
+    @staticmethod
+    def _each(tensors: Tensors) -> tuple[Tensor, ...]:
+        return tensors if isinstance(tensors, tuple) else (tensors,)
+
+    def _flat(self, tensors: Tensors) -> Tensor:
+        """All features of a row side by side."""
+        return torch.cat([part.reshape(len(self), -1) for part in self._each(tensors)], 1)
+
+    @property
+    def bias_positive(self) -> Tensor:
+        """What all constants of the model pushed up. (rows,)"""
+        return self._bias(0)
+
+    @property
+    def bias_negative(self) -> Tensor:
+        """What all constants of the model pushed down. (rows,)"""
+        return self._bias(1)
+
+    @property
+    def bias(self) -> Tensor:
+        """The net share of the constants. (rows,)"""
+        return self.bias_positive - self.bias_negative
+
+    def _bias(self, side: int) -> Tensor:
+        return sum((scores[:, side] for scores in self.bias_by_layer.values()), torch.zeros_like(self.output))
+
+    @property
+    def conflict(self) -> Tensor:
+        """s_conf = min(sum of positive, sum of negative) over the features. (rows,)"""
+        return torch.minimum(self._flat(self.positive).sum(1), self._flat(self.negative).sum(1))
+
+    def names(self) -> tuple[str, ...]:
+        """A name for every feature."""
+        if self.feature_names is not None:
+            return self.feature_names
+        parts = self._each(self.positive)
+        names = []
+        for place, part in enumerate(parts):
+            head = "x" if len(parts) == 1 else f"x{place}_"
+            shape = part.shape[1:]
+            if len(shape) <= 1:
+                names += [f"{head}{i}" for i in range(shape.numel())]
+            else:
+                names += [f"{head}[{','.join(map(str, i))}]" for i in torch.cartesian_prod(*map(torch.arange, shape)).tolist()]
+        return tuple(names)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A long table: one line per row and feature, and one for the bias; needs pandas."""
+        pandas = _needs("pandas", "tabular")
+        names = (*self.names(), "(bias)")
+        rows = len(self)
+        columns: dict[str, Any] = {
+            "row": [row for row in range(rows) for _ in names], "feature": list(names) * rows,
+        }
+        grouped = self._flat(self.positive).shape[1] != self._flat(self.inputs).shape[1]
+        if not grouped:
+            for name, values in (("value", self.inputs), ("baseline", self.baselines)):
+                columns[name] = _beside(self._flat(values), torch.full((rows,), float("nan")))
+        columns["positive"] = _beside(self._flat(self.positive), self.bias_positive)
+        columns["negative"] = _beside(self._flat(self.negative), self.bias_negative)
+        columns["combined"] = _beside(self._flat(self.combined), self.bias)
+        return pandas.DataFrame(columns)  # type: ignore[no-any-return]
+
+    def to_shap(self) -> Any:
+        """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output."""
+        shap = _needs("shap", "shap")
+        if isinstance(self.combined, tuple):
+            raise ValueError("to_shap(): the explanation has several inputs; shap takes one. Use feature_groups.")
+        grouped = self.combined.shape != self._each(self.inputs)[0].shape
+        return shap.Explanation(
+            values=self.combined.cpu().numpy(), base_values=(self.baseline_output + self.bias).cpu().numpy(),
+            data=None if grouped else self._each(self.inputs)[0].cpu().numpy(),
+            feature_names=list(self.names()) if self.combined.ndim == 2 else None,
+        )
+
+    def ledger(self, row: int = 0, most: int = 12) -> str:
+        """One prediction as a table of text: features, bias, conflict, output."""
+        from .text import ledger
+
+        return ledger(self[row], most)
+
+    def plot(self, row: int = 0, most: int = 12) -> Figure:
+        """Two-sided bars of one row, from the baseline to the output; needs matplotlib."""
+        from .plots import bars
+
+        return bars(self[row], most)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file with all numbers and settings; needs safetensors."""
+        torch_format = _needs("safetensors.torch", "io")
+        tensors: dict[str, Tensor] = {}
+        described: dict[str, Any] = {"format": FORMAT}
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, Tensor):
+                tensors[entry.name] = value
+            elif isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+                tensors.update({f"{entry.name}.{i}": part for i, part in enumerate(value)})
+            elif entry.name == "bias_by_layer":
+                described[entry.name] = list(value)
+                tensors.update({f"{entry.name}.{i}": scores for i, scores in enumerate(value.values())})
+            else:
+                described[entry.name] = dict(value) if isinstance(value, Mapping) else value
+        contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+        torch_format.save_file(contiguous, os.fspath(path), {"cafexai": json.dumps(described)})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Explanation:
+        """Read what ``save`` wrote."""
+        safetensors = _needs("safetensors", "io")
+        try:
+            with safetensors.safe_open(os.fspath(path), "pt") as file:
+                described = json.loads((file.metadata() or {}).get("cafexai", "null"))
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise ValueError(f"Explanation.load({os.fspath(path)!r}): not a safetensors file ({error}).") from error
+        if described is None or described.pop("format", None) != FORMAT:
+            raise ValueError(f"Explanation.load({os.fspath(path)!r}): the file was not written by Explanation.save of this version.")
+        layers = described.pop("bias_by_layer")
+        values: dict[str, Any] = {**described, "bias_by_layer": {}}
+        for i, layer in enumerate(layers):
+            values["bias_by_layer"][layer] = tensors.pop(f"bias_by_layer.{i}")
+        for name in sorted(tensors, key=lambda n: (n.split(".")[0], int(n.split(".")[1]) if "." in n else 0)):
+            head = name.split(".")[0]
+            values[head] = (*values.get(head, ()), tensors[name]) if "." in name else tensors[name]
+        for name in ("feature_names", "frozen", "notes"):
+            values[name] = None if values[name] is None else tuple(values[name])
+        return cls(**values)
+
+
+def _beside(features: Tensor, bias: Tensor) -> Any:
+    return torch.cat([features, bias.to(features)[:, None]], 1).flatten().cpu().numpy()
+
+
+def _needs(package: str, extra: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"This needs {package.split('.')[0]}: pip install 'cafexai[{extra}]'.") from error

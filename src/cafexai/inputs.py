@@ -1,0 +1,242 @@
+"""What the user hands in, checked and brought into one form before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Reference = Tensor | None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs as a tuple of floating point tensors of equally many rows."""
+
+    tensors: tuple[Tensor, ...]
+    is_tuple: bool
+    names: tuple[str, ...] | None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.tensors[0].shape[0]
+
+
+def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None) -> Inputs:
+    """Tensors, numpy arrays or data frames, one or several, to tensors."""
+    is_tuple = isinstance(inputs, (tuple, list))
+    given = tuple(inputs) if is_tuple else (inputs,)
+    if not given:
+        raise ValueError("explain(()): there is no input. Pass a tensor, or a tuple of tensors.")
+    names = tuple(map(str, feature_names)) if feature_names is not None else None
+    tensors = []
+    for place, value in enumerate(given):
+        if hasattr(value, "columns") and hasattr(value, "to_numpy"):
+            if len(given) == 1 and names is None:
+                names = tuple(map(str, value.columns))
+            value = _frame_to_numpy(value)
+        tensors.append(_checked(_to_tensor(value, model, place), place, len(given)))
+    rows = {tensor.shape[0] for tensor in tensors}
+    if len(rows) > 1:
+        raise ValueError(f"explain(...): the inputs have different numbers of rows, {sorted(rows)}. Row i of each belongs together.")
+    if names is not None and (len(tensors) > 1 or len(names) != tensors[0][0].numel()):
+        raise ValueError(
+            f"explain(..., feature_names=...): {len(names)} names for {sum(t[0].numel() for t in tensors)} features "
+            f"in {len(tensors)} input(s). Give one name per feature of a single input."
+        )
+    return Inputs(tuple(tensors), is_tuple, names)
+
+
+def _frame_to_numpy(frame: Any) -> np.ndarray:
+    array = frame.to_numpy()
+    if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        kinds = frame.dtypes
+        kinds = list(kinds.items()) if hasattr(kinds, "items") else list(zip(frame.columns, kinds, strict=True))
+        odd = [str(name) for name, kind in kinds if not any(w in str(kind).lower() for w in ("int", "float", "bool"))]
+        raise ValueError(f"explain(frame): the columns {odd} are not numbers. Encode them as the model was trained.")
+    return np.asarray(array, dtype=np.float64)
+
+
+def model_dtype(model: Any) -> tuple[torch.dtype, torch.device]:
+    """Dtype and device of the first floating point parameter or buffer, else torch's defaults."""
+    if isinstance(model, nn.Module):
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():
+                return tensor.dtype, tensor.device
+    return torch.get_default_dtype(), torch.device("cpu")
+
+
+def _to_tensor(value: Any, model: Any, place: int) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    if isinstance(value, np.ndarray):
+        if not np.issubdtype(value.dtype, np.floating):
+            raise ValueError(
+                f"explain(...): input {place} is an array of {value.dtype}. Features must be floating point numbers: "
+                "pass x.astype(float) if these are quantities."
+            )
+        dtype, device = model_dtype(model)
+        return torch.from_numpy(np.ascontiguousarray(value)).to(device, dtype)
+    raise ValueError(
+        f"explain(...): input {place} is a {type(value).__name__}. Pass a tensor, a numpy array or a data frame, "
+        "or a tuple of these; other arguments of forward go into additional_forward_args."
+    )
+
+
+def _checked(x: Tensor, place: int, count: int) -> Tensor:
+    what = "the input" if count == 1 else f"input {place}"
+    if not x.is_floating_point():
+        raise ValueError(
+            f"explain(...): {what} has dtype {x.dtype}. Scores are about changes of numbers, so features must be floating "
+            "point: pass x.float() if these are quantities. Codes and token ids cannot be explained this way."
+        )
+    if x.ndim == 0 or x.shape[0] == 0:
+        raise ValueError(f"explain(...): {what} has shape {tuple(x.shape)}: there are no rows. Dimension 0 is the batch.")
+    bad = ~x.isfinite()
+    if bool(bad.any()):
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"explain(...): {what} holds {x[where].item()} at index {where} ({int(bad.sum())} such values in all). "
+            "Fill or drop missing values first."
+        )
+    return x
+
+
+def references(baselines: Any, inputs: Inputs, background: Any, model: Any) -> list[tuple[Reference, ...]]:
+    """The reference inputs: one entry, or several to average over; None stands for zeros."""
+    if callable(baselines) and not isinstance(baselines, (Tensor, nn.Module)):
+        baselines = baselines(inputs.tensors if inputs.is_tuple else inputs.tensors[0])
+    parts = _one_each(baselines, inputs)
+    stacks = [
+        _stack(part, x, background, place, model) for place, (part, x) in enumerate(zip(parts, inputs.tensors, strict=True))
+    ]
+    count = max(len(stack) for stack in stacks)
+    if any(len(stack) not in (1, count) for stack in stacks):
+        raise ValueError(f"explain(..., baselines=...): the inputs have stacks of {[len(s) for s in stacks]} baselines; give equally many.")
+    return [tuple(stack[i % len(stack)] for stack in stacks) for i in range(count)]
+
+
+def _one_each(baselines: Any, inputs: Inputs) -> tuple[Any, ...]:
+    if isinstance(baselines, (tuple, list)):
+        if len(baselines) != len(inputs.tensors):
+            raise ValueError(
+                f"explain(..., baselines=...): {len(baselines)} baselines for {len(inputs.tensors)} input(s); give one for each."
+            )
+        return tuple(baselines)
+    if len(inputs.tensors) > 1 and isinstance(baselines, (Tensor, np.ndarray)):
+        raise ValueError("explain(..., baselines=tensor): there are several inputs; give a tuple with one baseline for each.")
+    return (baselines,) * len(inputs.tensors)
+
+
+def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any) -> list[Reference]:
+    if part is None:
+        return [None]
+    if isinstance(part, str):
+        part = _statistic(part, background, place, model)
+    if hasattr(part, "columns") and hasattr(part, "to_numpy"):
+        part = _frame_to_numpy(part)
+    if isinstance(part, (int, float)) and not isinstance(part, bool):
+        if part == 0:
+            return [None]
+        part = torch.full((1,) * x.ndim, float(part))
+    if isinstance(part, np.ndarray):
+        part = torch.from_numpy(np.asarray(part, dtype=np.float64))
+    if not isinstance(part, Tensor):
+        raise ValueError(
+            f"explain(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor shaped "
+            'like the input or like one row, a callable, or "mean", "median", "mode" of CAFE(..., background=data).'
+        )
+    part = part.detach().to(x)
+    if not bool(part.isfinite().all()):
+        raise ValueError("explain(..., baselines=...): the baseline holds NaN or infinite values.")
+    if part.ndim == x.ndim - 1 and part.shape == x.shape[1:]:
+        part = part[None]
+    many = part if part.ndim == x.ndim + 1 else part[None]
+    try:
+        return [one.expand(x.shape) if one.shape != x.shape else one for one in many] if many.ndim == x.ndim + 1 else _raise()
+    except RuntimeError:
+        raise ValueError(
+            f"explain(..., baselines=...): a baseline of shape {tuple(part.shape)} does not fit the input of shape "
+            f"{tuple(x.shape)}. Give that shape, (1, {', '.join(map(str, x.shape[1:]))}), or a stack of such with one more dimension in front."
+        ) from None
+
+
+def _raise() -> list[Reference]:
+    raise RuntimeError
+
+
+def _statistic(name: str, background: Any, place: int, model: Any) -> Tensor:
+    if name not in ("mean", "median", "mode"):
+        raise ValueError(f'explain(..., baselines={name!r}): the words are "mean", "median" and "mode".')
+    if background is None:
+        raise ValueError(f"explain(..., baselines={name!r}): of which data? Give them: CAFE(model, background=x_train).")
+    data = background[place] if isinstance(background, (tuple, list)) else background
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        data = _frame_to_numpy(data)
+    data = _checked(_to_tensor(data, model, place), place, 1)
+    if name == "mean":
+        return data.mean(0, keepdim=True)
+    return (data.median(0) if name == "median" else data.mode(0)).values[None]
+
+
+def choose_target(output: Tensor, target: Any, rows: slice) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """How to pick one number per row from the output, and the picked index. ``rows``: the rows of this batch."""
+    batch = output.shape[0]
+    sizes = output.shape[1:]
+    if target is None:
+        if sizes.numel() == 1:
+            return lambda v: v.reshape(batch), torch.zeros(batch, len(sizes), dtype=torch.long)
+        if len(sizes) != 1:
+            raise ValueError(
+                f"explain(..., target=None): the output has shape {tuple(output.shape)}, so there is no single predicted class. "
+                f"Give target as a tuple of {len(sizes)} indices."
+            )
+        index = output.argmax(1, keepdim=True).cpu()
+    else:
+        index = _target_index(target, rows, batch, sizes)
+    if not sizes:
+        return lambda v: v, index
+    picks = tuple(index.to(output.device).unbind(1))
+    every = torch.arange(batch, device=output.device)
+    return lambda v: v[(every.to(v.device), *picks)], index
+
+
+def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Tensor:
+    """Targets as (batch, dimensions of the output). An index for all rows, one per row, or tuples of either."""
+    count = max(len(sizes), 1)
+    if isinstance(target, (np.ndarray, np.integer)):
+        target = torch.as_tensor(target)
+    if isinstance(target, Tensor):
+        if target.is_floating_point() or target.dtype == torch.bool:
+            raise ValueError(f"explain(..., target=...): targets are integers, not {target.dtype}.")
+        index = target.detach().cpu().long()
+    else:
+        try:
+            index = torch.tensor(target, dtype=torch.long)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(
+                f"explain(..., target={target!r}): give an integer, a list or tensor of one integer per row, or tuples of {count}."
+            ) from None
+    if index.ndim == 0:
+        index = index.view(1, 1).expand(batch, 1)
+    elif isinstance(target, tuple) or (index.ndim == 1 and index.numel() == 1):
+        index = index.view(1, -1).expand(batch, -1)
+    else:
+        index = (index if index.ndim > 1 else index[:, None])[rows]
+    if index.shape != (batch, count):
+        raise ValueError(
+            f"explain(..., target=...): targets of shape {tuple(index.shape)} for {batch} rows of an output with {count} "
+            f"dimension(s) besides the batch. Give an integer, one per row, or tuples of {count}."
+        )
+    limits = torch.tensor(sizes if sizes else (1,))
+    if bool(((index < 0) | (index >= limits)).any()):
+        one = "" if sizes.numel() > 1 else (
+            " A model with one output has only index 0: that is the score of the positive class; its negative is that of the other."
+        )
+        raise ValueError(f"explain(..., target=...): index {index.max().item()} is out of range for an output of sizes {tuple(sizes)}.{one}")
+    return index

@@ -1,0 +1,67 @@
+"""The checks: a = reference + positive - negative, against numbers that the engine did not make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import resolve_name
+
+from .scores import Scores
+from .tensors import plain
+
+
+class LawBroken(RuntimeError):
+    """A score does not add up. This is a fault of a rule, never of the model: please report it."""
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """The relative error that counts as rounding in this dtype."""
+    return 2e3 * torch.finfo(dtype).eps if torch.finfo(dtype).bits >= 32 else 40 * torch.finfo(dtype).eps
+
+
+def gap(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the largest expected value (at least 1e-30)."""
+    if found.shape != expected.shape:
+        return torch.inf
+    if not expected.numel():
+        return 0.0
+    same = (found == expected) | (found.isnan() & expected.isnan())
+    difference = (found - expected).abs().masked_fill(same, 0).max().item()
+    finite = expected.abs().where(expected.isfinite(), torch.zeros_like(expected))
+    return float(difference / max(finite.max().item(), 1e-30))
+
+
+def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, path: str) -> None:
+    """Compare one operation with the same call on plain numbers (``check="each"``)."""
+    inputs = plain(args)
+    expected = func(*inputs, **plain(kwargs))
+    if expected is None:  # __setitem__
+        expected = inputs[0]
+    pairs = [(result, expected)] if isinstance(result, Scores) else list(_pairs(result, expected))
+    name = resolve_name(func) or getattr(func, "__name__", str(func))
+    for scores, correct in pairs:
+        if not isinstance(scores, Scores) or not isinstance(correct, Tensor):
+            continue
+        found = scores.value
+        limit = tolerance(correct.dtype)
+        error = gap(found, correct.to(found.dtype))
+        if not error <= limit:
+            raise LawBroken(
+                f'check="each": {name} in module {path!r} breaks the law: reference + positive - negative differs from '
+                f"the plain result by {error:.3g} relative (allowed {limit:.3g})."
+            )
+        worst = scores.worst_sign()
+        if worst > limit:
+            raise LawBroken(
+                f'check="each": {name} in module {path!r} breaks the law: a score is negative by {worst:.3g} relative '
+                f"(allowed {limit:.3g})."
+            )
+
+
+def _pairs(result: Any, expected: Any) -> Any:
+    if isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
+        return zip(result, expected, strict=True)
+    return [(result, expected)]

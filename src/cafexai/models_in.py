@@ -1,0 +1,100 @@
+"""The user's model: unwrapped, looked at, never changed."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+
+def unwrap(model: Any) -> Any:
+    """The eager module inside of compiled, parallel and skorch models."""
+    inner = getattr(model, "module_", None)
+    if not isinstance(model, nn.Module) and isinstance(inner, nn.Module):
+        return unwrap(inner)
+    if isinstance(model, nn.Module) and hasattr(model, "_orig_mod"):
+        return unwrap(model._orig_mod)
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        return unwrap(model.module)
+    if not callable(model):
+        raise ValueError(f"CAFE({type(model).__name__}): give a PyTorch module or a function of tensors.")
+    return model
+
+
+def module_names(model: Any) -> dict[int, str]:
+    """id of each module -> its name; the model itself is ''."""
+    return {id(m): name for name, m in model.named_modules()} if isinstance(model, nn.Module) else {}
+
+
+def owned_tensors(model: Any) -> dict[int, str]:
+    """id of each parameter and buffer -> its name."""
+    if not isinstance(model, nn.Module):
+        return {}
+    return {id(t): name for name, t in (*model.named_parameters(), *model.named_buffers())}
+
+
+def ready(model: Any) -> None:
+    """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
+    if not isinstance(model, nn.Module):
+        if isinstance(model, torch.jit.ScriptFunction):
+            _refuse_script("function")
+        return
+    for name, module in model.named_modules():
+        where = f"module {name!r}" if name else "the model"
+        if isinstance(module, torch.jit.ScriptModule):
+            _refuse_script(where)
+        if "quantized" in type(module).__module__:
+            raise ValueError(
+                f"explain(...): {where} is quantised ({type(module).__name__}); its integer arithmetic cannot be followed. "
+                "Explain the float model it was made from."
+            )
+        if module.training and isinstance(module, (_DropoutNd, _BatchNorm)):
+            if not isinstance(module, _DropoutNd) or module.p > 0:
+                raise ValueError(
+                    f"explain(...): {where} ({type(module).__name__}) is in training mode, so the output depends on chance or "
+                    "on the other rows. Call model.eval() first."
+                )
+
+
+def _refuse_script(where: str) -> None:
+    raise ValueError(
+        f"explain(...): {where} is a TorchScript program; its calls cannot be seen. Explain the eager module it was made from."
+    )
+
+
+class Sensitivity:
+    """The conflict sensitivity constant c of each module, by its path."""
+
+    def __init__(self, c: float | Mapping[str, float], names: dict[int, str]) -> None:
+        self._patterns: list[tuple[str, float]] = []
+        self._default = 0.5
+        if isinstance(c, Mapping):
+            for pattern, value in c.items():
+                if not any(fnmatch.fnmatchcase(name, pattern) for name in names.values()):
+                    known = ", ".join(repr(name) for name in names.values() if name)
+                    raise ValueError(f"CAFE(c={{{pattern!r}: ...}}): no module of the model matches. It has: {known}.")
+                self._patterns.append((pattern, _in_range(value)))
+            self._patterns.sort(key=lambda item: -sum(letter not in "*?[]" for letter in item[0]))
+        else:
+            self._default = _in_range(c)
+        self._known: dict[str, float] = {}
+
+    def __call__(self, path: str) -> float:
+        """The most specific pattern that matches decides."""
+        if not self._patterns:
+            return self._default
+        if path not in self._known:
+            matching = (value for pattern, value in self._patterns if fnmatch.fnmatchcase(path, pattern))
+            self._known[path] = next(matching, self._default)
+        return self._known[path]
+
+
+def _in_range(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"CAFE(c={value!r}): the conflict sensitivity constant is a number between 0 and 1.")
+    return float(value)

@@ -1,0 +1,127 @@
+"""The paper's carrier: positive and negative influence are kept apart along every path (``netting="path"``).
+
+Held as delta = positive - negative and total = positive + negative. A linear layer then is two matrix products, and
+delta, which an activation sets exactly to phi(a) - phi(r), never is a difference of large numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .activation import activate
+from .rows import Rows
+from .scores import Run, Scores
+
+
+class PathScores(Scores):
+    """reference, delta and total >= |delta|; positive = (total + delta) / 2, negative = (total - delta) / 2."""
+
+    def __init__(self, run: Run, reference: Tensor | None, delta: Tensor, total: Tensor, rows: Rows) -> None:
+        self.run = run
+        self.reference = reference
+        self.delta = delta
+        self.total = total
+        self.rows = rows
+
+    @classmethod
+    def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> PathScores:
+        """The input layer rule: positive = max(x - r, 0), negative = max(r - x, 0)."""
+        delta = (x.detach().clone() if reference is None else x - reference).detach().requires_grad_()
+        return cls(run, reference, delta, delta.detach().abs().requires_grad_(), None)
+
+    def copy(self) -> PathScores:
+        return PathScores(self.run, self.reference, self.delta, self.total, self.rows)
+
+    def worst_sign(self) -> float:
+        if not self.delta.numel():
+            return 0.0
+        short = (self.delta.abs() - self.total).max().item()
+        return max(short, 0.0) / max(self.total.max().item(), 1e-30)
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """The tensors that carry gradients."""
+        return self.delta, self.total
+
+    @classmethod
+    def join(
+        cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False
+    ) -> Any:
+        scored = [p for p in parts if isinstance(p, PathScores)]
+        deltas = fn([p.delta if isinstance(p, PathScores) else p for p in parts])
+        totals = fn([p.total if isinstance(p, PathScores) else p.abs() for p in parts])
+        references = None
+        if any(p.reference is not None for p in scored):
+            references = fn([_reference(p) if isinstance(p, PathScores) else torch.zeros_like(p) for p in parts])
+        single = isinstance(deltas, Tensor)
+        many = [deltas] if single else list(deltas)
+        rows = scored[0]._rows_moved(fn, parts, len(many), aligned)
+        results = [
+            cls(run, None if references is None else (references if single else references[i]), d, t, rows[i])
+            for i, (d, t) in enumerate(zip(many, [totals] if single else totals, strict=True))
+        ]
+        if len(scored) < len(parts):
+            constant = fn([torch.zeros_like(p.delta) if isinstance(p, PathScores) else p for p in parts])
+            for result, amount in zip(results, [constant] if single else constant, strict=True):
+                run.ledger.watch(result.delta, result.total, amount, result.rows, run.path)
+        return results[0] if single else tuple(results)
+
+    def linear(
+        self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
+    ) -> PathScores:
+        run = self.run
+        magnitudes = [run.absolute(c) for c in constants]
+        if bias is None:
+            delta, total = fn(self.delta, *constants), fn(self.total, *magnitudes)
+            reference = None if self.reference is None else fn(self.reference, *constants)
+        else:
+            delta, total = fn(self.delta, *constants, bias), fn(self.total, *magnitudes, run.absolute(bias))
+            reference = None if self.reference is None else fn(self.reference, *constants, None)
+        if reference is not None and reference.shape != delta.shape:
+            reference = reference.expand(delta.shape)
+        rows = self._rows_linear(fn, constants, bias, aligned, delta)
+        if bias is not None:
+            run.ledger.watch(delta, total, bias.reshape((*bias.shape, *(1,) * bias_dims)), rows, run.path)
+        return PathScores(run, reference, delta, total, rows)
+
+    def add(self, other: PathScores, alpha: float = 1) -> PathScores:
+        delta = torch.add(self.delta, other.delta, alpha=alpha)
+        total = torch.add(self.total, other.total, alpha=abs(alpha))
+        if self.reference is None and other.reference is None:
+            reference = None
+        else:
+            reference = torch.add(_reference(self), _reference(other), alpha=alpha)
+        return PathScores(self.run, reference, delta, total, self._rows_merged(other))
+
+    def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False) -> PathScores:
+        delta, total, reference = activate(self.delta, self.total, self.reference, phi, self.run.c, keeps_zero)
+        return PathScores(self.run, reference, delta, total, self.rows)
+
+    def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> PathScores:
+        delta = (self.delta * weights).sum(dims, keepdim=True)
+        total = (self.total * weights).sum(dims, keepdim=True)
+        rows = self._rows_linear(lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
+        return PathScores(self.run, reference, delta, total, rows)
+
+    def product(self, other: PathScores, fn: Callable[[Tensor, Tensor], Tensor]) -> PathScores:
+        mine, yours = _midpoint(self), _midpoint(other)
+        delta = fn(self.delta, yours) + fn(mine, other.delta)
+        total = fn(self.total, yours.abs()) + fn(mine.abs(), other.total)
+        reference = None
+        if self.reference is not None and other.reference is not None:
+            reference = fn(self.reference, other.reference)
+        rows = self._rows_product(other, fn, delta)
+        return PathScores(self.run, reference, delta, total, rows)
+
+
+def _reference(scores: PathScores) -> Tensor:
+    return torch.zeros_like(scores.delta) if scores.reference is None else scores.reference
+
+
+def _midpoint(scores: PathScores) -> Tensor:
+    return scores.value / 2 if scores.reference is None else scores.reference + scores.delta.detach() / 2
+

@@ -1,0 +1,110 @@
+"""The table of rules: which function of torch is explained how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import resolve_name
+
+_NAMESPACES = (torch, torch.Tensor, F, torch._C._nn, torch.special, torch.linalg)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one operation acts on scored values."""
+
+    name: str
+    apply: Callable[..., Any]
+    in_place: bool = False  # the operation writes its result into its first argument
+    view: bool = False  # the result may share memory with the first argument
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One call that cannot be explained."""
+
+    function: str
+    module: str
+    shapes: str
+    reason: str
+    where: str
+
+    def __str__(self) -> str:
+        place = f"in module {self.module!r}" if self.module else "outside of any module"
+        site = f", {self.where}" if self.where else ""
+        return f"{self.function}({self.shapes}) {place}{site}: {self.reason}"
+
+
+class UnsupportedOperation(NotImplementedError):
+    """The model calls something that has no rule; nothing is approximated instead."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+_table: dict[Callable[..., Any], Rule] = {}
+
+
+def functions_named(name: str) -> list[Callable[..., Any]]:
+    """Every public function, method or property getter of torch with this name."""
+    found: list[Callable[..., Any]] = []
+    for namespace in _NAMESPACES:
+        member = getattr(namespace, name, None)
+        if member is None:
+            continue
+        if type(member).__name__ in ("getset_descriptor", "property"):
+            member = member.__get__
+        if callable(member) and member not in found:
+            found.append(member)
+    return found
+
+
+def plain_function(name: str) -> Callable[..., Any]:
+    """The function to call on plain tensors for a rule of this name."""
+    return functions_named(name)[0]
+
+
+def rule(
+    *targets: str | Callable[..., Any], in_place: bool = True, view: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a rule for functions, or for every function of torch with a given name.
+
+    With ``in_place``, the variants that write into their argument (``relu_``) are covered as well.
+    """
+
+    def register(apply: Callable[..., Any]) -> Callable[..., Any]:
+        for target in targets:
+            if callable(target):
+                _table[target] = Rule(resolve_name(target) or target.__name__, apply, view=view)
+                continue
+            functions = functions_named(target)
+            if not functions:
+                raise ValueError(f"rule({target!r}): torch has no function of this name")
+            for function in functions:
+                _table[function] = Rule(target, apply, view=view)
+            if in_place and not target.endswith("_"):
+                for function in functions_named(target + "_"):
+                    _table[function] = Rule(target, apply, in_place=True)
+        return apply
+
+    return register
+
+
+def add(function: Callable[..., Any], new: Rule) -> None:
+    """Enter one function into the table."""
+    _table[function] = new
+
+
+def find(function: Callable[..., Any]) -> Rule | None:
+    """The rule for a function, or None."""
+    return _table.get(function)
+
+
+def rules() -> Iterator[tuple[Callable[..., Any], Rule]]:
+    """All functions that have a rule, with it."""
+    return iter(_table.items())

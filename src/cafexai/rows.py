@@ -1,0 +1,91 @@
+"""Which row of the batch each element of a value belongs to.
+
+The ledger of the biases is kept per row, also where a model has moved the batch to another dimension or folded it
+into one. ``None`` is the usual layout (dimension 0 is the batch); else an integer tensor that broadcasts to the value,
+rows counted from 1 and 0 where unknown; ``MIXED`` where one element depends on several rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+
+class _Mixed:
+    def __repr__(self) -> str:
+        return "MIXED"
+
+
+MIXED: Final = _Mixed()
+Rows = Tensor | None | _Mixed
+
+
+def spread(rows: Rows, shape: Sequence[int], batch: int, device: torch.device) -> Tensor:
+    """The row of every element, as a view without memory of its own where that is possible."""
+    if isinstance(rows, Tensor):
+        return rows.expand(shape)
+    if rows is None:
+        index = torch.arange(1, batch + 1, dtype=torch.int32, device=device)
+        return index.view(-1, *(1,) * (len(shape) - 1)).expand(shape)
+    return torch.zeros((), dtype=torch.int32, device=device).expand(shape)
+
+
+def settle(index: Tensor, batch: int) -> Rows:
+    """The shortest form of a full index; elements of unknown row take that of their slice where it is unique."""
+    for dim, stride in enumerate(index.stride()):
+        if stride == 0 and index.shape[dim] > 1:
+            index = index.narrow(dim, 0, 1)
+    if index.numel() > batch or not bool(index.all()):
+        for dim in range(index.ndim):
+            others = tuple(d for d in range(index.ndim) if d != dim)
+            slices = index.amax(others, keepdim=True) if others else index
+            if bool(((index == slices) | (index == 0)).all()):
+                index = slices
+                break
+    if index.ndim and index.shape[0] == batch == index.numel():
+        if torch.equal(index.flatten(), torch.arange(1, batch + 1, dtype=index.dtype, device=index.device)):
+            return None
+    return index
+
+
+UNKNOWN: Final = torch.zeros((), dtype=torch.int32)
+
+
+def moved(fn: Callable[..., Any], parts: Sequence[tuple[Rows, Tensor]], batch: int) -> list[Rows]:
+    """The rows after an operation that only moves elements; one entry for each of its results."""
+    if any(rows is MIXED for rows, _ in parts):
+        result = fn([value for _, value in parts])
+        return [MIXED] * (1 if isinstance(result, Tensor) else len(result))
+    full = [spread(rows, value.shape, batch, value.device) for rows, value in parts]
+    result = fn(full)
+    return [settle(index, batch) for index in ([result] if isinstance(result, Tensor) else result)]
+
+
+def averaged(fn: Callable[[Tensor], Tensor], rows: Rows, value: Tensor, batch: int) -> Rows:
+    """The rows after a linear operation given as an average or sum of elements; MIXED if it joins several rows."""
+    if rows is MIXED:
+        return MIXED
+    index = spread(rows, value.shape, batch, value.device).to(torch.float64)
+    count = fn(torch.ones_like(index)).clamp_min(1e-300)
+    mean = fn(index) / count
+    square = fn(index * index) / count
+    if bool(((square - mean * mean).abs() > 1e-6 * (1 + square)).any()):
+        return MIXED
+    return settle(mean.round().to(torch.int32), batch)
+
+
+def merged(first: tuple[Rows, Tensor], second: tuple[Rows, Tensor], batch: int) -> Rows:
+    """The rows of two values combined element by element, broadcasting; MIXED if they disagree."""
+    (rows, value), (other_rows, other) = first, second
+    if rows is MIXED or other_rows is MIXED:
+        return MIXED
+    if rows is None and other_rows is None and value.ndim == other.ndim:
+        return None
+    one = spread(rows, value.shape, batch, value.device)
+    two = spread(other_rows, other.shape, batch, other.device)
+    if bool(((one != two) & (one > 0) & (two > 0)).any()):
+        return MIXED
+    return settle(torch.maximum(one, two), batch)

@@ -1,0 +1,118 @@
+"""Sums, differences, products and quotients of scored values and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..registry import UnsupportedOperation, rule
+from ..scores import Scores
+from .elementwise import finite
+
+
+def constant_like(number: Any, scores: Scores) -> Tensor:
+    """A number or plain tensor in the precision and on the device of a scored value."""
+    return torch.as_tensor(number, dtype=scores.delta.dtype, device=scores.delta.device)
+
+
+def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool = False) -> Any:
+    """An operation linear in each of two arguments, of which one or both are scored."""
+    if isinstance(a, Scores) and isinstance(b, Scores):
+        return a.product(b, fn)
+    if isinstance(a, Scores):
+        return a.linear(fn, b, aligned=aligned)
+    return b.linear(lambda value, constant: fn(constant, value), a)
+
+
+@rule("add")
+def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    if isinstance(a, Scores) and isinstance(b, Scores):
+        return a.add(b, alpha)
+    if isinstance(a, Scores):
+        return a.add_constant(constant_like(b, a), alpha)
+    return multiply(b, alpha).add_constant(constant_like(a, b))
+
+
+@rule("sub", "subtract")
+def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    return add(a, b, alpha=-alpha)
+
+
+@rule("rsub", "__rsub__")
+def rsub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    return add(b, a, alpha=-alpha)
+
+
+@rule("neg", "negative")
+def neg(x: Scores) -> Any:
+    return x.scale(-1)
+
+
+@rule("positive", in_place=False)
+def positive(x: Scores) -> Any:
+    return x
+
+
+@rule("mul", "multiply")
+def multiply(a: Any, b: Any) -> Any:
+    """The product; of a value with itself it is the square, an elementwise function."""
+    if a is b:
+        return a.elementwise(torch.square, keeps_zero=True)
+    if not isinstance(a, Scores) and isinstance(b, Scores):
+        a, b = b, a
+    if not isinstance(a, Scores):
+        return a * b
+    if isinstance(b, Scores):
+        return a.product(b, torch.mul)
+    if not isinstance(b, Tensor) and b == 1:
+        return a
+    return a.scale(constant_like(b, a) if isinstance(b, Tensor) else b)
+
+
+@rule("div", "divide", "true_divide")
+def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+    """The denominator is frozen, unless the numerator is a constant: then it is the elementwise reciprocal."""
+    if rounding_mode is not None:
+        raise UnsupportedOperation("rounding_mode is not followed; divide, then apply torch.floor or torch.trunc")
+    if not isinstance(a, Scores):
+        return multiply(b.elementwise(finite("reciprocal", torch.reciprocal)), a)
+    if isinstance(b, Scores):
+        b = b.freeze("div (denominator)", lambda value: value)
+    aligned = not isinstance(b, Tensor) or b.ndim <= a.ndim
+    return a.linear(torch.div, constant_like(b, a) if isinstance(b, Tensor) else b, aligned=aligned)
+
+
+@rule("__rdiv__", "__rtruediv__")
+def rdiv(a: Any, b: Any) -> Any:
+    return div(b, a)
+
+
+@rule("addcmul")
+def addcmul(base: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    return add(base, _either(multiply, a, b), alpha=value)
+
+
+@rule("addcdiv")
+def addcdiv(base: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    return add(base, _either(div, a, b), alpha=value)
+
+
+def _either(operation: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    if isinstance(a, Scores) or isinstance(b, Scores):
+        return operation(a, b)
+    return a * b if operation is multiply else a / b
+
+
+@rule("lerp")
+def lerp(start: Any, end: Any, weight: Any) -> Any:
+    """start + weight (end - start)."""
+    if isinstance(weight, Scores):
+        return add(start, multiply(weight, sub(end, start) if _any(start, end) else end - start))
+    return add(_either(multiply, start, 1 - weight), _either(multiply, end, weight))
+
+
+def _any(*values: Any) -> bool:
+    return any(isinstance(value, Scores) for value in values)

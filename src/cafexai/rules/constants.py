@@ -1,0 +1,120 @@
+"""What is taken from a scored value as a plain constant, or does not look at its numbers at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..registry import Rule, UnsupportedOperation, add, functions_named, plain_function, rule
+from ..scores import Scores
+from ..tensors import Frozen
+
+_METADATA = """
+    shape size dim ndim ndimension numel nelement dtype device layout is_cuda is_cpu is_mps is_xpu is_meta is_sparse
+    is_sparse_csr is_quantized is_nested is_mkldnn is_floating_point is_complex is_signed is_conj is_neg is_inference
+    requires_grad is_leaf grad grad_fn is_contiguous stride storage_offset element_size itemsize nbytes get_device
+    __len__ __hash__ __dir__ is_same_size result_type is_tensor names has_names is_pinned dim_order
+""".split()
+for _name in _METADATA:
+    for _function in functions_named(_name):
+        add(_function, Rule("metadata", lambda *args: None))
+
+_SHAPED_LIKE = """
+    zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones new_full new_empty new_tensor
+""".split()
+_COMPARED = """
+    eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isnan isinf isfinite isclose allclose
+    argmax argmin argsort any all nonzero count_nonzero bucketize searchsorted logical_not logical_and logical_or
+    signbit item tolist __bool__ __float__ __int__ __index__ __contains__ detach histc
+""".split()
+
+
+def _values(parts: Any) -> Any:
+    return [part.value if isinstance(part, Scores) else part for part in parts]
+
+
+def _like(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(*args: Any, **options: Any) -> Any:
+        return function(*_values(args), **options)
+
+    return apply
+
+
+def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(*args: Any, **options: Any) -> Any:
+        first = next(part for part in (*args, *options.values()) if isinstance(part, Scores))
+        first.run.note_frozen(name)
+        return function(*_values(args), **dict(zip(options, _values(options.values()), strict=True)))
+
+    return apply
+
+
+for _name in _SHAPED_LIKE:
+    for _function in functions_named(_name):
+        add(_function, Rule(_name, _like(_name, _function)))
+for _name in _COMPARED:
+    for _function in functions_named(_name):
+        add(_function, Rule(_name, _frozen(_name, _function)))
+
+
+@rule("data", in_place=False)
+def data(x: Scores) -> Any:
+    return x.freeze("data", lambda value: value)
+
+
+@rule("numpy", "__array__", in_place=False)
+def numpy(x: Scores, *args: Any, **options: Any) -> Any:
+    raise UnsupportedOperation("forward leaves torch here, and what numpy does cannot be followed; write it with torch")
+
+
+def _routing(name: str) -> Callable[..., Any]:
+    function = plain_function(name)
+
+    def apply(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
+        options = {key: option for key, option in options.items() if key not in ("_stacklevel", "dtype")}
+        if dim is None:
+            raise UnsupportedOperation("it is called without dim")
+        return Frozen.of(x.freeze(name, lambda value: function(value, dim, **options)), x)
+
+    return apply
+
+
+rule("softmax", in_place=False)(_routing("softmax"))
+
+
+@rule("softmin", in_place=False)
+def softmin(x: Scores, dim: Any = None, **options: Any) -> Any:
+    return _routing("softmax")(x.scale(-1), dim)
+
+
+@rule("log_softmax", in_place=False)
+def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
+    """x minus a frozen logsumexp; as the output of a model it is dropped and the logit explained."""
+    if dim is None:
+        raise UnsupportedOperation("it is called without dim")
+    shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True))
+    result = x.add_constant(shift, -1)
+    result.logits = x
+    return result
+
+
+@rule("normalize", in_place=False)
+def normalize(x: Scores, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """x divided by its frozen norm."""
+    norm: Tensor = x.freeze("normalize", lambda value: value.norm(p, dim, keepdim=True).clamp_min(eps))
+    return x.linear(torch.div, norm, aligned=True)
+
+
+@rule("local_response_norm", in_place=False)
+def local_response_norm(x: Scores, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """x divided by a frozen norm of its neighbours."""
+
+    def denominator(value: Tensor) -> Tensor:
+        ones = torch.ones_like(value)
+        return torch.where(value == 0, ones, value / F.local_response_norm(value, size, alpha, beta, k))
+
+    return x.linear(torch.div, x.freeze("local_response_norm", denominator), aligned=True)

@@ -1,0 +1,88 @@
+"""Changes of dtype, device and memory layout: no score changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..registry import UnsupportedOperation, functions_named, rule
+from ..scores import Scores
+
+
+def as_dtype(x: Scores, dtype: torch.dtype) -> Any:
+    """The value in another dtype; scores are carried in float32 at least."""
+    if not dtype.is_floating_point:
+        return x.freeze(f"to({dtype})", lambda value: value.to(dtype))
+    working = torch.promote_types(dtype, torch.float32)
+    result = x.copy() if x.delta.dtype == working else x.reshape(lambda v: v.to(working) if v.is_floating_point() else v, True)
+    result.nominal = dtype
+    return result
+
+
+def _as_device(x: Scores, device: Any) -> Any:
+    if torch.device(device) == x.delta.device:
+        return x
+    return x.reshape(lambda v: v.to(device), True)
+
+
+@rule("to", in_place=False)
+def to(x: Any, *args: Any, **options: Any) -> Any:
+    if not isinstance(x, Scores):
+        other = args[0]
+        return x.to(other.delta) if isinstance(other, Scores) else x.to(*args, **options)
+    for part in (*args, options.get("dtype"), options.get("device"), options.get("other")):
+        if isinstance(part, (Tensor, Scores)):
+            source = part.delta if isinstance(part, Scores) else part
+            x = _as_device(as_dtype(x, part.nominal or source.dtype if isinstance(part, Scores) else source.dtype), source.device)
+        elif isinstance(part, torch.dtype):
+            x = as_dtype(x, part)
+        elif isinstance(part, (str, torch.device)):
+            x = _as_device(x, part)
+    return x
+
+
+for _name, _dtype in (
+    ("float", torch.float32), ("double", torch.float64), ("half", torch.float16), ("bfloat16", torch.bfloat16),
+    ("long", torch.int64), ("int", torch.int32), ("bool", torch.bool),
+):
+    for _function in functions_named(_name):
+        if getattr(_function, "__objclass__", None) is not None:  # the methods, not the dtypes of the same name
+            rule(_function)(lambda x, *args, dtype=_dtype, **options: as_dtype(x, dtype))
+
+
+@rule("type_as", in_place=False)
+def type_as(x: Any, other: Any) -> Any:
+    return to(x, other)
+
+
+@rule("cpu", "cuda", in_place=False)
+def device(x: Scores, *args: Any, **options: Any) -> Any:
+    raise UnsupportedOperation("forward moves values between devices by name; use .to(device)")
+
+
+@rule("contiguous", in_place=False)
+def contiguous(x: Scores, **options: Any) -> Any:
+    return x if x.delta.is_contiguous(**options) else x.copy()
+
+
+@rule("clone", in_place=False)
+def clone(x: Scores, **options: Any) -> Any:
+    return x.copy()
+
+
+@rule("requires_grad_", "retain_grad", in_place=False)
+def unchanged(x: Scores, *args: Any, **options: Any) -> Any:
+    return x
+
+
+def _dropout(x: Scores, p: float = 0.5, training: bool = True) -> Any:
+    if training and p > 0:
+        raise ValueError(
+            "explain(...): dropout is active, so every pass would give another output. Call model.eval() first."
+        )
+    return x
+
+
+rule("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d")(_dropout)

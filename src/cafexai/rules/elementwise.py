@@ -1,0 +1,110 @@
+"""Elementwise functions: all of them follow the one activation rule."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..registry import Rule, UnsupportedOperation, functions_named, plain_function, rule
+from ..registry import add as register
+from ..scores import Scores
+
+_EVERYWHERE = """
+    relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink
+    softshrink hardtanh threshold elu celu selu leaky_relu exp exp2 expm1 abs absolute square sin cos sinh cosh
+    asinh arcsinh atan arctan erf erfc sign sgn floor ceil round trunc fix frac deg2rad rad2deg sinc expit
+    clamp clip clamp_min clamp_max nan_to_num i0 heaviside fmod remainder
+""".split()
+_PARTIAL = """
+    log log2 log10 log1p sqrt rsqrt reciprocal pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
+    logit erfinv lgamma digamma
+""".split()
+
+
+def finite(name: str, phi: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """phi, with a clear error where it has no finite value."""
+
+    def checked(value: Tensor) -> Tensor:
+        result = phi(value)
+        bad = ~result.isfinite() & value.isfinite()
+        if bool(bad.any()):
+            raise ValueError(
+                f"explain(...): {name} is not finite at {value[bad][0].item():.6g}. The activation rule needs it at the "
+                "value, at the reference, and at the reference moved by the positive or the negative scores alone. "
+                f"Choose baselines at which {name} is defined on all of these, or a function that is (log1p for log)."
+            )
+        return result
+
+    return checked
+
+
+@functools.lru_cache(maxsize=1024)
+def _at_zero(function: Callable[..., Tensor], args: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> bool:
+    return bool(function(torch.zeros((), dtype=torch.float64), *args, **dict(options)) == 0)
+
+
+def keeps_zero(function: Callable[..., Tensor], args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Whether the function is 0 at 0; False if its constants are tensors."""
+    if any(isinstance(part, Tensor) for part in (*args, *options.values())):
+        return False
+    return _at_zero(function, args, tuple(sorted(options.items())))
+
+
+def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callable[..., Any]:
+    def apply(x: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, Scores) or any(isinstance(part, Scores) for part in (*args, *options.values())):
+            raise UnsupportedOperation("only its first argument may depend on the input")
+        phi = function if not args and not options else lambda v: function(v, *args, **options)
+        zero = keeps_zero(function, args, options)
+        return x.elementwise(finite(name, phi) if partial else phi, zero)
+
+    return apply
+
+
+for _name in _EVERYWHERE + _PARTIAL:
+    for _function in functions_named(_name):
+        register(_function, Rule(_name, _apply(_function, _name, _name in _PARTIAL)))
+    for _function in functions_named(_name + "_"):
+        register(_function, Rule(_name, _apply(plain_function(_name), _name, _name in _PARTIAL), in_place=True))
+
+# The forms of ReLU share the one function that carriers know a closed form for.
+rule("relu")(lambda x: x.elementwise(torch.relu, True))
+
+
+@rule("sigmoid", "expit")
+def sigmoid(x: Scores) -> Any:
+    """Elementwise; as the output of a model it is dropped and the logit explained."""
+    result = x.elementwise(torch.sigmoid)
+    result.logits = x
+    return result
+
+
+@rule("__rpow__")
+def rpow(x: Scores, base: Any) -> Any:
+    return x.elementwise(lambda v: torch.pow(base, v))
+
+
+@rule("prelu", in_place=False)
+def prelu(x: Any, weight: Any) -> Any:
+    if isinstance(weight, Scores):
+        raise UnsupportedOperation("its weight depends on the input")
+    return x.elementwise(lambda v: F.prelu(v, weight), True)
+
+
+@rule("rrelu")
+def rrelu(x: Scores, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
+    if training:
+        raise ValueError("explain(...): rrelu draws random slopes in training mode. Call model.eval() first.")
+    return x.elementwise(lambda v: F.rrelu(v, lower, upper), True)
+
+
+@rule("glu")
+def glu(x: Scores, dim: int = -1) -> Any:
+    """A product of one half with the sigmoid of the other."""
+    value, gate = x.reshape(lambda v: v.chunk(2, dim))
+    return value.product(gate.elementwise(torch.sigmoid), torch.mul)

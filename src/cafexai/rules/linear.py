@@ -1,0 +1,211 @@
+"""Operations that are linear in the scored value: layers with weights, averages, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..registry import UnsupportedOperation, plain_function, rule
+from ..scores import Scores
+from .arithmetic import add, bilinear_map, multiply
+from .conversion import as_dtype
+
+
+@rule("linear")
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    if isinstance(x, Scores) and not isinstance(weight, Scores) and not isinstance(bias, Scores):
+        return x.linear(F.linear, weight, bias=bias, aligned=x.ndim > 1)
+    scored = isinstance(x, Scores) or isinstance(weight, Scores)
+    result = bilinear_map(F.linear, x, weight) if scored else F.linear(x, weight)
+    return result if bias is None else add(result, bias)
+
+
+@rule("bilinear")
+def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Any:
+    if sum(isinstance(part, Scores) for part in (a, b, weight, bias)) > 1 or isinstance(weight, Scores):
+        raise UnsupportedOperation("more than one of its arguments depends on the input; write it in steps with mul and linear")
+    if isinstance(a, Scores):
+        result = a.linear(lambda v, k, w: F.bilinear(v, k, w), b, weight, aligned=a.ndim > 1)
+    else:
+        result = b.linear(lambda v, k, w: F.bilinear(k, v, w), a, weight, aligned=b.ndim > 1)
+    return result if bias is None else result.add_constant(bias)
+
+
+def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[..., Any]:
+    def apply(x: Any, weight: Any, bias: Any = None, *args: Any, **options: Any) -> Any:
+        if isinstance(bias, Scores):
+            raise UnsupportedOperation("its bias depends on the input")
+        if isinstance(weight, Scores):
+            result = bilinear_map(lambda u, w: function(u, w, None, *args, **options), x, weight)
+            return result if bias is None else result.add_constant(bias.view(-1, *(1,) * spatial))
+        batched = x.ndim == spatial + 2
+        if bias is None:
+            return x.linear(lambda v, w: function(v, w, None, *args, **options), weight, aligned=batched)
+        return x.linear(
+            lambda v, w, b: function(v, w, b, *args, **options), weight, bias=bias, bias_dims=spatial, aligned=batched
+        )
+
+    return apply
+
+
+for _n in (1, 2, 3):
+    for _name in (f"conv{_n}d", f"conv_transpose{_n}d"):
+        rule(_name)(_convolution(plain_function(_name), _n))
+
+
+@rule("batch_norm")
+def batch_norm(
+    x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Any:
+    """In evaluation a scale and a shift: w / sigma and b - mu w / sigma."""
+    if training or running_mean is None:
+        raise ValueError(
+            "explain(...): a batch-norm layer uses the statistics of the batch, so rows would influence each other. "
+            "Call model.eval() first; a layer with track_running_stats=False has no other statistics and cannot be explained."
+        )
+    scale = (running_var + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight
+    shift = -running_mean * scale if bias is None else bias - running_mean * scale
+    shape = (-1, *(1,) * (x.ndim - 2))
+    return x.linear(
+        lambda v, s, b: v * s if b is None else torch.addcmul(b, v, s), scale.view(shape), bias=shift.view(shape),
+        aligned=True,
+    )
+
+
+_ROWS_FIRST = ("matmul", "mm", "mv")  # with a matrix on the right, the rows of the left side stay rows
+
+
+def _product_of(name: str) -> Callable[..., Any]:
+    function = plain_function(name)
+
+    def apply(a: Any, b: Any) -> Any:
+        aligned = name in _ROWS_FIRST and isinstance(a, Scores) and a.ndim > 1 and b.ndim <= 2
+        return bilinear_map(function, a, b, aligned)
+
+    return apply
+
+
+for _name in ("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "ger"):
+    rule(_name)(_product_of(_name))
+
+
+@rule("__rmatmul__")
+def rmatmul(b: Any, a: Any) -> Any:
+    return bilinear_map(torch.matmul, a, b)
+
+
+def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
+    def apply(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+        scored = isinstance(a, Scores) or isinstance(b, Scores)
+        product = bilinear_map(function, a, b) if scored else function(a, b)
+        return add(multiply(base, beta), product, alpha=alpha)
+
+    return apply
+
+
+for _name, _product in (("addmm", torch.mm), ("addmv", torch.mv), ("baddbmm", torch.bmm), ("addr", torch.outer)):
+    rule(_name)(_added_product(_product))
+
+
+@rule("addbmm")
+def addbmm(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    return _added_product(lambda u, v: torch.bmm(u, v).sum(0))(base, a, b, beta=beta, alpha=alpha)
+
+
+@rule("einsum")
+def einsum(equation: Any, *operands: Any) -> Any:
+    if not isinstance(equation, str):
+        raise UnsupportedOperation("only the form einsum('ij,jk->ik', a, b) is followed")
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    scored = [i for i, operand in enumerate(operands) if isinstance(operand, Scores)]
+    if len(scored) > 2:
+        raise UnsupportedOperation("more than two of its operands depend on the input; split it into steps of two")
+
+    def on(*values: Tensor) -> Tensor:
+        full = list(operands)
+        for place, value in zip(order, values, strict=True):
+            full[place] = value
+        return torch.einsum(equation, *full)
+
+    constants = [i for i in range(len(operands)) if i not in scored]
+    order = scored + constants
+    if len(scored) == 1:
+        return operands[scored[0]].linear(on, *(operands[i] for i in constants))
+    if constants:
+        raise UnsupportedOperation("two operands depend on the input and others do not; split it into steps of two")
+    return operands[scored[0]].product(operands[scored[1]], on)
+
+
+def _average(function: Callable[..., Tensor], spatial: int) -> Callable[..., Any]:
+    def apply(x: Scores, *args: Any, **options: Any) -> Any:
+        return x.linear(lambda v: function(v, *args, **options), aligned=x.ndim == spatial + 2)
+
+    return apply
+
+
+for _n in (1, 2, 3):
+    for _name in (f"avg_pool{_n}d", f"adaptive_avg_pool{_n}d"):
+        rule(_name)(_average(plain_function(_name), _n))
+rule("fold")(_average(F.fold, 1))
+
+
+@rule("interpolate", "upsample", "upsample_nearest", "upsample_bilinear")
+def interpolate(
+    x: Scores, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+    recompute_scale_factor: Any = None, antialias: bool = False,
+) -> Any:
+    if mode == "bicubic" or antialias:
+        raise UnsupportedOperation(
+            'mode="bicubic" and antialias=True have negative weights that are not known; use "bilinear" without antialias'
+        )
+    return x.linear(
+        lambda v: F.interpolate(v, size, scale_factor, mode, align_corners, recompute_scale_factor), aligned=True
+    )
+
+
+@rule("grid_sample")
+def grid_sample(
+    x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
+) -> Any:
+    if isinstance(grid, Scores):
+        raise UnsupportedOperation("its grid depends on the input")
+    if mode == "bicubic":
+        raise UnsupportedOperation('mode="bicubic" has negative weights that are not known; use "bilinear"')
+    return x.linear(lambda v: F.grid_sample(v, grid.to(v.dtype), mode, padding_mode, align_corners), aligned=True)
+
+
+def _reduction(name: str) -> Callable[..., Any]:
+    function = plain_function(name)
+
+    def apply(x: Scores, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None) -> Any:
+        dim = axis if dim is None else dim
+        if dim is None or (isinstance(dim, (tuple, list)) and not dim):
+            dim = tuple(range(x.ndim))
+        dims = [d % x.ndim for d in ((dim,) if isinstance(dim, int) else dim)] if x.ndim else []
+        result = x.linear(lambda v: function(v, dim, keepdim=keepdim) if x.ndim else v, aligned=0 not in dims)
+        return result if dtype is None else as_dtype(result, dtype)
+
+    return apply
+
+
+rule("sum")(_reduction("sum"))
+rule("mean")(_reduction("mean"))
+
+
+@rule("cumsum")
+def cumsum(x: Scores, dim: int, *, dtype: Any = None) -> Any:
+    result = x.linear(lambda v: v.cumsum(dim), aligned=dim % max(x.ndim, 1) != 0)
+    return result if dtype is None else as_dtype(result, dtype)
+
+
+@rule("trace")
+def trace(x: Scores) -> Any:
+    return x.linear(torch.trace)

@@ -1,0 +1,186 @@
+"""Selection between scored values: maxima, minima, max pools, sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..registry import rule
+from ..scores import Scores
+from .arithmetic import constant_like
+
+
+def _over(x: Scores, dim: Any, keepdim: bool, sign: int) -> Any:
+    dims = tuple(range(x.ndim)) if dim is None or dim == () else (dim,) if isinstance(dim, int) else tuple(dim)
+    if not x.ndim:
+        return x
+    return x.largest(dims, keepdim) if sign > 0 else x.scale(-1).largest(dims, keepdim).scale(-1)
+
+
+@rule("amax", in_place=False)
+def amax(x: Scores, dim: Any = None, keepdim: bool = False) -> Any:
+    return _over(x, dim, keepdim, 1)
+
+
+@rule("amin", in_place=False)
+def amin(x: Scores, dim: Any = None, keepdim: bool = False) -> Any:
+    return _over(x, dim, keepdim, -1)
+
+
+def _extreme(sign: int) -> Callable[..., Any]:
+    structure = torch.return_types.max if sign > 0 else torch.return_types.min
+
+    def apply(x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None, axis: Any = None) -> Any:
+        other = dim if isinstance(dim, (Tensor, Scores)) else other
+        if other is not None:
+            return _of_two(x, other, sign)
+        dim = axis if dim is None else dim
+        if dim is None:
+            return _over(x, None, False, sign)
+        find = torch.argmax if sign > 0 else torch.argmin
+        index = x.freeze("max (index)" if sign > 0 else "min (index)", lambda value: find(value, dim, keepdim=keepdim))
+        return structure((_over(x, dim, keepdim, sign), index))
+
+    return apply
+
+
+rule("max", in_place=False)(_extreme(1))
+rule("min", in_place=False)(_extreme(-1))
+
+
+def _of_two(a: Any, b: Any, sign: int) -> Any:
+    """With a constant side an elementwise function, else a selection between two."""
+    function = torch.maximum if sign > 0 else torch.minimum
+    if not isinstance(a, Scores):
+        a, b = b, a
+    if not isinstance(b, Scores):
+        constant = constant_like(b, a)
+        shape = torch.broadcast_shapes(a.shape, constant.shape)
+        wide = a if shape == a.shape else a.reshape(lambda v: v.expand(shape))
+        return wide.elementwise(lambda v: function(v, constant))
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    both = a.join(a.run, lambda parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
+    return _over(both, -1, False, sign)
+
+
+@rule("maximum", "fmax", in_place=False)
+def maximum(a: Any, b: Any) -> Any:
+    return _of_two(a, b, 1)
+
+
+@rule("minimum", "fmin", in_place=False)
+def minimum(a: Any, b: Any) -> Any:
+    return _of_two(a, b, -1)
+
+
+def _tuple(value: Any, count: int) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,) * count
+    return tuple(value) * (count if len(value) == 1 else 1)
+
+
+def _windows(
+    size: Sequence[int], out: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> Callable[[Tensor], Tensor]:
+    """Cut the last dimensions into windows, which become new last dimensions; zeros stand outside."""
+    pads: list[int] = []
+    for length, count, k, s, p, d in zip(size, out, kernel, stride, padding, dilation, strict=True):
+        needed = (count - 1) * s + (k - 1) * d + 1
+        pads = [p, max(0, needed - length - p), *pads]
+
+    def cut(value: Tensor) -> Tensor:
+        first = value.ndim - len(size)
+        value = F.pad(value, pads) if any(pads) else value
+        for i, (count, k, s, d) in enumerate(zip(out, kernel, stride, dilation, strict=True)):
+            value = value.unfold(first + i, (k - 1) * d + 1, s).narrow(first + i, 0, count)[..., ::d]
+        return value
+
+    return cut
+
+
+def _max_pool(spatial: int, with_indices: bool) -> Callable[..., Any]:
+    plain: Any = getattr(F, f"max_pool{spatial}d")
+
+    def apply(
+        x: Scores, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        value = x.value
+        pooled, indices = plain(value, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True)
+        kernel = _tuple(kernel_size, spatial)
+        steps = kernel if stride is None or stride == [] else _tuple(stride, spatial)
+        size = value.shape[-spatial:]
+        cut = _windows(size, pooled.shape[-spatial:], kernel, steps, _tuple(padding, spatial), _tuple(dilation, spatial))
+        valid = cut(torch.ones(size, dtype=torch.uint8, device=value.device)).bool()
+        windows = x.reshape(cut, aligned=x.ndim == spatial + 2)
+        result = windows.largest(tuple(range(-spatial, 0)), valid=None if bool(valid.all()) else valid)
+        return (result, indices) if return_indices or with_indices else result
+
+    return apply
+
+
+def _adaptive_max_pool(spatial: int, with_indices: bool) -> Callable[..., Any]:
+    plain: Any = getattr(F, f"adaptive_max_pool{spatial}d")
+
+    def apply(x: Scores, output_size: Any, return_indices: bool = False) -> Any:
+        value = x.value
+        pooled, indices = plain(value, output_size, return_indices=True)
+        places, valid = [], torch.ones((), dtype=torch.bool, device=value.device)
+        for i in range(spatial):
+            place, inside = _bins(value.shape[i - spatial], pooled.shape[i - spatial], value.device)
+            places.append(place)
+            shape = [1] * 2 * spatial
+            shape[i], shape[spatial + i] = inside.shape
+            valid = valid & inside.view(shape)
+
+        def cut(v: Tensor) -> Tensor:
+            for i, place in enumerate(places):
+                dim = v.ndim - spatial + i if i == 0 else first + i
+                first = dim if i == 0 else first
+                v = v.index_select(dim, place.flatten()).unflatten(dim, place.shape).movedim(dim + 1, -1)
+            return v
+
+        windows = x.reshape(cut, aligned=x.ndim == spatial + 2)
+        result = windows.largest(tuple(range(-spatial, 0)), valid=valid)
+        return (result, indices) if return_indices or with_indices else result
+
+    return apply
+
+
+def _bins(length: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The elements of each bin of an adaptive pool, padded to equal length, and which of them are real."""
+    edges = torch.arange(count, device=device)
+    start, end = edges * length // count, -(-(edges + 1) * length // count)
+    place = start[:, None] + torch.arange(int((end - start).max()), device=device)
+    return place.clamp_max(length - 1), place < end[:, None]
+
+
+for _n in (1, 2, 3):
+    rule(f"max_pool{_n}d")(_max_pool(_n, False))
+    rule(f"max_pool{_n}d_with_indices")(_max_pool(_n, True))
+    rule(f"adaptive_max_pool{_n}d")(_adaptive_max_pool(_n, False))
+    rule(f"adaptive_max_pool{_n}d_with_indices")(_adaptive_max_pool(_n, True))
+
+
+def _in_order(x: Scores, name: str, order: Callable[[Tensor], Tensor], dim: int) -> tuple[Any, Tensor]:
+    """The elements in an order that is frozen at the current value."""
+    index = x.freeze(name, order)
+    return x.reshape(lambda v: v.gather(dim, index)), index
+
+
+@rule("sort", "msort", in_place=False)
+def sort(x: Scores, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    return torch.return_types.sort(
+        _in_order(x, "sort (order)", lambda v: torch.sort(v, dim=dim, descending=descending, stable=True).indices, dim)
+    )
+
+
+@rule("topk", in_place=False)
+def topk(x: Scores, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    return torch.return_types.topk(
+        _in_order(x, "topk (order)", lambda v: torch.topk(v, k, dim, largest, sorted).indices, dim)
+    )

@@ -1,0 +1,84 @@
+"""Operations that only move elements: the same call on every part of the scored value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..registry import Rule, add, functions_named, rule
+from ..scores import Scores
+
+_VIEWS = """
+    view reshape flatten ravel transpose t permute movedim moveaxis swapaxes swapdims squeeze unsqueeze expand expand_as
+    view_as reshape_as select narrow diagonal unflatten T mT H mH adjoint chunk split tensor_split hsplit vsplit dsplit
+    unbind unsafe_chunk unsafe_split split_with_sizes unsafe_split_with_sizes broadcast_to atleast_1d atleast_2d
+    atleast_3d unfold __getitem__ real conj resolve_conj resolve_neg
+""".split()
+_COPIES = """
+    flip fliplr flipud roll rot90 repeat tile repeat_interleave gather index_select masked_select take take_along_dim
+    tril triu diag diag_embed diagflat pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle narrow_copy
+""".split()
+
+
+def _plain(part: Any) -> Any:
+    """A scored value that serves as a pattern of shape, or a frozen index."""
+    if isinstance(part, Scores):
+        return part.value
+    return tuple(_plain(item) for item in part) if isinstance(part, tuple) else part
+
+
+def _move(function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(x: Any, *args: Any, **options: Any) -> Any:
+        args = tuple(_plain(part) for part in args)
+        if not isinstance(x, Scores):
+            return function(x, *args, **options)
+        return x.reshape(lambda v: function(v, *args, **options))
+
+    return apply
+
+
+for _name in _VIEWS + _COPIES:
+    for _function in functions_named(_name):
+        add(_function, Rule(_name, _move(_function), view=_name in _VIEWS))
+
+
+def _together(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    def apply(parts: Any, *args: Any, **options: Any) -> Any:
+        first = next(part for part in parts if isinstance(part, Scores))
+        constants = [part if isinstance(part, Scores) else part.to(first.delta) for part in parts]
+        dim = args[0] if args else options.get("dim", options.get("axis", 0))
+        aligned = function is torch.cat and dim % max(first.ndim, 1) != 0
+        return first.join(first.run, lambda tensors: function(tensors, *args, **options), constants, aligned)
+
+    return apply
+
+
+for _name in "cat concat concatenate stack hstack vstack row_stack dstack column_stack block_diag".split():
+    for _function in functions_named(_name):
+        add(_function, Rule(_name, _together(torch.cat if _name in ("concat", "concatenate") else _function)))
+
+
+@rule("pad")
+def pad(x: Scores, pad: Any, mode: str = "constant", value: Any = None) -> Any:
+    aligned = len(pad) // 2 < x.ndim
+    result = x.reshape(lambda v: F.pad(v, pad, mode) if v.is_floating_point() else _pad_index(v, pad, mode), aligned)
+    if mode != "constant" or not value:
+        return result
+    return result.add_constant(F.pad(torch.zeros_like(x.delta), pad, mode, value))
+
+
+def _pad_index(index: Tensor, pad: Any, mode: str) -> Tensor:
+    return F.pad(index.double(), pad, mode).to(index.dtype)
+
+
+for _n in (1, 2, 3):
+    _unpool = getattr(F, f"max_unpool{_n}d")
+
+    def _apply(x: Scores, indices: Tensor, *args: Any, function: Callable[..., Tensor] = _unpool, **options: Any) -> Any:
+        return x.reshape(lambda v: function(v.double(), indices, *args, **options).to(v.dtype), aligned=True)
+
+    add(_unpool, Rule(f"max_unpool{_n}d", _apply))

@@ -1,0 +1,265 @@
+"""The explained forward pass: the model's own code runs, every call of torch is looked up in the table of rules."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._pytree import tree_any, tree_map_only
+
+from . import registry
+from .law import check_operation
+from .registry import Problem, Rule, UnsupportedOperation
+from .scores import Run, Scores
+from .tensors import Frozen, Scored, plain
+
+
+class Trace(TorchFunctionMode):
+    """While active, scored values flow through whatever runs in this thread."""
+
+    def __init__(self, run: Run, carrier: type[Scores], owned: dict[int, str], check_each: bool = False) -> None:
+        super().__init__()
+        self.run = run
+        self.carrier = carrier
+        self.owned = owned  # ids of the model's parameters and buffers, with their names
+        self.check_each = check_each
+        self.problems: list[Problem] = []
+        self.operations: dict[str, int] = {}
+        self._constants: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not _meets(args, kwargs, (Scored, Frozen)):
+            return func(*args, **kwargs)
+        rule = registry.find(func)
+        if rule is not None and rule.name == "metadata":
+            return func(*args, **kwargs)
+        with _engine_settings(args):
+            if not _meets(args, kwargs, Scored):
+                return self._of_frozen(func, rule, args, kwargs)
+            return self._apply(func, rule, args, kwargs)
+
+    def _of_frozen(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+        """Constants that remember their logits: a change of shape keeps the memory."""
+        value = func(*plain(args), **plain(kwargs))
+        if rule is not None and rule.view and isinstance(args[0], Frozen) and isinstance(value, Tensor):
+            return Frozen.of(value, rule.apply(args[0].logits, *args[1:], **kwargs))
+        return value
+
+    def _apply(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+        in_place = bool(kwargs.get("inplace")) or (rule is not None and rule.in_place)
+        options = {key: value for key, value in kwargs.items() if key != "inplace"}
+        dtype = _nominal_dtype(args, options)
+        compute = _compute_dtype(args, options)
+        try:
+            if rule is None:
+                raise UnsupportedOperation("there is no rule for it")
+            if options.pop("out", None) is not None:
+                raise UnsupportedOperation("writing into out= is not followed; use the returned value")
+            states, options = self._states(args, compute), self._states(options, compute)
+            result = rule.apply(*states, **options)
+        except UnsupportedOperation as error:
+            return self._survey(func, str(error), args, kwargs, dtype)
+        self.operations[rule.name] = self.operations.get(rule.name, 0) + 1
+        if self.check_each:
+            check_operation(func, args, kwargs, result, self.run.path)
+        if in_place:
+            return self._write(args[0], result, dtype)
+        if isinstance(args[0], Scored) and isinstance(result, Scores) and result is states[0]:
+            return args[0]
+        wrapped = _map_states(result, lambda state: Scored(state, state.nominal or dtype))
+        if rule.view and isinstance(args[0], Scored):
+            _share(wrapped, args[0], func, args, kwargs)
+        return wrapped
+
+    def _states(self, values: Any, compute: torch.dtype) -> Any:
+        """The arguments as rules take them: scored values, and constants without gradient in the working precision."""
+
+        def convert(value: Tensor) -> Any:
+            if isinstance(value, Scored):
+                return value.state
+            known = self._constants.get(id(value))
+            if known is not None and known[0] is value:
+                return known[1]
+            constant = value.as_subclass(Tensor).detach()
+            if constant.is_floating_point() and constant.dtype != compute:
+                constant = constant.to(compute)
+            if constant.is_inference():
+                constant = constant.clone()
+            if isinstance(value, nn.Parameter):
+                self._constants[id(value)] = (value, constant)
+            return constant
+
+        if isinstance(values, tuple) and not any(isinstance(v, (list, tuple, dict)) for v in values):
+            return tuple(convert(v) if isinstance(v, Tensor) else v for v in values)
+        return tree_map_only(Tensor, convert, values)
+
+    def _write(self, target: Any, new: Any, dtype: torch.dtype) -> Any:
+        """Carry out an operation in place; a plain tensor that receives a scored value becomes one."""
+        if isinstance(target, Scored):
+            target.write(new)
+        elif id(target) in self.owned:
+            raise ValueError(
+                f"explain(...): the model writes a value that depends on its input into its own {self.owned[id(target)]!r}. "
+                "Explaining leaves a model as it is; let forward work on a copy (.clone())."
+            )
+        elif target._is_view():
+            raise UnsupportedOperation(
+                "an operation in place writes a scored value into a view of a plain tensor; write into the tensor "
+                "itself (y[:, 0] = ...), or build it with torch.cat or torch.stack"
+            )
+        else:
+            torch.utils.swap_tensors(target, Scored(new, dtype))
+        return target
+
+    def _survey(self, func: Callable[..., Any], reason: str, args: Any, kwargs: Any, dtype: torch.dtype) -> Any:
+        """Note a call that cannot be explained and go on with plain numbers, to find all the others as well."""
+        problem = Problem(
+            resolve_name(func) or getattr(func, "__name__", str(func)), self.run.path, _shapes(args), reason, _call_site()
+        )
+        if problem not in self.problems:
+            self.problems.append(problem)
+        result = func(*plain(args), **plain(kwargs))
+
+        def lift(value: Tensor) -> Any:
+            if not value.is_floating_point():
+                return value
+            return Scored(self.carrier.of_input(self.run, value.float() if value.itemsize < 4 else value, None), value.dtype)
+
+        return tree_map_only(Tensor, lift, result)
+
+
+def _meets(args: Any, kwargs: Any, kind: Any) -> bool:
+    for value in args:
+        if isinstance(value, kind):
+            return True
+        if isinstance(value, (list, tuple)) and any(
+            isinstance(v, kind) or (isinstance(v, (list, tuple)) and tree_any(lambda leaf: isinstance(leaf, kind), v))
+            for v in value
+        ):
+            return True
+    return bool(kwargs) and tree_any(lambda leaf: isinstance(leaf, kind), kwargs)
+
+
+def _map_states(result: Any, wrap: Callable[[Scores], Any]) -> Any:
+    if isinstance(result, Scores):
+        return wrap(result)
+    if isinstance(result, (tuple, list)):
+        items = [_map_states(item, wrap) for item in result]
+        return type(result)(items)
+    return result
+
+
+def _share(wrapped: Any, base: Scored, func: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    """Results that share memory with the first argument become views of it."""
+
+    def alike(one: Tensor, two: Tensor) -> bool:
+        return one.untyped_storage().data_ptr() == two.untyped_storage().data_ptr()
+
+    rest = plain(args[1:])
+    for number, item in enumerate([wrapped] if isinstance(wrapped, Scored) else wrapped):
+        if isinstance(item, Scored) and alike(item._state.delta, base.state.delta):
+            if isinstance(wrapped, Scored):
+                item.share(base, lambda v: func(v, *rest, **kwargs))
+            else:
+                item.share(base, lambda v, number=number: func(v, *rest, **kwargs)[number])
+
+
+def _nominal_dtype(args: Any, kwargs: Any) -> torch.dtype:
+    """The dtype that the model sees on the result."""
+    dtype = None
+    for value in _tensors((args, kwargs)):
+        if value.is_floating_point() and (isinstance(value, Scored) or value.ndim > 0):
+            dtype = value.dtype if dtype is None else torch.promote_types(dtype, value.dtype)
+    return dtype or torch.get_default_dtype()
+
+
+def _compute_dtype(args: Any, kwargs: Any) -> torch.dtype:
+    """The dtype that scores are carried in: that of the scored arguments, float32 at least."""
+    dtype = torch.float32
+    for value in _tensors((args, kwargs)):
+        if isinstance(value, Scored):
+            dtype = torch.promote_types(dtype, value._state.delta.dtype)
+    return dtype
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(tuple(values.values()))
+
+
+def _shapes(args: Any) -> str:
+    return ", ".join(
+        str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in args
+    )
+
+
+def _call_site() -> str:
+    """File and line of the caller outside of torch and this library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("torch", "cafexai")):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+@contextlib.contextmanager
+def _engine_settings(args: Any) -> Iterator[None]:
+    """Gradients on and autocast off, whatever the model has switched meanwhile."""
+    if torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+        yield
+        return
+    with torch.inference_mode(False), torch.enable_grad():
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            yield
+
+
+@contextlib.contextmanager
+def module_paths(
+    run: Run, names: dict[int, str], after: Callable[[str, Any], Any] | None = None
+) -> Iterator[None]:
+    """Keep ``run.path`` at the innermost running module; ``after`` sees, and may replace, each module's output.
+
+    Uses two global hooks for the time of the pass; nothing is registered on the model.
+    """
+    thread = threading.get_ident()
+    stack: list[str] = []
+
+    def enter(module: nn.Module, inputs: Any) -> None:
+        if threading.get_ident() == thread:
+            stack.append(run.path)
+            name = names.get(id(module))
+            run.path = f"{run.path}.{type(module).__name__}()".lstrip(".") if name is None else name
+
+    def leave(module: nn.Module, inputs: Any, output: Any) -> Any:
+        if threading.get_ident() != thread:
+            return None
+        path = run.path
+        run.path = stack.pop()
+        return after(path, output) if after is not None else None
+
+    handles = [
+        hooks.register_module_forward_pre_hook(enter),
+        hooks.register_module_forward_hook(leave, always_call=False),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        run.path = ""
