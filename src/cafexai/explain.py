@@ -448,7 +448,7 @@ def _concatenate(pieces: list[list[dict[str, Any]]], given: Inputs, settings: di
         completeness_error=torch.cat([b["completeness_error"] for b in batches]),
         output_error=max(b["output_error"] for b in batches),
         target=torch.cat([b["target"] for b in batches]),
-        inputs=tensors("inputs"), baselines=tensors("baselines"), feature_names=given.names,
+        inputs=tensors("inputs"), baselines=tensors("baselines"), feature_names=given.names, display=given.display,
         frozen=tuple(dict.fromkeys(line for b in batches for line in b["frozen"])), notes=first["notes"], settings=settings,
     )
 

@@ -40,6 +40,7 @@ class Explanation:
     inputs: Tensors
     baselines: Tensors
     feature_names: tuple[str, ...] | None = None
+    display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
     frozen: tuple[str, ...] = ()  # what was taken as a constant, and where
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # c, netting, layer, version
@@ -128,7 +129,8 @@ class Explanation:
         }
         grouped = self._flat(self.positive).shape[1] != self._flat(self.inputs).shape[1]
         if not grouped:
-            for name, values in (("value", self.inputs), ("baseline", self.baselines)):
+            shown = self.inputs if self.display is None else self.display
+            for name, values in (("value", shown), ("baseline", self.baselines)):
                 columns[name] = _beside(self._flat(values), torch.full((rows,), float("nan")))
         columns["positive"] = _beside(self._flat(self.positive), self.bias_positive)
         columns["negative"] = _beside(self._flat(self.negative), self.bias_negative)
@@ -166,6 +168,8 @@ class Explanation:
         described: dict[str, Any] = {"format": FORMAT}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
+            if value is None and entry.name == "display":
+                continue
             if isinstance(value, Tensor):
                 tensors[entry.name] = value
             elif isinstance(value, tuple) and value and isinstance(value[0], Tensor):

@@ -20,6 +20,7 @@ class Inputs:
     tensors: tuple[Tensor, ...]
     is_tuple: bool
     names: tuple[str, ...] | None
+    display: Tensor | None = None  # the values in the units of the user, where the model works in others
 
     @property
     def rows(self) -> int:
@@ -29,6 +30,9 @@ class Inputs:
 
 def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None) -> Inputs:
     """Tensors, numpy arrays or data frames, one or several, to tensors."""
+    display = None
+    if hasattr(model, "from_raw") and not isinstance(inputs, (tuple, list)):
+        inputs, display, feature_names = model.from_raw(inputs, feature_names)
     is_tuple = isinstance(inputs, (tuple, list))
     given = tuple(inputs) if is_tuple else (inputs,)
     if not given:
@@ -49,7 +53,7 @@ def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None) -> Inp
             f"explain(..., feature_names=...): {len(names)} names for {sum(t[0].numel() for t in tensors)} features "
             f"in {len(tensors)} input(s). Give one name per feature of a single input."
         )
-    return Inputs(tuple(tensors), is_tuple, names)
+    return Inputs(tuple(tensors), is_tuple, names, display)
 
 
 def _frame_to_numpy(frame: Any) -> np.ndarray:

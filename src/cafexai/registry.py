@@ -70,7 +70,7 @@ def plain_function(name: str) -> Callable[..., Any]:
 
 
 def rule(
-    *targets: str | Callable[..., Any], in_place: bool = True, view: bool = False
+    *targets: str | Callable[..., Any], in_place: bool = True, view: bool = False, name: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a rule for functions, or for every function of torch with a given name.
 
@@ -80,7 +80,7 @@ def rule(
     def register(apply: Callable[..., Any]) -> Callable[..., Any]:
         for target in targets:
             if callable(target):
-                _table[target] = Rule(resolve_name(target) or target.__name__, apply, view=view)
+                _table[target] = Rule(name or resolve_name(target) or target.__name__, apply, view=view)
                 continue
             functions = functions_named(target)
             if not functions:

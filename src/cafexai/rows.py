@@ -35,6 +35,7 @@ def spread(rows: Rows, shape: Sequence[int], batch: int, device: torch.device) -
 
 def settle(index: Tensor, batch: int) -> Rows:
     """The shortest form of a full index; elements of unknown row take that of their slice where it is unique."""
+    index = index.to(torch.int32)
     for dim, stride in enumerate(index.stride()):
         if stride == 0 and index.shape[dim] > 1:
             index = index.narrow(dim, 0, 1)
@@ -60,7 +61,10 @@ def moved(fn: Callable[..., Any], parts: Sequence[tuple[Rows, Tensor]], batch: i
         result = fn([value for _, value in parts])
         return [MIXED] * (1 if isinstance(result, Tensor) else len(result))
     full = [spread(rows, value.shape, batch, value.device) for rows, value in parts]
-    result = fn(full)
+    try:
+        result = fn(full)
+    except (RuntimeError, NotImplementedError):  # not for integers, or not without memory of its own
+        result = fn([index.double().contiguous() for index in full])
     return [settle(index, batch) for index in ([result] if isinstance(result, Tensor) else result)]
 
 

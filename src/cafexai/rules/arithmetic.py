@@ -85,7 +85,7 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     return a.linear(torch.div, constant_like(b, a) if isinstance(b, Tensor) else b, aligned=aligned)
 
 
-@rule("__rdiv__", "__rtruediv__")
+@rule("__rtruediv__")
 def rdiv(a: Any, b: Any) -> Any:
     return div(b, a)
 

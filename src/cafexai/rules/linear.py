@@ -28,10 +28,9 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Any:
     if sum(isinstance(part, Scores) for part in (a, b, weight, bias)) > 1 or isinstance(weight, Scores):
         raise UnsupportedOperation("more than one of its arguments depends on the input; write it in steps with mul and linear")
-    if isinstance(a, Scores):
-        result = a.linear(lambda v, k, w: F.bilinear(v, k, w), b, weight, aligned=a.ndim > 1)
-    else:
-        result = b.linear(lambda v, k, w: F.bilinear(k, v, w), a, weight, aligned=b.ndim > 1)
+    x, constant, equation = (a, b, "oij,...j->...oi") if isinstance(a, Scores) else (b, a, "oij,...i->...oj")
+    matrix = torch.einsum(equation, weight, constant)  # the weight that the scored side meets
+    result = x.linear(lambda v, m: torch.einsum("...i,...oi->...o", v, m), matrix, aligned=x.ndim > 1)
     return result if bias is None else result.add_constant(bias)
 
 
@@ -60,7 +59,7 @@ for _n in (1, 2, 3):
 @rule("batch_norm")
 def batch_norm(
     x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
-    momentum: float = 0.1, eps: float = 1e-5, cudnn_enabled: bool = True,
+    momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:
     """In evaluation a scale and a shift: w / sigma and b - mu w / sigma."""
     if training or running_mean is None:
@@ -77,6 +76,15 @@ def batch_norm(
         lambda v, s, b: v * s if b is None else torch.addcmul(b, v, s), scale.view(shape), bias=shift.view(shape),
         aligned=True,
     )
+
+
+@rule(torch.batch_norm, name="batch_norm")
+def batch_norm_builtin(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """The same with its arguments in another order."""
+    return batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 _ROWS_FIRST = ("matmul", "mm", "mv")  # with a matrix on the right, the rows of the left side stay rows
@@ -126,22 +134,34 @@ def einsum(equation: Any, *operands: Any) -> Any:
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     scored = [i for i, operand in enumerate(operands) if isinstance(operand, Scores)]
-    if len(scored) > 2:
-        raise UnsupportedOperation("more than two of its operands depend on the input; split it into steps of two")
-
-    def on(*values: Tensor) -> Tensor:
-        full = list(operands)
-        for place, value in zip(order, values, strict=True):
-            full[place] = value
-        return torch.einsum(equation, *full)
-
     constants = [i for i in range(len(operands)) if i not in scored]
-    order = scored + constants
-    if len(scored) == 1:
-        return operands[scored[0]].linear(on, *(operands[i] for i in constants))
-    if constants:
-        raise UnsupportedOperation("two operands depend on the input and others do not; split it into steps of two")
-    return operands[scored[0]].product(operands[scored[1]], on)
+    if len(scored) > 2 or (len(scored) == 2 and constants):
+        raise UnsupportedOperation("two of its operands depend on the input and there are more; split it into steps of two")
+    if len(scored) == 2:
+        return operands[0].product(operands[1], lambda u, v: torch.einsum(equation, u, v))
+    x = operands[scored[0]]
+    terms, result = _terms(equation, len(operands))
+    if len(constants) > 1:  # contract the constants first: the value meets only their product
+        kept = "".join(sorted({letter for i in constants for letter in terms[i]} & set(terms[scored[0]] + result)))
+        first = ",".join(terms[i] for i in constants)
+        matrix = torch.einsum(f"{first}->{kept}", *(operands[i] for i in constants))
+    else:
+        matrix, kept = (operands[constants[0]], terms[constants[0]]) if constants else (None, "")
+    if matrix is None:
+        return x.linear(lambda v: torch.einsum(equation, v))
+    return x.linear(lambda v, m: torch.einsum(f"{terms[scored[0]]},{kept}->{result}", v, m), matrix)
+
+
+def _terms(equation: str, count: int) -> tuple[list[str], str]:
+    """The letters of each operand and of the result."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if "..." in left and count > 2:
+        raise UnsupportedOperation("an ellipsis with more than two operands is not followed; name all dimensions")
+    if not arrow:
+        letters = left.replace(",", "").replace(".", "")
+        right = ("..." if "..." in left else "") + "".join(sorted(x for x in set(letters) if letters.count(x) == 1))
+    return terms, right
 
 
 def _average(function: Callable[..., Tensor], spatial: int) -> Callable[..., Any]:

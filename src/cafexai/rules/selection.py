@@ -160,9 +160,11 @@ def _bins(length: int, count: int, device: torch.device) -> tuple[Tensor, Tensor
 
 
 for _n in (1, 2, 3):
+    # The functions that torch.nn.functional calls itself always return the indices as well.
+    rule(f"adaptive_max_pool{_n}d")(_adaptive_max_pool(_n, True))
+    rule(getattr(F, f"adaptive_max_pool{_n}d"), name=f"adaptive_max_pool{_n}d")(_adaptive_max_pool(_n, False))
     rule(f"max_pool{_n}d")(_max_pool(_n, False))
     rule(f"max_pool{_n}d_with_indices")(_max_pool(_n, True))
-    rule(f"adaptive_max_pool{_n}d")(_adaptive_max_pool(_n, False))
     rule(f"adaptive_max_pool{_n}d_with_indices")(_adaptive_max_pool(_n, True))
 
 
@@ -172,7 +174,12 @@ def _in_order(x: Scores, name: str, order: Callable[[Tensor], Tensor], dim: int)
     return x.reshape(lambda v: v.gather(dim, index)), index
 
 
-@rule("sort", "msort", in_place=False)
+@rule("msort", in_place=False)
+def msort(x: Scores) -> Any:
+    return sort(x, 0).values
+
+
+@rule("sort", in_place=False)
 def sort(x: Scores, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     return torch.return_types.sort(
         _in_order(x, "sort (order)", lambda v: torch.sort(v, dim=dim, descending=descending, stable=True).indices, dim)

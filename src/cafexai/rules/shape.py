@@ -20,7 +20,7 @@ _VIEWS = """
 """.split()
 _COPIES = """
     flip fliplr flipud roll rot90 repeat tile repeat_interleave gather index_select masked_select take take_along_dim
-    tril triu diag diag_embed diagflat pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle narrow_copy
+    tril triu diag diag_embed diagflat pixel_shuffle pixel_unshuffle channel_shuffle narrow_copy
 """.split()
 
 
@@ -57,28 +57,29 @@ def _together(function: Callable[..., Tensor]) -> Callable[..., Any]:
     return apply
 
 
-for _name in "cat concat concatenate stack hstack vstack row_stack dstack column_stack block_diag".split():
+for _name in "cat concat concatenate stack hstack vstack row_stack dstack column_stack".split():
     for _function in functions_named(_name):
         add(_function, Rule(_name, _together(torch.cat if _name in ("concat", "concatenate") else _function)))
+
+
+@rule("block_diag")
+def block_diag(*parts: Any) -> Any:
+    return _together(lambda tensors: torch.block_diag(*tensors))(parts)
 
 
 @rule("pad")
 def pad(x: Scores, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     aligned = len(pad) // 2 < x.ndim
-    result = x.reshape(lambda v: F.pad(v, pad, mode) if v.is_floating_point() else _pad_index(v, pad, mode), aligned)
+    result = x.reshape(lambda v: F.pad(v, pad, mode), aligned)
     if mode != "constant" or not value:
         return result
     return result.add_constant(F.pad(torch.zeros_like(x.delta), pad, mode, value))
-
-
-def _pad_index(index: Tensor, pad: Any, mode: str) -> Tensor:
-    return F.pad(index.double(), pad, mode).to(index.dtype)
 
 
 for _n in (1, 2, 3):
     _unpool = getattr(F, f"max_unpool{_n}d")
 
     def _apply(x: Scores, indices: Tensor, *args: Any, function: Callable[..., Tensor] = _unpool, **options: Any) -> Any:
-        return x.reshape(lambda v: function(v.double(), indices, *args, **options).to(v.dtype), aligned=True)
+        return x.reshape(lambda v: function(v, indices, *args, **options), aligned=True)
 
     add(_unpool, Rule(f"max_unpool{_n}d", _apply))

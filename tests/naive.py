@@ -1,0 +1,157 @@
+"""The rules a second time: straight from the paper's definitions, with positive and negative scores, slowly.
+
+Every operation becomes four matrices M[to][from]: the share of each input's positive or negative score that arrives as
+positive or negative score at each output, plus a bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Pair:
+    """Reference, positive and negative scores of one value."""
+
+    reference: Tensor
+    positive: Tensor
+    negative: Tensor
+
+    @property
+    def value(self) -> Tensor:
+        return self.reference + self.positive - self.negative
+
+
+@dataclass
+class Twin:
+    """What an operation should do: matrices from each flattened input to the flattened output."""
+
+    reference: Tensor
+    bias: Tensor
+    pp: list[Tensor]  # positive from positive
+    pn: list[Tensor]  # positive from negative
+    np: list[Tensor]  # negative from positive
+    nn: list[Tensor]  # negative from negative
+
+    def scores(self, inputs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+        positive, negative = self.bias.clamp_min(0).flatten(), (-self.bias).clamp_min(0).flatten()
+        for k, x in enumerate(inputs):
+            p, n = x.positive.flatten(), x.negative.flatten()
+            positive = positive + self.pp[k] @ p + self.pn[k] @ n
+            negative = negative + self.np[k] @ p + self.nn[k] @ n
+        return positive.view(self.reference.shape), negative.view(self.reference.shape)
+
+
+def clip(x: Tensor) -> Tensor:
+    return x.clamp_min(0)
+
+
+def matrices(f: Callable[..., Tensor], at: Sequence[Tensor]) -> list[Tensor]:
+    """The matrix of an affine function with respect to each of its arguments."""
+    jacobian = torch.autograd.functional.jacobian(f, tuple(at))
+    size = f(*at).numel()
+    return [part.reshape(size, -1) for part in jacobian]
+
+
+def linear(f: Callable[..., Tensor], inputs: Sequence[Pair]) -> Twin:
+    """Definition "Linear Layer Scores": clip(W), clip(-W) and the bias."""
+    weights = matrices(f, [x.value for x in inputs])
+    bias = f(*(torch.zeros_like(x.value) for x in inputs))
+    reference = f(*(x.reference for x in inputs)) - bias
+    return Twin(
+        reference, bias, [clip(w) for w in weights], [clip(-w) for w in weights], [clip(-w) for w in weights], [clip(w) for w in weights]
+    )
+
+
+def product(f: Callable[[Tensor, Tensor], Tensor], inputs: Sequence[Pair]) -> Twin:
+    """f(a, b) - f(r, s) = f(a - r, (b + s) / 2) + f((a + r) / 2, b - s), both brackets constant."""
+    u, v = inputs
+    mid_u, mid_v = (u.value + u.reference) / 2, (v.value + v.reference) / 2
+    (w_u,) = matrices(lambda x: f(x, mid_v), [u.value])
+    (w_v,) = matrices(lambda x: f(mid_u, x), [v.value])
+    weights = [w_u, w_v]
+    reference = f(u.reference, v.reference)
+    return Twin(
+        reference, torch.zeros_like(reference),
+        [clip(w) for w in weights], [clip(-w) for w in weights], [clip(-w) for w in weights], [clip(w) for w in weights],
+    )
+
+
+def flows(r: float, p: float, n: float, phi: Callable[[str], float]) -> dict[str, float]:
+    """The eight score flows of one unit (appendix "Score Flow Definitions"); phi at "ref", "comb", "pos", "neg"."""
+    comb = p - n
+    i_pos, i_neg = (1.0, 0.0) if comb >= 0 else (0.0, 1.0)
+    f_ref, f_comb, f_pos, f_neg = phi("ref"), phi("comb"), phi("pos"), phi("neg")
+    upper = f_comb if comb >= 0 else f_ref  # phi(I+ o_comb + I- r)
+    lower = f_ref if comb >= 0 else f_comb  # phi(I+ r + I- o_comb)
+    peak = {
+        "++": i_pos * max(f_comb - f_ref, 0) + max(max(f_pos - upper, 0), max(lower - f_neg, 0)),
+        "-+": i_neg * max(f_comb - f_ref, 0) + max(max(upper - f_pos, 0), max(f_neg - lower, 0)),
+        "+-": i_pos * max(f_ref - f_comb, 0) + max(max(upper - f_pos, 0), max(f_neg - lower, 0)),
+        "--": i_neg * max(f_ref - f_comb, 0) + max(max(f_pos - upper, 0), max(lower - f_neg, 0)),
+    }
+    sign = (comb > 0) - (comb < 0)
+    up = 0.0 if comb == 0 else max(sign * (f_comb - f_ref), 0) / abs(comb)
+    down = 0.0 if comb == 0 else max(sign * (f_ref - f_comb), 0) / abs(comb)
+    line = {
+        "++": min(p * up, peak["++"]), "-+": min(n * down, peak["-+"]),
+        "+-": min(p * down, peak["+-"]), "--": min(n * up, peak["--"]),
+    }
+    return {f"peak{k}": v for k, v in peak.items()} | {f"linear{k}": v for k, v in line.items()}
+
+
+def elementwise(f: Callable[[Tensor], Tensor], inputs: Sequence[Pair], c: float) -> Twin:
+    """Definitions "Score Multipliers" and "Activation Layer Scores", one unit after the other."""
+    (x,) = inputs
+    at = {"ref": f(x.reference), "comb": f(x.value), "pos": f(x.reference + x.positive), "neg": f(x.reference - x.negative)}
+    flat = {name: values.flatten().tolist() for name, values in at.items()}
+    size = x.reference.numel()
+    multiplier = {k: torch.zeros(size, size, dtype=torch.float64) for k in ("++", "-+", "+-", "--")}
+    r, p, n = (t.flatten().tolist() for t in (x.reference, x.positive, x.negative))
+    for i in range(size):
+        flow = flows(r[i], p[i], n[i], lambda name: flat[name][i])
+        for k in multiplier:
+            score = p[i] if k[0] == "+" else n[i]
+            mixed = (1 - c) * flow[f"linear{k}"] + c * flow[f"peak{k}"]
+            multiplier[k][i, i] = mixed / score if score else 0.0
+    return Twin(
+        at["ref"], torch.zeros_like(at["ref"]), [multiplier["++"]], [multiplier["-+"]], [multiplier["+-"]], [multiplier["--"]]
+    )
+
+
+def selection(f: Callable[..., Tensor], inputs: Sequence[Pair], sign: int) -> Twin:
+    """Interpolation between the winners at the reference and at the input; windows are found by probing f."""
+    out = f(*(x.reference for x in inputs))
+    sizes = [x.reference.numel() for x in inputs]
+    a = torch.cat([x.value.flatten() for x in inputs]) * sign
+    r = torch.cat([x.reference.flatten() for x in inputs]) * sign
+    member = torch.zeros(out.numel(), len(a), dtype=torch.bool)
+    for i in range(len(a)):
+        probe = r.clone()
+        probe[i] = 1e6
+        parts = [part.view(x.reference.shape) * sign for part, x in zip(probe.split(sizes), inputs, strict=True)]
+        member[:, i] = f(*parts).flatten() * sign > 1e5
+    weights = torch.zeros(out.numel(), len(a), dtype=torch.float64)
+    for o in range(out.numel()):
+        window = member[o].nonzero().flatten().tolist()
+        best, best_r = max(a[i].item() for i in window), max(r[i].item() for i in window)
+        now = [i for i in window if a[i] == best]
+        then = [i for i in window if r[i] == best_r]
+
+        def mean(values: Tensor, where: list[int]) -> float:
+            return sum(values[i].item() for i in where) / len(where)
+
+        u = mean(r, then) - mean(r, now)
+        v = mean(a, now) - mean(a, then)
+        tau = u / (u + v) if u + v > 0 else 0.0
+        for i in now:
+            weights[o, i] += (1 - tau) / len(now)
+        for i in then:
+            weights[o, i] += tau / len(then)
+    split = list(weights.split(sizes, 1))
+    zero = [torch.zeros_like(w) for w in split]
+    return Twin(out, torch.zeros_like(out), split, zero, zero, split)

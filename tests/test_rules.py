@@ -1,0 +1,243 @@
+"""Every rule against its naive twin, in float64, with random references and scores."""
+
+from __future__ import annotations
+
+import cases
+import naive
+import pytest
+import torch
+import torch.nn.functional as F
+from cases import CASES, K, S
+from torch import Tensor
+from torch.overrides import resolve_name
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from cafexai import registry
+from cafexai.path import PathScores
+from cafexai.scores import Run
+from cafexai.tensors import Frozen, Scored
+from cafexai.trace import Trace
+
+torch.set_default_dtype(torch.float64)
+
+
+JOIN_ROWS = ("vstack", "row_stack", "block_diag")  # constants become rows here, so only one row can be explained
+
+
+def instances():
+    table = {}
+    for function, rule in registry.rules():
+        table.setdefault(rule.name, []).append((function, rule))
+    for case in CASES:
+        for function, rule in table.get(case.name, []):
+            if case.where(function):
+                where = (resolve_name(function) or str(function)).replace("torch.", "")
+                yield pytest.param(case, function, rule, id=f"{where}-{case.twin}")
+
+
+def test_every_rule_has_a_case_and_every_case_a_rule():
+    names = {rule.name for _, rule in registry.rules()}
+    assert {case.name for case in CASES} == names - cases.WITHOUT_NUMBERS
+    tested = {param.values[1] for param in instances()}
+    missing = [str(function) for function, rule in registry.rules() if rule.name not in cases.WITHOUT_NUMBERS and function not in tested]
+    assert not missing
+
+
+def make(spec, generator):
+    """A scored value with p, n > 0, its naive pair, or a constant."""
+    if isinstance(spec, K):
+        return torch.rand(spec.shape, generator=generator) * (spec.high - spec.low) + spec.low
+    reference = torch.rand(spec.shape, generator=generator) * (spec.high - spec.low) + spec.low
+    positive, negative = (torch.rand(spec.shape, generator=generator) * spec.scores for _ in range(2))
+    return naive.Pair(reference, positive, negative)
+
+
+def build(case, seed, edit=None):
+    generator = torch.Generator().manual_seed(seed)
+    leaves, structure = tree_flatten((case.args, case.kwargs))
+    leaves = [make(leaf, generator) if isinstance(leaf, (S, K)) else leaf for leaf in leaves]
+    pairs = [leaf for leaf in leaves if isinstance(leaf, naive.Pair)]
+    if edit:
+        for pair in pairs:
+            edit(pair)
+    return leaves, structure, pairs
+
+
+def scored(pair, run):
+    delta = (pair.positive - pair.negative).requires_grad_()
+    total = (pair.positive + pair.negative).requires_grad_()
+    return PathScores(run, pair.reference, delta, total, None)
+
+
+def call(case, function, seed, c, edit=None):
+    """The engine's result and what the twin needs."""
+    leaves, structure, pairs = build(case, seed, edit)
+    rows = {pair.reference.shape[0] for pair in pairs}
+    run = Run(rows.pop() if len(rows) == 1 and case.name not in JOIN_ROWS else 1, lambda path: c)
+    states = [scored(pair, run) for pair in pairs]
+    queue = iter(states)
+    arguments = [Scored(next(queue), torch.float64) if isinstance(leaf, naive.Pair) else leaf for leaf in leaves]
+    args, kwargs = tree_unflatten(arguments, structure)
+    trace = Trace(run, PathScores, {})
+    with trace:
+        result = function(*args, **kwargs)
+    assert not trace.problems, trace.problems[0]
+    if result is None:
+        result = args[0]
+
+    def plain(*values):
+        order = iter(values)
+        filled = [next(order).clone() if isinstance(leaf, naive.Pair) else leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        args, kwargs = tree_unflatten(filled, structure)
+        out = function(*args, **kwargs)
+        return args[0] if out is None else out
+
+    return run, states, pairs, result, plain
+
+
+def outputs(result):
+    """The floating point results, by place."""
+    if isinstance(result, Tensor):
+        return [(None, result)]
+    return [(k, part) for k, part in enumerate(result) if isinstance(part, Tensor) and part.is_floating_point()]
+
+
+def twin_of(case, f, pairs, c):
+    if case.frozen == "glu":
+        half = pairs[0].reference.shape[1] // 2
+        value, gate = (naive.Pair(*(t.split(half, 1)[k] for t in (pairs[0].reference, pairs[0].positive, pairs[0].negative))) for k in (0, 1))
+        twin = naive.elementwise(torch.sigmoid, [gate], c)
+        positive, negative = twin.scores([gate])
+        gated = naive.Pair(twin.reference, positive, negative)
+        inner = naive.product(torch.mul, [value, gated])
+        return inner, [value, gated]
+    if case.frozen is not None:
+        f = case.frozen(*(pair.value for pair in pairs))
+    if case.twin in ("linear", "rounded"):
+        return naive.linear(f, pairs), pairs
+    if case.twin == "product":
+        return naive.product(f, pairs), pairs
+    if case.twin == "elementwise":
+        return naive.elementwise(f, pairs, c), pairs
+    return naive.selection(f, pairs, 1 if case.twin == "largest" else -1), pairs
+
+
+def close(found, expected, scale=1.0):
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize(("case", "function", "rule"), list(instances()))
+def test_rule_equals_its_naive_twin(case, function, rule):
+    for seed, c in ((0, 0.0), (1, 0.5), (2, 1.0)):
+        run, states, pairs, result, plain = call(case, function, seed, c)
+        if case.twin in ("constant", "shaped"):
+            expected = plain(*(pair.value for pair in pairs))
+            found = result.as_subclass(Tensor) if isinstance(result, Frozen) else result
+            assert not isinstance(found, Scored)
+            if isinstance(expected, Tensor):
+                close(found, expected)
+            else:
+                close(torch.tensor(found), torch.tensor(expected))
+            assert bool(run.frozen) == (case.twin == "constant")
+            continue
+        assert isinstance(result, (Scored, tuple, list))
+        for place, part in outputs(result):
+            if not isinstance(part, Scored):
+                continue
+
+            def f(*values, place=place):
+                out = plain(*values)
+                return out if place is None else out[place]
+
+            if case.twin == "rounded":
+                def f(x):
+                    return x
+            twin, twins = twin_of(case, f, pairs, c)
+            compare(case, part.state, twin, twins, states, run)
+
+
+def compare(case, state, twin, twins, states, run):
+    positive, negative = twin.scores(twins)
+    tolerance = 1e3 if case.twin == "rounded" else 1.0
+    if case.twin == "rounded" and state.delta.dtype == torch.float32:
+        tolerance = 1e3
+    found = state.value.double()
+    reference = (torch.zeros_like(state.delta) if state.reference is None else state.reference).double()
+    close(reference, twin.reference, tolerance)
+    close((state.total + state.delta).double() / 2, positive, tolerance)
+    close((state.total - state.delta).double() / 2, negative, tolerance)
+    close(found, twin.reference + positive - negative, tolerance)
+    if case.frozen == "glu" or case.twin == "rounded":
+        return
+    generator = torch.Generator().manual_seed(7)
+    u, v = (torch.rand(state.shape, generator=generator) for _ in range(2))
+    leaves = [tensor for s in states for tensor in (s.delta, s.total)]
+    gradients = torch.autograd.grad((u * state.delta).sum() + (v * state.total).sum(), leaves, allow_unused=True, retain_graph=True)
+    page = run.ledger.take()
+    to_positive, to_negative = (u + v).flatten(), (v - u).flatten()
+    for k, (pair, s) in enumerate(zip(twins, states, strict=True)):
+        g_delta, g_total = (torch.zeros_like(s.delta) if g is None else g for g in gradients[2 * k : 2 * k + 2])
+        from_positive = (twin.pp[k].T @ to_positive + twin.np[k].T @ to_negative).view(s.shape)
+        from_negative = (twin.pn[k].T @ to_positive + twin.nn[k].T @ to_negative).view(s.shape)
+        close((g_delta + g_total) * pair.positive, from_positive * pair.positive)
+        close((g_total - g_delta) * pair.negative, from_negative * pair.negative)
+    bias = twin.bias.flatten()
+    expected = (to_positive * bias.clamp_min(0) + to_negative * (-bias).clamp_min(0)).sum()
+    close(sum((share.sum() for share in page.values()), torch.zeros(())), expected)
+
+
+ELEMENTWISE = [p for p in instances() if p.values[0].twin == "elementwise" and p.values[0].args[0] == cases.X]
+
+
+@pytest.mark.parametrize(("case", "function", "rule"), ELEMENTWISE)
+@pytest.mark.parametrize("edge", ["no positive", "no negative", "none", "equal", "zero reference"])
+def test_elementwise_edges(case, function, rule, edge):
+    """Zeros and ties: 0 / 0 is 0, and nothing is lost."""
+
+    def edit(pair):
+        if edge in ("no positive", "none"):
+            pair.positive.zero_()
+        if edge in ("no negative", "none"):
+            pair.negative.zero_()
+        if edge == "equal":
+            pair.negative.copy_(pair.positive)
+        if edge == "zero reference":
+            pair.reference.zero_()
+
+    for c in (0.0, 0.5, 1.0):
+        run, states, pairs, result, plain = call(case, function, 3, c, edit)
+        twin = naive.elementwise(plain, pairs, c)
+        compare(case, result.state, twin, pairs, states, run)
+
+
+@pytest.mark.parametrize("function", [F.relu, F.gelu, torch.tanh, torch.sin, torch.cos, torch.sigmoid, F.leaky_relu, F.softplus])
+def test_zero_reference_is_never_materialised_but_gives_the_same(function):
+    case = cases.Case("x", "elementwise", (cases.X,))
+    _, _, _, with_zeros, _ = call(case, function, 0, 0.5, lambda pair: pair.reference.zero_())
+    _, _, pairs = build(case, 0, lambda pair: pair.reference.zero_())
+    run = Run(2, lambda path: 0.5)
+    state = scored(pairs[0], run)
+    state.reference = None
+    with Trace(run, PathScores, {}):
+        without = function(Scored(state, torch.float64)).state
+    close(without.delta, with_zeros.state.delta)
+    close(without.total, with_zeros.state.total)
+    assert (without.reference is None) == (function(torch.zeros(())) == 0)
+
+
+@pytest.mark.parametrize("twin", ["largest", "smallest"])
+def test_ties_share_equally(twin):
+    """Equal inputs, as behind dead ReLU units, share what is selected; padding never wins."""
+    reference = torch.zeros(1, 1, 4, 4)
+    positive = torch.ones(1, 1, 4, 4)
+    positive[0, 0, 0, 0] = 2.0
+    pair = naive.Pair(reference, positive, torch.full_like(positive, 3.0))  # all values negative
+    run = Run(1, lambda path: 0.5)
+    state = scored(pair, run)
+    sign = 1 if twin == "largest" else -1
+    with Trace(run, PathScores, {}):
+        result = F.max_pool2d(Scored(state, torch.float64) * sign, 3, 2, 1) * sign
+    expected = naive.selection(lambda x: F.max_pool2d(x * sign, 3, 2, 1) * sign, [pair], sign)
+    p, n = expected.scores([pair])
+    close((result.state.total + result.state.delta) / 2, p)
+    close((result.state.total - result.state.delta) / 2, n)
