@@ -13,18 +13,18 @@ from cafexai import CAFE, Explanation
 
 
 def load() -> tuple[list[Tensor], list[str]]:
-    """Measurements of training and test set, then the labels of both (1 = malignant), and the names."""
+    """Measurements of training and test set, the labels of both (1 = malignant), and the names of the measurements."""
     data = load_breast_cancer()
     parts = train_test_split(data.data, 1 - data.target, test_size=0.3, random_state=0, stratify=data.target)
-    return [torch.tensor(part, dtype=torch.float32) for part in parts], list(data.feature_names)
+    return [torch.tensor(part, dtype=torch.float32) for part in parts], [str(name) for name in data.feature_names]
 
 
 def train(x: Tensor, y: Tensor) -> nn.Module:
-    """A network with two hidden layers and one logit: above 0 it says malignant."""
+    """A network with two hidden layers and one output: above 0 it says malignant."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(x.shape[1], 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=1e-3)
-    for _ in range(150):
+    model = nn.Sequential(nn.Linear(x.shape[1], 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.003)
+    for _ in range(100):
         optimizer.zero_grad()
         nn.functional.binary_cross_entropy_with_logits(model(x)[:, 0], y).backward()
         optimizer.step()
@@ -32,26 +32,35 @@ def train(x: Tensor, y: Tensor) -> nn.Module:
 
 
 def explain_test_set() -> tuple[Explanation, Tensor]:
-    """The explanation of every test row in one call, and whether the prediction is correct."""
+    """The explanation of every test row in one call, and whether each prediction is correct."""
     (x_train, x_test, y_train, y_test), names = load()
     mean, spread = x_train.mean(0), x_train.std(0)
     model = train((x_train - mean) / spread, y_train)
     explanation = CAFE(model).explain((x_test - mean) / spread, feature_names=names)
     correct = (explanation.output > 0) == (y_test > 0)
-    return dataclasses.replace(explanation, display=x_test), correct  # shown in the units of the measurements
+    return dataclasses.replace(explanation, display=x_test), correct  # values are shown as they were measured
 
 
-def interesting(explanation: Explanation, correct: Tensor) -> int:
-    """The row with the largest conflict among the correct predictions."""
-    return int((explanation.conflict * correct).argmax())
+def most_conflicted(explanation: Explanation, correct: Tensor) -> int:
+    """Of the malignant tumours that the network recognised, the one with most conflict for its output."""
+    recognised = correct & (explanation.output > 0)
+    return int((explanation.conflict / explanation.output * recognised).argmax())
 
 
 def main() -> None:
+    """Print accuracy, one ledger, and how to read it."""
     explanation, correct = explain_test_set()
-    row = interesting(explanation, correct)
-    print(f"Test accuracy: {correct.float().mean():.1%} of {len(correct)} tumours\n")
-    print(f"Tumour {row}; output 0 is the logit for malignant:")
-    print(explanation.ledger(row))
+    row = most_conflicted(explanation, correct)
+    one = explanation[row]
+    print(f"Test accuracy: {correct.float().mean():.1%} of {len(correct)} tumours.\n")
+    print(f"Tumour {row} of the test set. Output 0 is the logit for malignant: above 0 means malignant.\n")
+    print(one.ledger())
+    up, down = one.positive.sum().item(), one.negative.sum().item()
+    print(
+        f"\nHow to read it: compared with an average tumour, the measurements push the output up by {up:.2f} and down by "
+        f"{down:.2f};\n{one.conflict.item():.2f} of this cancels, and the rest, with the bias, is the output. The verdict is right, "
+        "but the evidence is divided:\nscores that show only the net effect would hide this."
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cafexai import registry
+
 
 @dataclass(frozen=True)
 class S:
@@ -58,6 +60,10 @@ def is_functional(function: Any) -> bool:
     return getattr(function, "__module__", "") == "torch.nn.functional"
 
 
+def out_of_place(function: Any) -> bool:
+    return not registry.find(function).in_place
+
+
 def index(*values: int) -> Tensor:
     return torch.tensor(values)
 
@@ -85,16 +91,15 @@ case("adaptive_avg_pool1d", "linear", S((2, 1, 5)), 2)
 case("adaptive_avg_pool2d", "linear", S((2, 1, 4, 3)), (2, 1))
 case("adaptive_avg_pool3d", "linear", S((1, 1, 2, 3, 3)), 2)
 case("fold", "linear", S((1, 4, 4)), (3, 3), (2, 2))
-case("interpolate upsample", "linear", S((2, 1, 2, 3)), scale_factor=2)
+case("interpolate", "linear", S((2, 1, 2, 3)), scale_factor=2)
 case("interpolate", "linear", S((2, 1, 3)), size=5, mode="linear", align_corners=True)
 case("interpolate", "linear", S((1, 1, 2, 3)), size=(4, 4), mode="bilinear")
 case("interpolate", "linear", S((1, 1, 2, 2, 2)), size=(3, 3, 3), mode="trilinear")
-case("upsample_nearest upsample_bilinear", "linear", S((2, 1, 2, 3)), scale_factor=2, where=is_functional)
 case("grid_sample", "linear", S((2, 1, 3, 3)), K((2, 2, 2, 2)), align_corners=False)
 
 # ---- matrix products -------------------------------------------------------------------------------------------------
-for left, right in ((S((2, 3)), K((3, 2))), (K((4, 2)), S((2, 3)))):
-    case("matmul mm __rmatmul__", "linear", left, right, where=lambda f: "__rmatmul__" not in str(f))
+case("matmul mm", "linear", S((2, 3)), K((3, 2)))
+case("matmul mm", "linear", K((4, 2)), S((2, 3)))
 case("__rmatmul__", "linear", S((3, 2)), K((4, 3)))
 case("matmul", "linear", S((2, 3)), K((2, 3, 2)))
 case("matmul", "product", S((2, 3)), S((3, 2)))
@@ -104,7 +109,7 @@ case("mv", "linear", S((2, 3)), K((3,)))
 case("mv", "linear", K((4, 3)), S((3,)))
 case("dot vdot inner outer ger", "linear", S((3,)), K((3,)))
 case("dot vdot inner outer ger", "linear", K((3,)), S((3,)))
-case("addmm", "linear", K((4,)), S((2, 3)), K((3, 4)), where=lambda f: not str(f).count("addmm_"), beta=0.5, alpha=-2)
+case("addmm", "linear", K((4,)), S((2, 3)), K((3, 4)), where=out_of_place, beta=0.5, alpha=-2)
 case("addmm", "linear", S((2, 4)), S((2, 3)), K((3, 4)))
 case("addmv", "linear", S((2,)), S((2, 3)), K((3,)))
 case("baddbmm", "linear", S((2, 2, 2)), K((2, 2, 3)), S((2, 3, 2)), beta=2)
@@ -116,6 +121,9 @@ case("einsum", "linear", "bi, ij, jo", S((2, 3)), K((3, 4)), K((4, 2)))
 case("einsum", "linear", "...i,io", S((2, 2, 3)), K((3, 2)))
 case("einsum", "linear", "bii->b", S((2, 3, 3)))
 case("einsum", "product", "bi,bj->bij", S((2, 3)), S((2, 2)))
+case("tensordot", "linear", S((2, 3)), K((3, 2)), 1)
+case("kron", "linear", K((2, 2)), S((2, 2)))
+case("diff", "linear", S((2, 4)), 2)
 case("trace", "linear", S((3, 3)))
 
 # ---- sums ------------------------------------------------------------------------------------------------------------
@@ -125,9 +133,9 @@ case("sum mean", "linear", S((2, 3)))
 case("cumsum", "linear", S((2, 3)), 1)
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
-case("add sub subtract rsub __rsub__", "linear", S((2, 3)), K((3,)), where=lambda f: not str(f).count("rsub__"))
-case("add sub subtract", "linear", S((2, 3)), S((2, 3)), alpha=-0.5)
-case("add", "linear", K((2, 3)), S((2, 3)), where=lambda f: not str(f).count("add_"))
+case("add sub subtract rsub", "linear", S((2, 3)), K((3,)))
+case("add sub subtract", "linear", S((2, 3)), S((2, 3)), alpha=-0.5, where=lambda f: "__" not in str(f))
+case("add", "linear", K((2, 3)), S((2, 3)), where=out_of_place)
 case("add sub", "linear", S((2, 3)), 2.5)
 case("__rsub__", "linear", S((2, 3)), 1.0)
 case("rsub", "linear", S((2, 3)), S((2, 3)))
@@ -139,7 +147,7 @@ case("mul multiply", "product", S((2, 3)), S((2, 3)))
 case("div divide true_divide", "linear", S((2, 3)), K((3,), -2, -1))
 case("div", "linear", S((2, 3)), -4.0)
 case("div", "linear", S((2, 3)), S((2, 3), 3, 4, 0.5), frozen=lambda a, b: lambda x, y: x / b)
-case("div", "elementwise", K((2, 3)), S((2, 3), 3, 4, 0.5), where=lambda f: not str(f).count("div_"))
+case("div", "elementwise", K((2, 3)), S((2, 3), 3, 4, 0.5), where=out_of_place)
 case("__rtruediv__", "elementwise", S((2, 3), 3, 4, 0.5), 2.0)
 case("addcmul", "linear", S((2, 3)), S((2, 3)), K((2, 3)), value=-0.5)
 case("addcdiv", "linear", S((2, 3)), S((2, 3)), K((2, 3), 1, 2), value=2)
@@ -165,7 +173,8 @@ case("clamp", "elementwise", X, K((5,), -1, 0), K((5,), 0, 1))
 case("clamp_min clamp_max", "elementwise", X, 0.3)
 case("pow float_power", "elementwise", X, 3)
 case("pow", "elementwise", X, 2)
-case("fmod remainder", "elementwise", X, 0.7)
+case("fmod remainder floor_divide", "elementwise", X, 0.7)
+case("atan2 arctan2 hypot copysign logaddexp logaddexp2", "elementwise", X, K((2, 5)))
 case("heaviside", "elementwise", X, K((5,)))
 case("prelu", "elementwise", S((2, 3, 2)), K((3,)))
 case("__rpow__", "elementwise", X, 2.0)
@@ -258,6 +267,8 @@ case("channel_shuffle", "linear", S((1, 4, 2, 2)), 2)
 case("cat concat concatenate stack", "linear", [S((2, 3)), K((2, 3)), S((2, 3))], 1)
 case("cat", "linear", [S((2, 3)), S((1, 3))])
 case("hstack vstack dstack row_stack column_stack", "linear", [S((2, 3)), K((2, 3))])
+case("broadcast_tensors", "linear", S((2, 3)), K((3,)))
+case("__reversed__", "linear", S((2, 3)))
 case("block_diag", "linear", S((2, 2)), K((1, 2)))
 case("pad", "linear", S((2, 1, 3, 2)), (1, 0, 0, 2), value=1.5)
 case("pad", "linear", S((2, 1, 3, 3)), (1, 1, 2, 0), mode="reflect")
@@ -275,6 +286,11 @@ case("where", "linear", S((2, 3)), MASK, S((2, 3)), where=is_method)
 case("where", "linear", S((2, 3)), MASK, K((2, 3)), where=is_method)
 case("masked_fill", "linear", S((2, 3)), MASK, -3.0)
 case("masked_scatter", "linear", S((2, 3)), MASK, S((2, 3)))
+case("fill_", "linear", S((2, 3)), 2.5)
+case("zero_", "linear", S((2, 3)))
+case("select_scatter", "linear", S((2, 3)), S((2,)), 1, 0)
+case("slice_scatter", "linear", S((2, 3)), S((2, 2)), 1, 1)
+case("diagonal_scatter", "linear", S((3, 3)), S((3,)))
 case("__setitem__", "linear", S((2, 3)), (slice(None), 0), S((2,)))
 case("__setitem__", "linear", S((2, 3)), (slice(None), index(0, 2)), 4.0)
 case("copy_", "linear", S((2, 3)), S((3,)))
@@ -291,7 +307,8 @@ case("scatter_add", "linear", S((2, 3)), 1, torch.tensor([[2, 2], [1, 1]]), S((2
 case("to", "linear", S((2, 3)), torch.float64)
 case("torch.Tensor.double contiguous clone requires_grad_", "linear", S((2, 3)))
 case("torch.Tensor.float torch.Tensor.half torch.Tensor.bfloat16", "rounded", S((2, 3)))
-case("torch.Tensor.long torch.Tensor.int torch.Tensor.bool", "constant", S((2, 3)))
+case("torch.Tensor.long torch.Tensor.int torch.Tensor.short torch.Tensor.char torch.Tensor.byte torch.Tensor.bool", "constant", S((2, 3)))
+case("type", "linear", S((2, 3)), torch.float64)
 case("type_as", "linear", S((2, 3)), K((1,)))
 case("dropout alpha_dropout feature_dropout feature_alpha_dropout", "linear", S((2, 3)), 0.5, False)
 case("dropout1d", "linear", S((2, 3, 2)), 0.5, False)
@@ -299,12 +316,12 @@ case("dropout2d", "linear", S((2, 3, 2, 2)), 0.5, False)
 case("dropout3d", "linear", S((1, 3, 2, 2, 1)), 0.5, False)
 case("eq ne lt le gt ge not_equal less less_equal greater greater_equal isclose", "constant", S((2, 3)), K((2, 3)))
 case("equal allclose", "constant", S((2, 3)), K((2, 3)))
-case("logical_and logical_or", "constant", S((2, 3)), K((2, 3)))
-case("isnan isinf isfinite logical_not signbit any all nonzero count_nonzero argmax argmin argsort tolist detach data", "constant", S((2, 3)))
+case("logical_and logical_or logical_xor", "constant", S((2, 3)), K((2, 3)))
+case("isnan isinf isfinite isposinf isneginf isreal logical_not signbit any all nonzero count_nonzero argmax argmin argsort tolist detach data", "constant", S((2, 3)))
 case("bucketize", "constant", S((2, 3)), index(0, 1).double())
 case("searchsorted", "constant", index(0, 1).double(), S((2, 3)))
 case("histc", "constant", S((2, 3)), 4)
-case("item __bool__ __float__ __int__", "constant", S((1,)))
+case("item __bool__ __nonzero__ __float__ __int__", "constant", S((1,)))
 case("__contains__", "constant", S((2,)), 1.0)
 case("zeros_like ones_like", "shaped", S((2, 3)))
 case("full_like", "shaped", S((2, 3)), 2.0)
@@ -319,5 +336,5 @@ case("local_response_norm", "linear", S((1, 4, 2)), 2, frozen=lambda a: lambda x
 
 # Without a sample: they have random or no numbers, raise, or are no operation on numbers.
 WITHOUT_NUMBERS = {
-    "metadata", "empty_like", "rand_like", "randn_like", "new_empty", "numpy", "__array__", "cpu", "cuda", "retain_grad", "__index__",
+    "metadata", "empty_like", "rand_like", "randn_like", "new_empty", "numpy", "__array__", "cpu", "cuda", "retain_grad", "__index__", "__repr__", "__format__",
 }

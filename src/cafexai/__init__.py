@@ -6,5 +6,7 @@ from .explain import CAFE
 from .explanation import Explanation
 from .law import LawBroken
 from .registry import UnsupportedOperation, rule
+from .sklearn import from_sklearn
+from .support import supported
 
-__all__ = ["CAFE", "Explanation", "LawBroken", "UnsupportedOperation", "__version__", "rule"]
+__all__ = ["CAFE", "Explanation", "LawBroken", "UnsupportedOperation", "__version__", "from_sklearn", "rule", "supported"]

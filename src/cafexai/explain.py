@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,9 @@ class _Request:
 
 class _Reached(BaseException):
     """Ends a forward pass at the target layer."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
 
 
 class CAFE:
@@ -204,22 +208,12 @@ class CAFE:
         after: Callable[[str, Any], Any],
     ) -> Any:
         """Run the model on scored values; all operations without a rule are reported together."""
-        reached: dict[str, Any] = {}
-
-        def watch(path: str, value: Any) -> Any:
-            replaced = after(path, value)
-            if path == request.target_layer:
-                reached["output"] = value if replaced is None else replaced
-                raise _Reached
-            return replaced
-
-        hook = watch if request.layer is not None or request.target_layer is not None else None
-        raw = None
+        hook = _until(request.target_layer, after) if request.layer or request.target_layer is not None else None
         try:
             with trace, module_paths(run, self._names, hook):
                 raw = self.model(*arguments, *extra)
-        except _Reached:
-            raw = reached["output"]
+        except _Reached as reached:
+            raw = reached.output
         except Exception:
             if not trace.problems:
                 raise
@@ -227,23 +221,26 @@ class CAFE:
             raise unsupported(trace)
         return raw
 
+    def _survey(self, inputs: Any, additional_forward_args: Any) -> Trace:
+        """A forward pass for the list of its operations alone."""
+        given, extra = self._check(inputs, additional_forward_args, _Request(), None)
+        run = Run(given.rows, self._sensitivity)
+        trace = Trace(run, PathScores, owned_tensors(self.model))
+        arguments = tuple(Scored(PathScores.of_input(run, _wide(x), None), x.dtype) for x in given.tensors)
+        with contextlib.suppress(UnsupportedOperation), torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng():
+            self._call(arguments, extra, trace, run, _Request(), lambda path, value: None)
+        return trace
+
     def _plain_output(self, tensors: tuple[Tensor, ...], extra: tuple[Any, ...], request: _Request) -> Any:
         """The model as it is, for comparison."""
         with torch.no_grad():
             if request.target_layer is None:
                 return self.model(*tensors, *extra)
-            reached: dict[str, Any] = {}
-
-            def watch(path: str, value: Any) -> Any:
-                if path == request.target_layer:
-                    reached["output"] = value
-                    raise _Reached
-
             try:
-                with module_paths(Run(1, self._sensitivity), self._names, watch):
+                with module_paths(Run(1, self._sensitivity), self._names, _until(request.target_layer, lambda path, value: None)):
                     self.model(*tensors, *extra)
-            except _Reached:
-                return reached["output"]
+            except _Reached as reached:
+                return reached.output
         return _never(request.target_layer)
 
     def _choose(
@@ -322,6 +319,18 @@ def _parts_of(raw: Any) -> str:
     return f"a {type(raw).__name__}"
 
 
+def _until(layer: str | None, after: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Watch the outputs of modules and end the pass at one of them."""
+
+    def watch(path: str, value: Any) -> Any:
+        replaced = after(path, value)
+        if path == layer:
+            raise _Reached(value if replaced is None else replaced)
+        return replaced
+
+    return watch
+
+
 def _never(layer: str | None) -> Any:
     raise ValueError(f"explain(...): the module {layer!r} was not called in this forward pass.")
 
@@ -386,9 +395,10 @@ def _warn_depth(chosen: PathScores) -> None:
     digits = torch.finfo(chosen.delta.dtype).eps * total
     if digits > 1e-3 * delta > 0:
         warnings.warn(
-            f"The total influence is {total / delta:.3g} times the change of the output, so in {chosen.delta.dtype} the scores "
-            f"carry an absolute error of about {digits:.2g} against a change of {delta:.3g}. The size of the published conflict "
-            "score grows with depth. Explain in float64 (model.double(), x.double()), lower c, or start at a later layer.",
+            f"The total influence is {total / delta:.3g} times the change of the output: in {chosen.delta.dtype} positive and "
+            f"negative are rounded to about {digits:.2g}, against a change of the output of {delta:.3g}. combined keeps its digits, "
+            "positive - negative does not. The published scores grow with depth: compare them only within one model, lower c, "
+            "start at a later layer, or explain in float64 (model.double(), x.double()).",
             stacklevel=5,
         )
 

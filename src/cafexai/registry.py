@@ -53,7 +53,7 @@ _table: dict[Callable[..., Any], Rule] = {}
 def functions_named(name: str) -> list[Callable[..., Any]]:
     """Every public function, method or property getter of torch with this name."""
     found: list[Callable[..., Any]] = []
-    for namespace in _NAMESPACES:
+    for namespace in (torch.Tensor,) if name.startswith("__") else _NAMESPACES:
         member = getattr(namespace, name, None)
         if member is None:
             continue
@@ -62,6 +62,17 @@ def functions_named(name: str) -> list[Callable[..., Any]]:
         if callable(member) and member not in found:
             found.append(member)
     return found
+
+
+_OPERATORS = {"div": "truediv", "remainder": "mod", "floor_divide": "floordiv"}  # where Python's name differs
+
+
+def variants(name: str) -> Iterator[tuple[Callable[..., Any], bool]]:
+    """All functions of this name with its operators, and whether they write into their first argument."""
+    operator = _OPERATORS.get(name, name)
+    for spelling, in_place in ((name, False), (f"__{operator}__", False), (f"{name}_", True), (f"__i{operator}__", True)):
+        for function in functions_named(spelling):
+            yield function, in_place
 
 
 def plain_function(name: str) -> Callable[..., Any]:
@@ -82,14 +93,11 @@ def rule(
             if callable(target):
                 _table[target] = Rule(name or resolve_name(target) or target.__name__, apply, view=view)
                 continue
-            functions = functions_named(target)
-            if not functions:
+            if not functions_named(target):
                 raise ValueError(f"rule({target!r}): torch has no function of this name")
-            for function in functions:
-                _table[function] = Rule(target, apply, view=view)
-            if in_place and not target.endswith("_"):
-                for function in functions_named(target + "_"):
-                    _table[function] = Rule(target, apply, in_place=True)
+            for function, writes in variants(target):
+                if in_place or not writes:
+                    _table[function] = Rule(name or target, apply, in_place=writes, view=view)
         return apply
 
     return register

@@ -25,9 +25,9 @@ def ledger(explanation: Explanation, most: int = 12) -> str:
     """The explanation of one row for a terminal: the column "net" adds up from the baseline output to the output."""
     lines = [*feature_lines(explanation, most), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()
-    *nets, first, last = _aligned([*(line.net for line in lines), start, end])
-    influences = _aligned([*(line.positive for line in lines), *(line.negative for line in lines)])
-    table = [("", "value", "positive", "negative", "net"), ("baseline output", "", "", "", first)]
+    *nets, first, last = aligned([*(line.net for line in lines), start, end])
+    influences = aligned([*(line.positive for line in lines), *(line.negative for line in lines)])
+    table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net"), ("baseline output", "", "", "", first)]
     for i, line in enumerate(lines):
         table.append((line.name, line.value, influences[i], influences[i + len(lines)], nets[i]))
     table.append(("output", "", "", "", last))
@@ -93,13 +93,13 @@ def _values(explanation: Explanation) -> Tensor | None:
     return flat if len(flat) == explanation._flat(explanation.positive).shape[1] else None
 
 
-def _aligned(values: Sequence[float]) -> list[str]:
-    """Numbers with equally many decimals, four significant digits for the largest."""
+def aligned(values: Sequence[float], digits: int = 4, sign: str = "-") -> list[str]:
+    """Numbers with equally many decimals, ``digits`` significant ones for the largest; sign="+" shows both signs."""
     largest = max(map(abs, values))
     if largest and not 1e-4 <= largest < 1e7:
-        return [f"{value:.3e}" for value in values]
-    decimals = 3 - math.floor(math.log10(largest)) if largest else 3
-    return [f"{value:.{max(decimals, 0)}f}" for value in values]
+        return [f"{value:{sign}.{digits - 1}e}" for value in values]
+    decimals = max(digits - 1 - math.floor(math.log10(largest)), 0) if largest else digits - 1
+    return [f"{value:{sign}.{decimals}f}" for value in values]
 
 
 def _columns(table: list[tuple[str, ...]]) -> list[str]:

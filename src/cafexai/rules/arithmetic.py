@@ -27,6 +27,7 @@ def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool
     return b.linear(lambda value, constant: fn(constant, value), a)
 
 
+@rule("__radd__", name="add")
 @rule("add")
 def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     if isinstance(a, Scores) and isinstance(b, Scores):
@@ -56,6 +57,7 @@ def positive(x: Scores) -> Any:
     return x
 
 
+@rule("__rmul__", name="mul")
 @rule("mul", "multiply")
 def multiply(a: Any, b: Any) -> Any:
     """The product; of a value with itself it is the square, an elementwise function."""

@@ -45,7 +45,8 @@ def to(x: Any, *args: Any, **options: Any) -> Any:
 
 for _name, _dtype in (
     ("float", torch.float32), ("double", torch.float64), ("half", torch.float16), ("bfloat16", torch.bfloat16),
-    ("long", torch.int64), ("int", torch.int32), ("bool", torch.bool),
+    ("long", torch.int64), ("int", torch.int32), ("short", torch.int16), ("char", torch.int8), ("byte", torch.uint8),
+    ("bool", torch.bool),
 ):
     for _function in functions_named(_name):
         if getattr(_function, "__objclass__", None) is not None:  # the methods, not the dtypes of the same name
@@ -55,6 +56,13 @@ for _name, _dtype in (
 @rule("type_as", in_place=False)
 def type_as(x: Any, other: Any) -> Any:
     return to(x, other)
+
+
+@rule("type", in_place=False)
+def type_(x: Scores, dtype: Any = None, **options: Any) -> Any:
+    if not isinstance(dtype, torch.dtype):
+        raise UnsupportedOperation("only type(dtype) is followed; use .to(dtype)")
+    return as_dtype(x, dtype)
 
 
 @rule("cpu", "cuda", in_place=False)

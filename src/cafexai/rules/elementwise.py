@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..registry import Rule, UnsupportedOperation, functions_named, plain_function, rule
+from ..registry import Rule, UnsupportedOperation, plain_function, rule, variants
 from ..registry import add as register
 from ..scores import Scores
 
@@ -18,7 +18,8 @@ _EVERYWHERE = """
     relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink
     softshrink hardtanh threshold elu celu selu leaky_relu exp exp2 expm1 abs absolute square sin cos sinh cosh
     asinh arcsinh atan arctan erf erfc sign sgn floor ceil round trunc fix frac deg2rad rad2deg sinc expit
-    clamp clip clamp_min clamp_max nan_to_num i0 heaviside fmod remainder
+    clamp clip clamp_min clamp_max nan_to_num i0 heaviside fmod remainder floor_divide
+    atan2 arctan2 hypot copysign logaddexp logaddexp2
 """.split()
 _PARTIAL = """
     log log2 log10 log1p sqrt rsqrt reciprocal pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
@@ -67,10 +68,9 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
 
 
 for _name in _EVERYWHERE + _PARTIAL:
-    for _function in functions_named(_name):
-        register(_function, Rule(_name, _apply(_function, _name, _name in _PARTIAL)))
-    for _function in functions_named(_name + "_"):
-        register(_function, Rule(_name, _apply(plain_function(_name), _name, _name in _PARTIAL), in_place=True))
+    for _function, _writes in variants(_name):
+        _plain = plain_function(_name) if _writes else _function
+        register(_function, Rule(_name, _apply(_plain, _name, _name in _PARTIAL), in_place=_writes))
 
 # The forms of ReLU share the one function that carriers know a closed form for.
 rule("relu")(lambda x: x.elementwise(torch.relu, True))

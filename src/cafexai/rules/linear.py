@@ -127,6 +127,16 @@ def addbmm(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> A
     return _added_product(lambda u, v: torch.bmm(u, v).sum(0))(base, a, b, beta=beta, alpha=alpha)
 
 
+@rule("tensordot")
+def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+    return bilinear_map(lambda u, v: torch.tensordot(u, v, dims), a, b)
+
+
+@rule("kron")
+def kron(a: Any, b: Any) -> Any:
+    return bilinear_map(torch.kron, a, b)
+
+
 @rule("einsum")
 def einsum(equation: Any, *operands: Any) -> Any:
     if not isinstance(equation, str):
@@ -177,7 +187,7 @@ for _n in (1, 2, 3):
 rule("fold")(_average(F.fold, 1))
 
 
-@rule("interpolate", "upsample", "upsample_nearest", "upsample_bilinear")
+@rule("interpolate")
 def interpolate(
     x: Scores, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
     recompute_scale_factor: Any = None, antialias: bool = False,
@@ -224,6 +234,15 @@ rule("mean")(_reduction("mean"))
 def cumsum(x: Scores, dim: int, *, dtype: Any = None) -> Any:
     result = x.linear(lambda v: v.cumsum(dim), aligned=dim % max(x.ndim, 1) != 0)
     return result if dtype is None else as_dtype(result, dtype)
+
+
+@rule("diff")
+def diff(x: Scores, n: int = 1, dim: int = -1) -> Any:
+    for _ in range(n):
+        size = x.shape[dim] - 1
+        later, earlier = (x.reshape(lambda v, start=start: v.narrow(dim, start, size)) for start in (1, 0))
+        x = later.add(earlier, -1)
+    return x
 
 
 @rule("trace")

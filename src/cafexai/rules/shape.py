@@ -62,6 +62,17 @@ for _name in "cat concat concatenate stack hstack vstack row_stack dstack column
         add(_function, Rule(_name, _together(torch.cat if _name in ("concat", "concatenate") else _function)))
 
 
+@rule("broadcast_tensors")
+def broadcast_tensors(*parts: Any) -> Any:
+    shape = torch.broadcast_shapes(*(part.shape for part in parts))
+    return tuple(p.reshape(lambda v: v.expand(shape)) if isinstance(p, Scores) else p.expand(shape) for p in parts)
+
+
+@rule("__reversed__")
+def backwards(x: Scores) -> Any:
+    return x.reshape(lambda v: v.flip(0))
+
+
 @rule("block_diag")
 def block_diag(*parts: Any) -> Any:
     return _together(lambda tensors: torch.block_diag(*tensors))(parts)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..registry import Rule, UnsupportedOperation, rule
+from ..registry import Rule, UnsupportedOperation, plain_function, rule
 from ..registry import add as register
 from ..scores import Scores
 from .arithmetic import add, constant_like
@@ -56,8 +56,23 @@ def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
     return _together([x, source], lambda parts: parts[1].expand(parts[0].shape))
 
 
+def fill(x: Scores, value: Any = 0) -> Any:
+    """The value is overwritten by a constant."""
+    return x.scale(0).add_constant(constant_like(value, x).expand(x.shape))
+
+
+register(torch.Tensor.fill_, Rule("fill_", fill, in_place=True))
+register(torch.Tensor.zero_, Rule("zero_", fill, in_place=True))
 register(torch.Tensor.__setitem__, Rule("__setitem__", setitem, in_place=True))
 register(torch.Tensor.copy_, Rule("copy_", copy, in_place=True))
+
+
+for _name in ("select_scatter", "slice_scatter", "diagonal_scatter"):
+    rule(_name, in_place=False)(
+        lambda x, source, *args, function=plain_function(_name), **options: _together(
+            [x, source], lambda parts: function(parts[0], parts[1], *args, **options)
+        )
+    )
 
 
 @rule("index_put")

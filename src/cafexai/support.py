@@ -1,0 +1,33 @@
+"""What a model calls, and whether all of it can be explained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .explain import CAFE
+from .registry import Problem
+
+
+@dataclass(frozen=True)
+class Support:
+    """True if the model can be explained. ``operations`` counts the calls by rule, ``problems`` lists those without one."""
+
+    operations: Mapping[str, int]
+    problems: tuple[Problem, ...]
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        known = ", ".join(f"{name} ({count}x)" for name, count in sorted(self.operations.items()))
+        if not self.problems:
+            return f"supported: {known}"
+        return "\n".join([f"not supported, {len(self.problems)} operation(s):", *(f"  - {p}" for p in self.problems), f"known: {known}"])
+
+
+def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> Support:
+    """Run the model once and report every operation that has a rule and every one that has none, without explaining."""
+    trace = CAFE(model)._survey(inputs, additional_forward_args)
+    return Support(dict(trace.operations), tuple(trace.problems))
