@@ -173,7 +173,7 @@ def compare(case, state, twin, twins, states, run):
     u, v = (torch.rand(state.shape, generator=generator) for _ in range(2))
     leaves = [tensor for s in states for tensor in (s.delta, s.total)]
     gradients = torch.autograd.grad((u * state.delta).sum() + (v * state.total).sum(), leaves, allow_unused=True, retain_graph=True)
-    page = run.ledger.take()
+    page, _ = run.ledger.take()
     to_positive, to_negative = (u + v).flatten(), (v - u).flatten()
     for k, (pair, s) in enumerate(zip(twins, states, strict=True)):
         g_delta, g_total = (torch.zeros_like(s.delta) if g is None else g for g in gradients[2 * k : 2 * k + 2])

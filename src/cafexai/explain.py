@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -54,6 +55,20 @@ class _Reached(BaseException):
         self.output = output
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _with_gradients(method: F) -> F:
+    """Callers may have switched gradients off; Captum's metrics do."""
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        with torch.inference_mode(False), torch.enable_grad():
+            return method(*args, **options)
+
+    return cast(F, wrapped)
+
+
 class CAFE:
     """Conflict-aware feature-wise explanations of a PyTorch model.
 
@@ -74,6 +89,7 @@ class CAFE:
         self._names = module_names(self.model)
         self._sensitivity = Sensitivity(c, self._names)
 
+    @_with_gradients
     def explain(
         self, inputs: Any, baselines: Any = None, target: Any = None, additional_forward_args: Any = None, *,
         output: Any = None, layer: str | None = None, start: bool = True, target_layer: str | None = None,
@@ -96,6 +112,7 @@ class CAFE:
         explanation = _concatenate(pieces, given, self._settings(request))
         return Groups(feature_groups, explanation).apply(explanation) if feature_groups is not None else explanation
 
+    @_with_gradients
     def attribute(
         self, inputs: Any, baselines: Any = None, target: Any = None, additional_forward_args: Any = None,
         return_convergence_delta: bool = False,
@@ -112,9 +129,7 @@ class CAFE:
         error = torch.zeros(())
         for reference in stacks:
             passed = self._forward(given, reference, target, extra, request, slice(0, given.rows))
-            scores, ledger = _backward(passed, passed.chosen.delta, keep=False)
-            lack = _lack(scores, ledger, passed.chosen.delta)
-            _check_sum("combined", lack, passed.chosen)
+            scores, _, lack = _backward(passed, passed.chosen.delta, keep=False)
             combined = [old + new for old, new in zip(combined, scores, strict=True)] if combined else scores
             error = error + lack
         combined = [_like(part / len(stacks), x) for part, x in zip(combined, given.tensors, strict=True)]
@@ -164,11 +179,9 @@ class CAFE:
         for reference in stacks:
             cut = tuple(None if r is None else r[rows] for r in reference)
             passed = self._forward(part, cut, target, _cut(extra, rows, given.rows), request, rows, baselines)
-            combined, net_ledger = _backward(passed, passed.chosen.delta, keep=True)
-            total, all_ledger = _backward(passed, passed.chosen.total, keep=False)
-            lack = _lack(combined, net_ledger, passed.chosen.delta)
-            _check_sum("combined", lack, passed.chosen)
-            _check_sum("total", _lack(total, all_ledger, passed.chosen.total), passed.chosen)
+            combined, net_ledger, lack = _backward(passed, passed.chosen.delta, keep=True)
+            total, all_ledger, _ = _backward(passed, passed.chosen.total, keep=False)
+            _warn_depth(passed.chosen)
             results.append(_result(passed, combined, total, net_ledger, all_ledger, lack))
         return results
 
@@ -176,7 +189,7 @@ class CAFE:
         self, given: Inputs, reference: tuple[Reference, ...], target: Any, extra: tuple[Any, ...],
         request: _Request, rows: slice, baselines: Any = None,
     ) -> _Passed:
-        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=_cuda(given)):
+        with torch.random.fork_rng(devices=_cuda(given)):
             random = torch.get_rng_state()
             run = Run(given.rows, self._sensitivity)
             trace = Trace(run, PathScores, owned_tensors(self.model), request.check == "each")
@@ -221,13 +234,14 @@ class CAFE:
             raise unsupported(trace)
         return raw
 
+    @_with_gradients
     def _survey(self, inputs: Any, additional_forward_args: Any) -> Trace:
         """A forward pass for the list of its operations alone."""
         given, extra = self._check(inputs, additional_forward_args, _Request(), None)
         run = Run(given.rows, self._sensitivity)
         trace = Trace(run, PathScores, owned_tensors(self.model))
         arguments = tuple(Scored(PathScores.of_input(run, _wide(x), None), x.dtype) for x in given.tensors)
-        with contextlib.suppress(UnsupportedOperation), torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng():
+        with contextlib.suppress(UnsupportedOperation), torch.random.fork_rng(devices=_cuda(given)):
             self._call(arguments, extra, trace, run, _Request(), lambda path, value: None)
         return trace
 
@@ -256,7 +270,7 @@ class CAFE:
         scores: Scores = output.logits if isinstance(output, Frozen) else output.state
         found = output.as_subclass(Tensor) if isinstance(output, Frozen) else scores.value
         error = gap(found, expected.to(found.dtype))
-        limit = tolerance(torch.promote_types(expected.dtype, torch.float16) if expected.dtype.itemsize < 4 else found.dtype)
+        limit = tolerance(expected.dtype if expected.dtype.itemsize < 4 else found.dtype)
         if not bool(found.isfinite().all()):
             raise ValueError(
                 'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
@@ -354,39 +368,37 @@ def _at_layer(
     return Scored(found["layer"], latent.dtype)
 
 
-def _backward(passed: _Passed, seed: Tensor, keep: bool) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """Distribute the seed over the features and, in the ledger, over the biases."""
+def _backward(passed: _Passed, seed: Tensor, keep: bool) -> tuple[list[Tensor], dict[str, Tensor], Tensor]:
+    """Distribute the seed over the features and, in the ledger, over the biases; check that nothing is lost."""
     tensors = [tensor for leaf in passed.leaves for tensor in leaf.parts]
     gradients = torch.autograd.grad(seed.sum(), tensors, retain_graph=keep, allow_unused=True)
     if all(gradient is None for gradient in gradients):
         raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
     scores = []
+    size = passed.chosen.total.detach().double() + passed.chosen.value.double().abs()
     for place, leaf in enumerate(passed.leaves):
-        share = torch.zeros_like(leaf.delta)
-        for tensor, gradient in zip(leaf.parts, gradients[2 * place : 2 * place + 2], strict=True):
-            if gradient is not None:
-                share = torch.addcmul(share, tensor.detach(), gradient)
-        scores.append(share)
-    return scores, passed.run.ledger.take()
-
-
-def _lack(scores: list[Tensor], ledger: dict[str, Tensor], whole: Tensor) -> Tensor:
-    """Sum of all parts minus the whole, per row, summed in float64."""
-    parts = sum((s.reshape(len(s), -1).double().sum(1) for s in scores), torch.zeros_like(whole, dtype=torch.float64))
-    return sum((share.double() for share in ledger.values()), parts) - whole.detach().double()
-
-
-def _check_sum(what: str, lack: Tensor, chosen: PathScores) -> None:
-    size = chosen.total.detach().double() + chosen.value.double().abs()
-    limit = tolerance(chosen.delta.dtype)
-    worst = (lack.abs() / size.clamp_min(1e-300)).max().item()
+        terms = [
+            tensor.detach() * gradient
+            for tensor, gradient in zip(leaf.parts, gradients[2 * place : 2 * place + 2], strict=True)
+            if gradient is not None
+        ]
+        scores.append(sum(terms[1:], terms[0]) if terms else torch.zeros_like(leaf.delta))
+        size = sum((_per_row(term.abs()) for term in terms), size)
+    ledger, sizes = passed.run.ledger.take()
+    lack = sum((_per_row(s) for s in scores), -seed.detach().double())
+    lack = sum((share.double() for share in ledger.values()), lack)
+    worst = (lack.abs() / (size + sizes.double()).clamp_min(1e-300)).max().item()
+    limit = tolerance(seed.dtype)
     if not worst <= limit:
         raise LawBroken(
-            f"explain(...): the {what} scores of features and biases miss the output by {worst:.3g} of its total influence "
-            f"(allowed {limit:.3g}): a path from the input was lost. Rows may influence each other, or a rule is wrong."
+            f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed {limit:.3g}): "
+            "a path from the input was lost. Rows may influence each other, or a rule is wrong."
         )
-    if what == "total":
-        _warn_depth(chosen)
+    return scores, ledger, lack
+
+
+def _per_row(scores: Tensor) -> Tensor:
+    return scores.reshape(len(scores), -1).sum(1, dtype=torch.float64)
 
 
 def _warn_depth(chosen: PathScores) -> None:
@@ -409,8 +421,8 @@ def _result(
 ) -> dict[str, Any]:
     chosen = passed.chosen
     bias = {
-        layer: torch.stack([_half(every[layer] + net[layer]), _half(every[layer] - net[layer])], 1)
-        for layer in sorted(net)
+        layer: torch.stack([_half(every[layer] + net[layer]), _half(every[layer] - net[layer]), net[layer]], 1)
+        for layer in net
     }
     return {
         "positive": [_half(t + c) for t, c in zip(total, combined, strict=True)],
@@ -445,8 +457,8 @@ def _concatenate(pieces: list[list[dict[str, Any]]], given: Inputs, settings: di
         parts = tuple(torch.cat([b[name][i] for b in batches]) for i in range(len(first[name])))
         return parts[0] if single else parts
 
-    layers = sorted({layer for b in batches for layer in b["bias_by_layer"]})
-    nothing = [torch.zeros(len(b["output"]), 2).to(b["output"]) for b in batches]
+    layers = dict.fromkeys(layer for b in batches for layer in b["bias_by_layer"])
+    nothing = [torch.zeros(len(b["output"]), 3).to(b["output"]) for b in batches]
     return Explanation(
         positive=tensors("positive"), negative=tensors("negative"), combined=tensors("combined"),
         bias_by_layer={

@@ -31,7 +31,7 @@ class Explanation:
     positive: Tensors
     negative: Tensors
     combined: Tensors
-    bias_by_layer: Mapping[str, Tensor]  # layer -> (rows, 2): the positive and negative score of its constants
+    bias_by_layer: Mapping[str, Tensor]  # layer -> (rows, 3): positive, negative and net score of its constants
     output: Tensor  # (rows,)
     baseline_output: Tensor  # (rows,): the output of the bias-free model at the baseline
     completeness_error: Tensor  # (rows,): combined + bias from the ledger - (output - baseline_output)
@@ -94,10 +94,10 @@ class Explanation:
     @property
     def bias(self) -> Tensor:
         """The net share of the constants. (rows,)"""
-        return self.bias_positive - self.bias_negative
+        return self._bias(2)
 
-    def _bias(self, side: int) -> Tensor:
-        return sum((scores[:, side] for scores in self.bias_by_layer.values()), torch.zeros_like(self.output))
+    def _bias(self, column: int) -> Tensor:
+        return sum((scores[:, column] for scores in self.bias_by_layer.values()), torch.zeros_like(self.output))
 
     @property
     def conflict(self) -> Tensor:

@@ -47,6 +47,7 @@ class Ledger:
     def __init__(self, batch: int) -> None:
         self.batch = batch
         self.page: dict[str, Tensor] = {}
+        self.size = torch.zeros(())  # sum of the entries without their signs, the scale of rounding
 
     def watch(self, delta: Tensor, total: Tensor, constant: Tensor, rows: Rows, path: str) -> None:
         """From now on, enter what flows back to ``delta`` and ``total`` through the constant added to them."""
@@ -59,14 +60,16 @@ class Ledger:
                 share = per_row(gradient, amount, rows, self.batch)
                 known = self.page.get(path)
                 self.page[path] = share if known is None else known + share
+                self.size = self.size + share.abs()
 
             return hook
 
         delta.register_hook(enter(constant))
         total.register_hook(enter(magnitude))
 
-    def take(self) -> dict[str, Tensor]:
-        """The finished page; a new one is begun, with the same layers."""
-        page = self.page
+    def take(self) -> tuple[dict[str, Tensor], Tensor]:
+        """The finished page and its size; a new one is begun, with the same layers."""
+        page, size = self.page, self.size
         self.page = {path: torch.zeros_like(share) for path, share in page.items()}
-        return page
+        self.size = torch.zeros(())
+        return page, size

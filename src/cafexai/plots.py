@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .explanation import Explanation, _needs
-from .text import Line, aligned, bias_line, feature_lines, number, target_name
+from .text import Line, aligned, bias_line, feature_lines, number, shortened, target_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 UP, DOWN, NET = "#0072B2", "#D55E00", "#1A1A1A"  # blue and vermilion are told apart with any colour vision
 THICK = 0.62  # of a bar
-LONGEST = 30  # letters of a name
 
 
 def bars(explanation: Explanation, most: int = 12) -> Figure:
@@ -34,13 +33,16 @@ def bars(explanation: Explanation, most: int = 12) -> Figure:
         fontsize=13,
         fontweight="bold",
     )
+    meaning = (
+        f"Conflict: influence of the features in both directions that cancelled out ({number(conflict)}). "
+        f"Bias: the constants inside the model. c = {explanation.settings.get('c')}."
+    )
     figure.legend(
         handles=handles,
         loc="outside lower center",
         ncols=3,
         frameon=False,
-        title=f"Conflict: influence of the features in both directions that cancelled out ({number(conflict)}). "
-        f"Bias: the constants inside the model. c = {explanation.settings.get('c')}.",
+        title="\n".join([meaning, *explanation.notes]),
         title_fontsize=9,
     )
     return figure
@@ -54,10 +56,24 @@ def _scores(axes: Axes, lines: list[Line]) -> list[Any]:
     nets = [line.net for line in lines]
     net = axes.plot(nets, places, "D", color=NET, markeredgecolor="white", label="net: positive - negative")
     axes.axvline(0, color="0.4", linewidth=0.8)
-    axes.set_yticks(places, [_label(line) for line in lines])
+    axes.set_yticks(places, [_label(line) for line in lines], parse_math=False)  # a "$" in a name is a "$"
     axes.set_title("What each feature did", fontsize=11)
     axes.set_xlabel("influence on the output")
+    _clip(axes, lines)
     return [down, up, *net]
+
+
+def _clip(axes: Axes, lines: list[Line]) -> None:
+    """Keep single features visible beside long sums: bars that leave the picture carry their number."""
+    reach = 1.3 * max(max(line.positive, line.negative) for line in lines if line.single)
+    if not 0 < 3 * reach < max(max(line.positive, line.negative) for line in lines):
+        return
+    axes.set_xlim(-reach, reach)
+    for place, line in enumerate(lines):
+        if line.positive > reach:
+            axes.text(0.98 * reach, place, f"{number(line.positive)} →", color="white", ha="right", va="center", fontsize=9)
+        if line.negative > reach:
+            axes.text(-0.98 * reach, place, f"← {number(line.negative)}", color="white", va="center", fontsize=9)
 
 
 def _walk(axes: Axes, lines: list[Line], start: float, end: float) -> None:
@@ -90,5 +106,5 @@ def _clean(axes: Axes, count: int) -> None:
 
 
 def _label(line: Line) -> str:
-    name = line.name if len(line.name) <= LONGEST else line.name[: LONGEST - 1] + "…"
+    name = shortened(line.name, 30)
     return f"{name} = {line.value}" if line.value else name

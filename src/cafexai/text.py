@@ -19,6 +19,7 @@ class Line(NamedTuple):
     positive: float
     negative: float
     net: float
+    single: bool = False  # one feature, not a sum of several
 
 
 def ledger(explanation: Explanation, most: int = 12) -> str:
@@ -29,7 +30,7 @@ def ledger(explanation: Explanation, most: int = 12) -> str:
     influences = aligned([*(line.positive for line in lines), *(line.negative for line in lines)])
     table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net"), ("baseline output", "", "", "", first)]
     for i, line in enumerate(lines):
-        table.append((line.name, line.value, influences[i], influences[i + len(lines)], nets[i]))
+        table.append((shortened(line.name, 40), line.value, influences[i], influences[i + len(lines)], nets[i]))
     table.append(("output", "", "", "", last))
     body = _columns(table)
     body.insert(-1, "-" * len(body[0]))
@@ -57,31 +58,38 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
     lines = []
     for i in order[:most].tolist():
         value = "" if values is None else number(values[i].item())
-        lines.append(Line(names[i], value, positive[i].item(), negative[i].item(), net[i].item()))
+        lines.append(Line(names[i], value, positive[i].item(), negative[i].item(), net[i].item(), True))
     rest = order[most:]
     if len(rest):
         label = f"{len(rest)} other{'s' * (len(rest) > 1)}"
-        lines.append(Line(label, "", *(part[rest].sum().item() for part in (positive, negative, net))))
+        lines.append(Line(label, "", positive[rest].sum().item(), negative[rest].sum().item(), net[rest].sum().item()))
     return lines
 
 
 def bias_line(explanation: Explanation) -> Line:
     """What the constants of the model did."""
-    parts = (explanation.bias_positive, explanation.bias_negative, explanation.bias)
-    return Line("bias", "", *(part.item() for part in parts))
+    return Line("bias", "", explanation.bias_positive.item(), explanation.bias_negative.item(), explanation.bias.item())
 
 
 def target_name(explanation: Explanation) -> str:
-    """The explained number in words: "output 1", "unit (0, 3) of layer 'conv'"."""
+    """The explained number, and where it is seen from: "output 1", "unit (0, 3) of layer 'head' seen at layer 'conv'"."""
     index = explanation.target[0].tolist()
-    place = str(index[0] if len(index) == 1 else tuple(index) or "")
-    layer = explanation.settings.get("target_layer")
-    return f"output {place}".rstrip() if layer is None else f"unit {place} of layer {layer!r}"
+    layer, seen_at = explanation.settings.get("target_layer"), explanation.settings.get("layer")
+    words = ["output" if layer is None else "unit"]
+    if index:
+        words.append(str(index[0] if len(index) == 1 else tuple(index)))
+    words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
+    return " ".join(words)
 
 
 def number(value: float) -> str:
     """Four significant digits, with an exponent only for very large and very small numbers."""
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
+
+
+def shortened(name: str, longest: int) -> str:
+    """The name, cut to ``longest`` letters."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def _values(explanation: Explanation) -> Tensor | None:
@@ -99,7 +107,7 @@ def aligned(values: Sequence[float], digits: int = 4, sign: str = "-") -> list[s
     if largest and not 1e-4 <= largest < 1e7:
         return [f"{value:{sign}.{digits - 1}e}" for value in values]
     decimals = max(digits - 1 - math.floor(math.log10(largest)), 0) if largest else digits - 1
-    return [f"{value:{sign}.{decimals}f}" for value in values]
+    return [f"{round(value, decimals) + 0.0:{sign}.{decimals}f}" for value in values]  # + 0.0: never "-0.00"
 
 
 def _columns(table: list[tuple[str, ...]]) -> list[str]:

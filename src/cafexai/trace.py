@@ -42,10 +42,11 @@ class Trace(TorchFunctionMode):
         rule = registry.find(func)
         if rule is not None and rule.name == "metadata":
             return func(*args, **kwargs)
-        with _engine_settings(args):
-            if not _meets(args, kwargs, Scored):
-                return self._of_frozen(func, rule, args, kwargs)
-            return self._apply(func, rule, args, kwargs)
+        act = self._apply if _meets(args, kwargs, Scored) else self._of_frozen
+        if _usual_settings():
+            return act(func, rule, args, kwargs)
+        with _engine_settings():
+            return act(func, rule, args, kwargs)
 
     def _of_frozen(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Constants that remember their logits: a change of shape keeps the memory."""
@@ -218,15 +219,25 @@ def _call_site() -> str:
     return ""
 
 
+def _usual_settings() -> bool:
+    return (
+        torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.is_autocast_enabled("cuda")
+        and torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+    )
+
+
 @contextlib.contextmanager
-def _engine_settings(args: Any) -> Iterator[None]:
-    """Gradients on and autocast off, whatever the model has switched meanwhile."""
-    if torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu") and not torch.is_autocast_enabled("cuda"):
+def _engine_settings() -> Iterator[None]:
+    """Gradients on, autocast and checkpointing off, whatever the model has switched meanwhile."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor))
         yield
-        return
-    with torch.inference_mode(False), torch.enable_grad():
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            yield
 
 
 @contextlib.contextmanager
