@@ -55,11 +55,19 @@ def main() -> None:
     print(f"Test accuracy: {correct.float().mean():.1%} of {len(correct)} tumours.\n")
     print(f"Tumour {row} of the test set. Output 0 is the logit for malignant: above 0 means malignant.\n")
     print(one.ledger())
-    up, down = one.positive.sum().item(), one.negative.sum().item()
-    print(
-        f"\nHow to read it: compared with an average tumour, the measurements push the output up by {up:.2f} and down by "
-        f"{down:.2f};\n{one.conflict.item():.2f} of this cancels, and the rest, with the bias, is the output. The verdict is right, "
-        "but the evidence is divided:\nscores that show only the net effect would hide this."
+    print()
+    print(reading(one))
+
+
+def reading(one: Explanation) -> str:
+    """How to read the table, with its own numbers."""
+    up, down = one.positive[0], one.negative[0]
+    divided = int(torch.minimum(up, down).argmax())
+    return (
+        f"How to read it: compared with an average tumour, the measurements push the output up by {up.sum():.2f} and down by\n"
+        f"{down.sum():.2f}. What cancels is the conflict, what remains, with the bias, is the output: the verdict is right,\n"
+        f"but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up and {down[divided]:.2f} down, "
+        "which its net hides."
     )
 
 

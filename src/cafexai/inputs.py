@@ -57,13 +57,11 @@ def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None) -> Inp
 
 
 def _frame_to_numpy(frame: Any) -> np.ndarray:
-    array = frame.to_numpy()
-    if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
-        kinds = frame.dtypes
-        kinds = list(kinds.items()) if hasattr(kinds, "items") else list(zip(frame.columns, kinds, strict=True))
-        odd = [str(name) for name, kind in kinds if not any(w in str(kind).lower() for w in ("int", "float", "bool"))]
+    kinds = dict(zip(frame.columns, (str(kind).lower() for kind in frame.dtypes), strict=True))
+    odd = [str(name) for name, kind in kinds.items() if not any(word in kind for word in ("int", "float", "bool"))]
+    if odd:
         raise ValueError(f"explain(frame): the columns {odd} are not numbers. Encode them as the model was trained.")
-    return np.asarray(array, dtype=np.float64)
+    return np.array(frame.to_numpy(), dtype=np.float64)
 
 
 def model_dtype(model: Any) -> tuple[torch.dtype, torch.device]:
@@ -85,7 +83,7 @@ def _to_tensor(value: Any, model: Any, place: int) -> Tensor:
                 "pass x.astype(float) if these are quantities."
             )
         dtype, device = model_dtype(model)
-        return torch.from_numpy(np.ascontiguousarray(value)).to(device, dtype)
+        return torch.tensor(value, device=device, dtype=dtype)
     raise ValueError(
         f"explain(...): input {place} is a {type(value).__name__}. Pass a tensor, a numpy array or a data frame, "
         "or a tuple of these; other arguments of forward go into additional_forward_args."
@@ -149,7 +147,7 @@ def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any) -> lis
             return [None]
         part = torch.full((1,) * x.ndim, float(part))
     if isinstance(part, np.ndarray):
-        part = torch.from_numpy(np.asarray(part, dtype=np.float64))
+        part = torch.tensor(part, dtype=torch.float64)
     if not isinstance(part, Tensor):
         raise ValueError(
             f"explain(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor shaped "
