@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
@@ -36,9 +34,8 @@ def explain_test_set() -> tuple[Explanation, Tensor]:
     (x_train, x_test, y_train, y_test), names = load()
     mean, spread = x_train.mean(0), x_train.std(0)
     model = train((x_train - mean) / spread, y_train)
-    explanation = CAFE(model).explain((x_test - mean) / spread, feature_names=names)
-    correct = (explanation.output > 0) == (y_test > 0)
-    return dataclasses.replace(explanation, display=x_test), correct  # values are shown as they were measured
+    explanation = CAFE(model).explain((x_test - mean) / spread, feature_names=names, display=x_test)
+    return explanation, (explanation.output > 0) == (y_test > 0)
 
 
 def most_conflicted(explanation: Explanation, correct: Tensor) -> int:

@@ -83,7 +83,20 @@ case("conv_transpose2d", "linear", S((2, 1, 2, 2)), K((1, 2, 2, 2)), K((2,)), st
 case("conv_transpose3d", "linear", S((1, 1, 2, 2, 2)), K((1, 2, 2, 2, 2)), K((2,)))
 case("batch_norm", "linear", S((2, 3)), K((3,)), K((3,), 0.5, 2), K((3,)), K((3,)), False, 0.1, 1e-5, where=is_functional)
 case("batch_norm", "linear", S((2, 2, 2, 2)), K((2,)), K((2,), 0.5, 2), where=is_functional)
-case("batch_norm", "linear", S((2, 3)), K((3,)), K((3,)), K((3,)), K((3,), 0.5, 2), False, 0.1, 1e-5, False, where=lambda f: f is torch.batch_norm)
+case(
+    "batch_norm",
+    "linear",
+    S((2, 3)),
+    K((3,)),
+    K((3,)),
+    K((3,)),
+    K((3,), 0.5, 2),
+    False,
+    0.1,
+    1e-5,
+    False,
+    where=lambda f: f is torch.batch_norm,
+)
 case("avg_pool1d", "linear", S((2, 1, 5)), 2)
 case("avg_pool2d", "linear", S((2, 1, 4, 3)), 2, 1, 1)
 case("avg_pool3d", "linear", S((1, 1, 2, 3, 3)), 2)
@@ -157,10 +170,11 @@ case("lerp", "linear", S((2, 3)), K((2, 3)), K((2, 3), 0, 1))
 # ---- elementwise functions -------------------------------------------------------------------------------------------
 X = S((2, 5))
 case(
-    "relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink softshrink "
-    "hardtanh elu celu selu leaky_relu exp exp2 expm1 abs absolute square sin cos sinh cosh asinh arcsinh atan arctan erf erfc "
-    "sign sgn floor ceil round trunc fix frac deg2rad rad2deg sinc expit nan_to_num i0 rrelu",
-    "elementwise", X,
+    "relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink "
+    "softshrink hardtanh elu celu selu leaky_relu exp exp2 expm1 abs absolute square sin cos sinh cosh asinh arcsinh atan arctan "
+    "erf erfc sign sgn floor ceil round trunc fix frac deg2rad rad2deg sinc expit nan_to_num i0 rrelu",
+    "elementwise",
+    X,
 )
 case("gelu", "elementwise", X, approximate="tanh")
 case("leaky_relu", "elementwise", X, 0.3)
@@ -307,7 +321,11 @@ case("scatter_add", "linear", S((2, 3)), 1, torch.tensor([[2, 2], [1, 1]]), S((2
 case("to", "linear", S((2, 3)), torch.float64)
 case("torch.Tensor.double contiguous clone requires_grad_", "linear", S((2, 3)))
 case("torch.Tensor.float torch.Tensor.half torch.Tensor.bfloat16", "rounded", S((2, 3)))
-case("torch.Tensor.long torch.Tensor.int torch.Tensor.short torch.Tensor.char torch.Tensor.byte torch.Tensor.bool", "constant", S((2, 3)))
+case(
+    "torch.Tensor.long torch.Tensor.int torch.Tensor.short torch.Tensor.char torch.Tensor.byte torch.Tensor.bool",
+    "constant",
+    S((2, 3)),
+)
 case("type", "linear", S((2, 3)), torch.float64)
 case("type_as", "linear", S((2, 3)), K((1,)))
 case("dropout alpha_dropout feature_dropout feature_alpha_dropout", "linear", S((2, 3)), 0.5, False)
@@ -317,7 +335,12 @@ case("dropout3d", "linear", S((1, 3, 2, 2, 1)), 0.5, False)
 case("eq ne lt le gt ge not_equal less less_equal greater greater_equal isclose", "constant", S((2, 3)), K((2, 3)))
 case("equal allclose", "constant", S((2, 3)), K((2, 3)))
 case("logical_and logical_or logical_xor", "constant", S((2, 3)), K((2, 3)))
-case("isnan isinf isfinite isposinf isneginf isreal logical_not signbit any all nonzero count_nonzero argmax argmin argsort tolist detach data", "constant", S((2, 3)))
+case(
+    "isnan isinf isfinite isposinf isneginf isreal logical_not signbit any all nonzero count_nonzero argmax argmin "
+    "argsort tolist detach data",
+    "constant",
+    S((2, 3)),
+)
 case("bucketize", "constant", S((2, 3)), index(0, 1).double())
 case("searchsorted", "constant", index(0, 1).double(), S((2, 3)))
 case("histc", "constant", S((2, 3)), 4)
@@ -336,5 +359,17 @@ case("local_response_norm", "linear", S((1, 4, 2)), 2, frozen=lambda a: lambda x
 
 # Without a sample: they have random or no numbers, raise, or are no operation on numbers.
 WITHOUT_NUMBERS = {
-    "metadata", "empty_like", "rand_like", "randn_like", "new_empty", "numpy", "__array__", "cpu", "cuda", "retain_grad", "__index__", "__repr__", "__format__",
+    "metadata",
+    "empty_like",
+    "rand_like",
+    "randn_like",
+    "new_empty",
+    "numpy",
+    "__array__",
+    "cpu",
+    "cuda",
+    "retain_grad",
+    "__index__",
+    "__repr__",
+    "__format__",
 }

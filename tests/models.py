@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -11,7 +13,7 @@ ACTIVATIONS = [nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.E
 
 def mlp(*widths, activation=nn.ReLU, bias=True):
     layers = []
-    for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (a, b) in enumerate(itertools.pairwise(widths)):
         layers += [nn.Linear(a, b, bias=bias)] + ([activation()] if i < len(widths) - 2 else [])
     return nn.Sequential(*layers).eval()
 

@@ -63,7 +63,12 @@ def linear(f: Callable[..., Tensor], inputs: Sequence[Pair]) -> Twin:
     bias = f(*(torch.zeros_like(x.value) for x in inputs))
     reference = f(*(x.reference for x in inputs)) - bias
     return Twin(
-        reference, bias, [clip(w) for w in weights], [clip(-w) for w in weights], [clip(-w) for w in weights], [clip(w) for w in weights]
+        reference,
+        bias,
+        [clip(w) for w in weights],
+        [clip(-w) for w in weights],
+        [clip(-w) for w in weights],
+        [clip(w) for w in weights],
     )
 
 
@@ -76,8 +81,12 @@ def product(f: Callable[[Tensor, Tensor], Tensor], inputs: Sequence[Pair]) -> Tw
     weights = [w_u, w_v]
     reference = f(u.reference, v.reference)
     return Twin(
-        reference, torch.zeros_like(reference),
-        [clip(w) for w in weights], [clip(-w) for w in weights], [clip(-w) for w in weights], [clip(w) for w in weights],
+        reference,
+        torch.zeros_like(reference),
+        [clip(w) for w in weights],
+        [clip(-w) for w in weights],
+        [clip(-w) for w in weights],
+        [clip(w) for w in weights],
     )
 
 
@@ -98,8 +107,10 @@ def flows(r: float, p: float, n: float, phi: Callable[[str], float]) -> dict[str
     up = 0.0 if comb == 0 else max(sign * (f_comb - f_ref), 0) / abs(comb)
     down = 0.0 if comb == 0 else max(sign * (f_ref - f_comb), 0) / abs(comb)
     line = {
-        "++": min(p * up, peak["++"]), "-+": min(n * down, peak["-+"]),
-        "+-": min(p * down, peak["+-"]), "--": min(n * up, peak["--"]),
+        "++": min(p * up, peak["++"]),
+        "-+": min(n * down, peak["-+"]),
+        "+-": min(p * down, peak["+-"]),
+        "--": min(n * up, peak["--"]),
     }
     return {f"peak{k}": v for k, v in peak.items()} | {f"linear{k}": v for k, v in line.items()}
 

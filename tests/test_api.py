@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import models
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -12,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import cafexai
+import models
 from cafexai import CAFE, Explanation
 
 
@@ -73,7 +73,9 @@ def test_targets(model, x):
 def test_outputs_of_more_dimensions_and_of_one(model, x):
     folded = CAFE(lambda v: model(v).view(-1, 3, 1).expand(-1, 3, 2))
     close(folded.explain(x, target=(2, 1)).combined, CAFE(model).explain(x, target=2).combined)
-    close(folded.explain(x, target=[(i % 3, 0) for i in range(6)]).combined, CAFE(model).explain(x, target=[0, 1, 2] * 2).combined)
+    close(
+        folded.explain(x, target=[(i % 3, 0) for i in range(6)]).combined, CAFE(model).explain(x, target=[0, 1, 2] * 2).combined
+    )
     for single in (lambda v: model(v)[:, 1], lambda v: model(v)[:, 1:2]):
         for target in (None, 0):
             close(CAFE(single).explain(x, target=target).combined, CAFE(model).explain(x, target=1).combined)
@@ -110,7 +112,10 @@ def test_several_inputs_and_further_arguments(model):
     e = CAFE(two).explain((table, image), target=1, additional_forward_args=(2.0, mask))
     assert isinstance(e.positive, tuple)
     assert [p.shape for p in e.positive] == [table.shape, image.shape]
-    close(e.baseline_output + e.bias + e.combined[0].sum(1) + e.combined[1].sum((1, 2, 3)), two(table, image, 2.0, mask)[:, 1].detach())
+    close(
+        e.baseline_output + e.bias + e.combined[0].sum(1) + e.combined[1].sum((1, 2, 3)),
+        two(table, image, 2.0, mask)[:, 1].detach(),
+    )
     close(e.conflict, torch.minimum(*(t[0].sum(1) + t[1].sum((1, 2, 3)) for t in (e.positive, e.negative))))
     chunks = CAFE(two).explain((table, image), target=1, additional_forward_args=(2.0, mask), batch_size=2, show_progress=False)
     close(chunks.positive[1], e.positive[1])
@@ -185,7 +190,9 @@ def test_feature_groups(model, x):
     close(by_mask.combined, grouped.combined)
     assert by_mask.feature_names == ("group 0", "group 1", "group 2")
     assert len(grouped.to_frame()) == 6 * 4
-    image = CAFE(nn.Sequential(nn.Flatten(), nn.Linear(16, 1))).explain(torch.randn(2, 1, 4, 4), feature_groups=torch.arange(4).view(1, 4, 1))
+    image = CAFE(nn.Sequential(nn.Flatten(), nn.Linear(16, 1))).explain(
+        torch.randn(2, 1, 4, 4), feature_groups=torch.arange(4).view(1, 4, 1)
+    )
     assert image.positive.shape == (2, 4)
 
 
@@ -240,7 +247,11 @@ def test_a_final_softmax_or_sigmoid_is_left_out_and_said(model, x, last):
     e = CAFE(nn.Sequential(*model, last)).explain(x, target=1)
     same(e, CAFE(model).explain(x, target=1))
     assert "logit" in e.notes[0]
-    for shaped in (lambda v: last(model(v))[:, 1], lambda v: last(model(v))[:, 1:2].squeeze(-1), lambda v: last(model(v)).unsqueeze(2)[:, 1, 0]):
+    for shaped in (
+        lambda v: last(model(v))[:, 1],
+        lambda v: last(model(v))[:, 1:2].squeeze(-1),
+        lambda v: last(model(v)).unsqueeze(2)[:, 1, 0],
+    ):
         same(CAFE(shaped).explain(x), CAFE(model).explain(x, target=1))
     assert CAFE(model).explain(x).notes == ()
 
@@ -353,3 +364,36 @@ def test_equal_inputs_give_bit_equal_results(model, x):
     one, two = CAFE(model).explain(x), CAFE(model).explain(x.clone())
     for name in ("positive", "negative", "combined", "bias"):
         assert torch.equal(getattr(one, name), getattr(two, name))
+
+
+def test_report_at_a_layer_with_a_bias_of_its_own(model, x):
+    e = CAFE(model).explain(x, target=1, layer="2", start=False)
+    later = CAFE(model).explain(x, target=1).bias_by_layer["4"][:, 2]
+    close(e.combined.sum(1) + later, e.output - e.baseline_output)
+
+
+def test_names_of_the_input_do_not_name_a_hidden_layer(model, x):
+    frame = pd.DataFrame(x.numpy(), columns=list("abcd"))
+    e = CAFE(model).explain(frame, layer="1")
+    assert e.feature_names is None
+    assert len(e.to_frame()) == 6 * 9
+    assert "x0" in e.ledger(0)
+
+
+def test_groups_have_no_single_value(model, x):
+    e = CAFE(model).explain(x, feature_groups=torch.tensor([3, 2, 1, 0]))
+    assert "value" not in e.to_frame().columns
+    assert e.feature_names == ("group 0", "group 1", "group 2", "group 3")
+
+
+def test_display_units(model, x):
+    e = CAFE(model).explain(x, display=x * 10 + 100)
+    np.testing.assert_allclose(e.to_frame().value[:4], (x[0] * 10 + 100).numpy())
+    with pytest.raises(ValueError, match="display"):
+        CAFE(model).explain(x, display=x[:2])
+
+
+def test_an_output_selector_may_compute(model, x):
+    e = CAFE(lambda v: (model(v), v)).explain(x, output=lambda out: out[0][:, 0] - out[0][:, 1])
+    difference = CAFE(model).explain(x, target=0).combined - CAFE(model).explain(x, target=1).combined
+    close(e.combined, difference)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import models
 import torch
 from captum.metrics import infidelity, sensitivity_max
 
+import models
 from cafexai import CAFE
 
 

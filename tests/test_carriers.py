@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import models
 import pytest
 import torch
-from feature_carrier import FeatureScores
 from torch import nn
 
+import models
 from cafexai import CAFE
 from cafexai.scores import Run
 from cafexai.tensors import Scored
 from cafexai.trace import Trace
-
-torch.set_default_dtype(torch.float64)
+from feature_carrier import FeatureScores
 
 
 def shares(model, x, reference, c):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import models
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import models
 from cafexai import CAFE, LawBroken, UnsupportedOperation
 from cafexai.rules import elementwise
 
@@ -119,7 +119,12 @@ def test_training_mode_without_such_layers_is_fine():
 
 
 @pytest.mark.parametrize(
-    "f", [lambda v: F.dropout(v).sum(1), lambda v: F.rrelu(v, training=True).sum(1), lambda v: F.batch_norm(v, None, None, training=True).sum(1)]
+    "f",
+    [
+        lambda v: F.dropout(v).sum(1),
+        lambda v: F.rrelu(v, training=True).sum(1),
+        lambda v: F.batch_norm(v, None, None, training=True).sum(1),
+    ],
 )
 def test_functional_training_mode(f):
     with pytest.raises(ValueError, match="eval"):
@@ -143,8 +148,11 @@ def test_quantised_models():
 @pytest.mark.parametrize(
     "f",
     [
-        lambda v: torch.ones(3, 2), lambda v: v.detach().sum(1), lambda v: torch.zeros_like(v).sum(1),
-        lambda v: (v > 0).to(v.dtype).sum(1), lambda v: (v.detach() + torch.zeros(())).relu().sum(1),
+        lambda v: torch.ones(3, 2),
+        lambda v: v.detach().sum(1),
+        lambda v: torch.zeros_like(v).sum(1),
+        lambda v: (v > 0).to(v.dtype).sum(1),
+        lambda v: (v.detach() + torch.zeros(())).relu().sum(1),
     ],
 )
 def test_an_output_that_does_not_depend_on_the_input(f):
@@ -201,7 +209,10 @@ def test_options_that_cannot_be_followed(name):
         CAFE(f).explain(X)
 
 
-@pytest.mark.parametrize(("f", "name"), [(torch.log, "log"), (torch.reciprocal, "reciprocal"), (lambda v: 1 / v, "reciprocal"), (torch.rsqrt, "rsqrt")])
+@pytest.mark.parametrize(
+    ("f", "name"),
+    [(torch.log, "log"), (torch.reciprocal, "reciprocal"), (lambda v: 1 / v, "reciprocal"), (torch.rsqrt, "rsqrt")],
+)
 def test_functions_without_a_value_at_the_reference(f, name):
     x = X.abs() + 1
     with pytest.raises(ValueError, match=rf"{name} is not finite at 0.*baselines"):
@@ -243,7 +254,9 @@ def test_a_lost_path_is_caught():
 
     def loses(v):
         kept = v.elementwise(torch.tanh, True)
-        return PathScores(v.run, kept.reference, kept.delta.detach().requires_grad_(), kept.total.detach().requires_grad_(), v.rows)
+        return PathScores(
+            v.run, kept.reference, kept.delta.detach().requires_grad_(), kept.total.detach().requires_grad_(), v.rows
+        )
 
     right = registry.find(torch.tanh)
     registry.add(torch.tanh, registry.Rule("tanh", loses))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import models
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrizations
 
+import models
 from cafexai import CAFE, UnsupportedOperation
 
 
@@ -200,7 +200,8 @@ def test_writing_into_the_model_is_refused():
 
 
 @pytest.mark.parametrize(
-    "parametrise", [parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal, torch.nn.utils.weight_norm]
+    "parametrise",
+    [parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal, torch.nn.utils.weight_norm],
 )
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 def test_parametrised_weights(parametrise):

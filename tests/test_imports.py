@@ -10,10 +10,11 @@ from pathlib import Path
 import cafexai
 
 PACKAGE = Path(cafexai.__file__).parent
-ORDER = [
-    "registry", "rows", "ledger", "scores", "activation", "path", "tensors", "law", "trace", "rules", "inputs", "models_in", "text", "plots",
-    "explanation", "groups", "explain", "sklearn", "support", "__init__",
-]
+ORDER = """
+    registry rows ledger scores activation path tensors law trace rules subject inputs forward backward text plots explanation
+    groups
+    assemble explain sklearn support __init__
+""".split()
 
 
 def imported(file):
@@ -29,8 +30,14 @@ def layer(file):
 
 
 def test_imports_point_one_way():
-    allowed_inside = {("explanation", "text"), ("explanation", "plots"), ("explain", "__version__"), ("plots", "explanation"), ("text", "explanation")}
-    files = [file for file in PACKAGE.rglob("*.py")]
+    allowed_inside = {
+        ("explanation", "text"),
+        ("explanation", "plots"),
+        ("explain", "__version__"),
+        ("plots", "explanation"),
+        ("text", "explanation"),
+    }
+    files = list(PACKAGE.rglob("*.py"))
     assert {layer(file) for file in files} == set(ORDER)
     for file in files:
         for name in imported(file):
@@ -48,7 +55,7 @@ def test_import_needs_torch_and_numpy_only():
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"pandas", "sklearn", "matplotlib", "captum", "shap", "safetensors", "tqdm", "skorch", "scipy", "polars"}:
+        if name.split(".")[0] in "pandas sklearn matplotlib captum shap safetensors tqdm skorch scipy polars".split():
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Block())
 import cafexai, torch

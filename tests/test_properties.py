@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 
-import models
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import models
 from cafexai import CAFE
 
 SHAPES = st.lists(st.integers(1, 7), min_size=0, max_size=3)
@@ -29,7 +29,9 @@ def problems(draw, hidden=SHAPES):
 
 
 def tolerance(*explanations):
-    return 1e-10 * max(1.0, *(max(e.positive.max().item(), e.negative.max().item(), e.output.abs().max().item()) for e in explanations))
+    return 1e-10 * max(
+        1.0, *(max(e.positive.max().item(), e.negative.max().item(), e.output.abs().max().item()) for e in explanations)
+    )
 
 
 @given(problems())

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import cases
-import naive
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import CASES, K, S
 from torch import Tensor
-from torch.overrides import resolve_name
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+import cases
+import naive
 from cafexai import registry
 from cafexai.path import PathScores
 from cafexai.scores import Run
 from cafexai.tensors import Frozen, Scored
 from cafexai.trace import Trace
-
-torch.set_default_dtype(torch.float64)
-
+from cases import CASES, K, S
 
 JOIN_ROWS = ("vstack", "row_stack", "block_diag")  # constants become rows here, so only one row can be explained
 
@@ -31,15 +27,19 @@ def instances():
     for case in CASES:
         for function, rule in table.get(case.name, []):
             if case.where(function):
-                where = (resolve_name(function) or str(function)).replace("torch.", "")
-                yield pytest.param(case, function, rule, id=f"{where}-{case.twin}")
+                where = getattr(function, "__module__", None) or "method"
+                yield pytest.param(case, function, rule, id=f"{case.name}-{where}-{case.twin}")
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule():
     names = {rule.name for _, rule in registry.rules()}
     assert {case.name for case in CASES} == names - cases.WITHOUT_NUMBERS
     tested = {param.values[1] for param in instances()}
-    missing = [str(function) for function, rule in registry.rules() if rule.name not in cases.WITHOUT_NUMBERS and function not in tested]
+    missing = [
+        str(function)
+        for function, rule in registry.rules()
+        if rule.name not in cases.WITHOUT_NUMBERS and function not in tested
+    ]
     assert not missing
 
 
@@ -87,7 +87,10 @@ def call(case, function, seed, c, edit=None):
 
     def plain(*values):
         order = iter(values)
-        filled = [next(order).clone() if isinstance(leaf, naive.Pair) else leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        filled = [
+            next(order).clone() if isinstance(leaf, naive.Pair) else leaf.clone() if isinstance(leaf, Tensor) else leaf
+            for leaf in leaves
+        ]
         args, kwargs = tree_unflatten(filled, structure)
         out = function(*args, **kwargs)
         return args[0] if out is None else out
@@ -105,7 +108,10 @@ def outputs(result):
 def twin_of(case, f, pairs, c):
     if case.frozen == "glu":
         half = pairs[0].reference.shape[1] // 2
-        value, gate = (naive.Pair(*(t.split(half, 1)[k] for t in (pairs[0].reference, pairs[0].positive, pairs[0].negative))) for k in (0, 1))
+        value, gate = (
+            naive.Pair(*(t.split(half, 1)[k] for t in (pairs[0].reference, pairs[0].positive, pairs[0].negative)))
+            for k in (0, 1)
+        )
         twin = naive.elementwise(torch.sigmoid, [gate], c)
         positive, negative = twin.scores([gate])
         gated = naive.Pair(twin.reference, positive, negative)
@@ -150,8 +156,10 @@ def test_rule_equals_its_naive_twin(case, function, rule):
                 return out if place is None else out[place]
 
             if case.twin == "rounded":
+
                 def f(x):
                     return x
+
             twin, twins = twin_of(case, f, pairs, c)
             compare(case, part.state, twin, twins, states, run)
 
@@ -172,7 +180,9 @@ def compare(case, state, twin, twins, states, run):
     generator = torch.Generator().manual_seed(7)
     u, v = (torch.rand(state.shape, generator=generator) for _ in range(2))
     leaves = [tensor for s in states for tensor in (s.delta, s.total)]
-    gradients = torch.autograd.grad((u * state.delta).sum() + (v * state.total).sum(), leaves, allow_unused=True, retain_graph=True)
+    gradients = torch.autograd.grad(
+        (u * state.delta).sum() + (v * state.total).sum(), leaves, allow_unused=True, retain_graph=True
+    )
     page, _ = run.ledger.take()
     to_positive, to_negative = (u + v).flatten(), (v - u).flatten()
     for k, (pair, s) in enumerate(zip(twins, states, strict=True)):
@@ -210,7 +220,9 @@ def test_elementwise_edges(case, function, rule, edge):
         compare(case, result.state, twin, pairs, states, run)
 
 
-@pytest.mark.parametrize("function", [F.relu, F.gelu, torch.tanh, torch.sin, torch.cos, torch.sigmoid, F.leaky_relu, F.softplus])
+@pytest.mark.parametrize(
+    "function", [F.relu, F.gelu, torch.tanh, torch.sin, torch.cos, torch.sigmoid, F.leaky_relu, F.softplus]
+)
 def test_zero_reference_is_never_materialised_but_gives_the_same(function):
     case = cases.Case("x", "elementwise", (cases.X,))
     _, _, _, with_zeros, _ = call(case, function, 0, 0.5, lambda pair: pair.reference.zero_())

@@ -105,7 +105,9 @@ def test_the_model_is_a_float64_module_in_eval_mode():
     assert [name for name, _ in model.named_children()] == ["hidden1", "activation1", "hidden2", "activation2", "output"]
 
 
-@pytest.mark.parametrize("convert", [np.float32, np.float64, torch.tensor, pd.DataFrame], ids=str)
+@pytest.mark.parametrize(
+    "convert", [np.float32, np.float64, torch.tensor, pd.DataFrame], ids=["float32", "float64", "tensor", "frame"]
+)
 def test_rows_of_any_kind(convert):
     estimator = MLPRegressor(**SMALL).fit(X, SIGNAL)
     rows = convert(X)
@@ -260,3 +262,16 @@ def test_skorch_net_is_explained():
     assert torch.equal(explanation.target[:, 0], torch.from_numpy(net.predict(x)))
     torch.testing.assert_close(explanation.output, net.forward(x).max(1).values)
     assert explanation.completeness_error.abs().max() < 1e-5
+
+
+def test_the_background_of_a_pipeline_is_raw():
+    x = np.random.default_rng(0).normal(100, 5, (40, 3))
+    pipeline = make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(4,), max_iter=20, random_state=0))
+    pipeline.fit(x, x.sum(1))
+    e = CAFE(from_sklearn(pipeline), background=x).explain(x[:2], baselines="mean")
+    torch.testing.assert_close(e.baselines, torch.zeros(2, 3), atol=1e-9, rtol=0)
+
+
+def test_an_estimator_is_pointed_to_from_sklearn():
+    with pytest.raises(ValueError, match="from_sklearn"):
+        CAFE(MLPRegressor())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-import models
-import naive
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import models
+import naive
 from cafexai import CAFE
 from cafexai.activation import flows
 
@@ -46,8 +46,14 @@ def test_flows_of_the_gelu_unit_of_the_figure():
     observed, cancelled_positive, cancelled_negative = at["comb"], at["pos"], at["neg"] - at["comb"]
     same(torch.tensor([observed, cancelled_positive, cancelled_negative]).round(decimals=4), [-0.1587, 0.3457, 0.0584])
     expected = {
-        "peak++": cancelled_positive, "peak--": -observed + cancelled_positive, "peak+-": cancelled_negative, "peak-+": cancelled_negative,
-        "linear++": 0.5 * -observed, "linear--": 1.5 * -observed, "linear+-": 0.0, "linear-+": 0.0,
+        "peak++": cancelled_positive,
+        "peak--": -observed + cancelled_positive,
+        "peak+-": cancelled_negative,
+        "peak-+": cancelled_negative,
+        "linear++": 0.5 * -observed,
+        "linear--": 1.5 * -observed,
+        "linear+-": 0.0,
+        "linear-+": 0.0,
     }
     twin = naive.flows(0.0, 0.5, 1.5, at.__getitem__)
     for name, value in expected.items():

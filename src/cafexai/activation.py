@@ -47,8 +47,12 @@ def activate(
 
 
 def flows(
-    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None,
-    phi: Callable[[Tensor], Tensor], c: float,
+    delta: Tensor,
+    total: Tensor,
+    reference: Tensor | None,
+    at_reference: Tensor | None,
+    phi: Callable[[Tensor], Tensor],
+    c: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, k, -m of the formulas above, and 2 min(p, n)."""
     positive = torch.lerp(total, delta, 0.5)
@@ -78,8 +82,13 @@ def flows(
 class _Elementwise(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None,
-        phi: Callable[[Tensor], Tensor], c: float,
+        ctx: Any,
+        delta: Tensor,
+        total: Tensor,
+        reference: Tensor | None,
+        at_reference: Tensor | None,
+        phi: Callable[[Tensor], Tensor],
+        c: float,
     ) -> tuple[Tensor, Tensor]:
         change, along, against, smaller = flows(delta, total, reference, at_reference, phi, c)
         both = along - against

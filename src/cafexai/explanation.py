@@ -104,6 +104,16 @@ class Explanation:
         """s_conf = min(sum of positive, sum of negative) over the features. (rows,)"""
         return torch.minimum(self._flat(self.positive).sum(1), self._flat(self.negative).sum(1))
 
+    @property
+    def grouped(self) -> bool:
+        """Scores are those of groups of features, which have no single value."""
+        return bool(self.settings.get("grouped"))
+
+    @property
+    def shown(self) -> Tensors:
+        """The values of the features, in the units of the user."""
+        return self.inputs if self.display is None else self.display
+
     def names(self) -> tuple[str, ...]:
         """A name for every feature."""
         if self.feature_names is not None:
@@ -125,27 +135,26 @@ class Explanation:
         names = (*self.names(), "(bias)")
         rows = len(self)
         columns: dict[str, Any] = {
-            "row": [row for row in range(rows) for _ in names], "feature": list(names) * rows,
+            "row": [row for row in range(rows) for _ in names],
+            "feature": list(names) * rows,
         }
-        grouped = self._flat(self.positive).shape[1] != self._flat(self.inputs).shape[1]
-        if not grouped:
-            shown = self.inputs if self.display is None else self.display
-            for name, values in (("value", shown), ("baseline", self.baselines)):
+        if not self.grouped:
+            for name, values in (("value", self.shown), ("baseline", self.baselines)):
                 columns[name] = _beside(self._flat(values), torch.full((rows,), float("nan")))
         columns["positive"] = _beside(self._flat(self.positive), self.bias_positive)
         columns["negative"] = _beside(self._flat(self.negative), self.bias_negative)
         columns["combined"] = _beside(self._flat(self.combined), self.bias)
-        return pandas.DataFrame(columns)  # type: ignore[no-any-return]
+        return pandas.DataFrame(columns)
 
     def to_shap(self) -> Any:
         """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output."""
         shap = _needs("shap", "shap")
         if isinstance(self.combined, tuple):
             raise ValueError("to_shap(): the explanation has several inputs; shap takes one. Use feature_groups.")
-        grouped = self.combined.shape != self._each(self.inputs)[0].shape
         return shap.Explanation(
-            values=self.combined.cpu().numpy(), base_values=(self.baseline_output + self.bias).cpu().numpy(),
-            data=None if grouped else self._each(self.inputs)[0].cpu().numpy(),
+            values=self.combined.cpu().numpy(),
+            base_values=(self.baseline_output + self.bias).cpu().numpy(),
+            data=None if self.grouped else self._each(self.shown)[0].cpu().numpy(),
             feature_names=list(self.names()) if self.combined.ndim == 2 else None,
         )
 
@@ -195,7 +204,9 @@ class Explanation:
         except Exception as error:
             raise ValueError(f"Explanation.load({os.fspath(path)!r}): not a safetensors file ({error}).") from error
         if described is None or described.pop("format", None) != FORMAT:
-            raise ValueError(f"Explanation.load({os.fspath(path)!r}): the file was not written by Explanation.save of this version.")
+            raise ValueError(
+                f"Explanation.load({os.fspath(path)!r}): the file was not written by Explanation.save of this version."
+            )
         layers = described.pop("bias_by_layer")
         values: dict[str, Any] = {**described, "bias_by_layer": {}}
         for i, layer in enumerate(layers):

@@ -12,36 +12,42 @@ from torch import Tensor
 from .explanation import Explanation, Tensors
 
 
-class Groups:
-    """``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row."""
+def grouped(explanation: Explanation, groups: Any) -> Explanation:
+    """The explanation with (rows, groups) scores.
 
-    def __init__(self, groups: Any, explanation: Explanation) -> None:
-        parts = explanation._each(explanation.positive)
-        shapes = [part.shape[1:] for part in parts]
-        if isinstance(groups, Mapping):
-            if len(parts) > 1:
-                raise ValueError("explain(..., feature_groups={...}): there are several inputs; give a tuple of integer masks.")
-            self.index, self.names = _named(groups, shapes[0].numel(), explanation.names())
-            return
-        masks = groups if isinstance(groups, (tuple, list)) else (groups,)
-        if len(masks) != len(parts):
-            raise ValueError(f"explain(..., feature_groups=...): {len(masks)} masks for {len(parts)} input(s).")
-        self.index = torch.cat([_flat(mask, shape) for mask, shape in zip(masks, shapes, strict=True)])
-        labels, self.index = self.index.unique(return_inverse=True)
-        self.names = tuple(f"group {label}" for label in labels.tolist())
+    ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.
+    """
+    index, names = _places(groups, explanation)
+    index = index.to(explanation.output.device)
 
-    def apply(self, explanation: Explanation) -> Explanation:
-        """The explanation with (rows, groups) scores."""
-        index = self.index.to(explanation.output.device)
+    def summed(scores: Tensors) -> Tensor:
+        flat = explanation._flat(scores)
+        return flat.new_zeros(len(flat), len(names)).index_add_(1, index, flat)
 
-        def grouped(scores: Tensors) -> Tensor:
-            flat = explanation._flat(scores)
-            return flat.new_zeros(len(flat), len(self.names)).index_add_(1, index, flat)
+    return dataclasses.replace(
+        explanation,
+        positive=summed(explanation.positive),
+        negative=summed(explanation.negative),
+        combined=summed(explanation.combined),
+        feature_names=names,
+        settings={**explanation.settings, "grouped": True},
+    )
 
-        return dataclasses.replace(
-            explanation, positive=grouped(explanation.positive), negative=grouped(explanation.negative),
-            combined=grouped(explanation.combined), feature_names=self.names,
-        )
+
+def _places(groups: Any, explanation: Explanation) -> tuple[Tensor, tuple[str, ...]]:
+    """The group of every feature, and the names of the groups."""
+    parts = explanation._each(explanation.positive)
+    shapes = [part.shape[1:] for part in parts]
+    if isinstance(groups, Mapping):
+        if len(parts) > 1:
+            raise ValueError("explain(..., feature_groups={...}): there are several inputs; give a tuple of integer masks.")
+        return _named(groups, shapes[0].numel(), explanation.names())
+    masks = groups if isinstance(groups, (tuple, list)) else (groups,)
+    if len(masks) != len(parts):
+        raise ValueError(f"explain(..., feature_groups=...): {len(masks)} masks for {len(parts)} input(s).")
+    flat = torch.cat([_flat(mask, shape) for mask, shape in zip(masks, shapes, strict=True)])
+    labels, index = flat.unique(return_inverse=True)
+    return index, tuple(f"group {label}" for label in labels.tolist())
 
 
 def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...]) -> tuple[Tensor, tuple[str, ...]]:
@@ -50,9 +56,13 @@ def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...]) -> tup
         for member in members:
             place = names.index(member) if isinstance(member, str) and member in names else member
             if not isinstance(place, int) or not 0 <= place < count:
-                raise ValueError(f"explain(..., feature_groups={{{group!r}: ...}}): there is no feature {member!r} among {count}.")
+                raise ValueError(
+                    f"explain(..., feature_groups={{{group!r}: ...}}): there is no feature {member!r} among {count}."
+                )
             if place in owner:
-                raise ValueError(f"explain(..., feature_groups=...): feature {member!r} is in {owner[place]!r} and in {group!r}.")
+                raise ValueError(
+                    f"explain(..., feature_groups=...): feature {member!r} is in {owner[place]!r} and in {group!r}."
+                )
             owner[place] = group
     labels = [owner.get(place, names[place]) for place in range(count)]
     order = tuple(dict.fromkeys(labels))
@@ -65,8 +75,13 @@ def _flat(mask: Any, shape: torch.Size) -> Tensor:
     if mask.is_floating_point() or mask.dtype == torch.bool:
         raise ValueError(f"explain(..., feature_groups=mask): a mask holds integers, not {mask.dtype}.")
     try:
-        return mask.view(mask.shape[1:] if mask.ndim == len(shape) + 1 and mask.shape[0] == 1 else mask.shape).expand(shape).flatten()
+        return (
+            mask.view(mask.shape[1:] if mask.ndim == len(shape) + 1 and mask.shape[0] == 1 else mask.shape)
+            .expand(shape)
+            .flatten()
+        )
     except RuntimeError:
         raise ValueError(
-            f"explain(..., feature_groups=mask): a mask of shape {tuple(mask.shape)} does not fit one row of shape {tuple(shape)}."
+            f"explain(..., feature_groups=mask): a mask of shape {tuple(mask.shape)} does not fit one row, "
+            f"which has shape {tuple(shape)}."
         ) from None

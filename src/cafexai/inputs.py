@@ -28,11 +28,11 @@ class Inputs:
         return self.tensors[0].shape[0]
 
 
-def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None) -> Inputs:
+def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None, display: Any = None) -> Inputs:
     """Tensors, numpy arrays or data frames, one or several, to tensors."""
-    display = None
     if hasattr(model, "from_raw") and not isinstance(inputs, (tuple, list)):
-        inputs, display, feature_names = model.from_raw(inputs, feature_names)
+        inputs, original, feature_names = model.from_raw(inputs, feature_names)
+        display = original if display is None else display
     is_tuple = isinstance(inputs, (tuple, list))
     given = tuple(inputs) if is_tuple else (inputs,)
     if not given:
@@ -47,13 +47,27 @@ def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None) -> Inp
         tensors.append(_checked(_to_tensor(value, model, place), place, len(given)))
     rows = {tensor.shape[0] for tensor in tensors}
     if len(rows) > 1:
-        raise ValueError(f"explain(...): the inputs have different numbers of rows, {sorted(rows)}. Row i of each belongs together.")
+        raise ValueError(
+            f"explain(...): the inputs have different numbers of rows, {sorted(rows)}. Row i of each belongs together."
+        )
     if names is not None and (len(tensors) > 1 or len(names) != tensors[0][0].numel()):
         raise ValueError(
             f"explain(..., feature_names=...): {len(names)} names for {sum(t[0].numel() for t in tensors)} features "
             f"in {len(tensors)} input(s). Give one name per feature of a single input."
         )
-    return Inputs(tuple(tensors), is_tuple, names, display)
+    return Inputs(tuple(tensors), is_tuple, names, None if display is None else _displayed(display, tensors))
+
+
+def _displayed(display: Any, tensors: list[Tensor]) -> Tensor:
+    if hasattr(display, "columns") and hasattr(display, "to_numpy"):
+        display = _frame_to_numpy(display)
+    display = torch.as_tensor(display)
+    if len(tensors) > 1 or display.shape != tensors[0].shape:
+        raise ValueError(
+            f"explain(..., display=...): values to show of shape {tuple(display.shape)} for inputs of shapes "
+            f"{[tuple(t.shape) for t in tensors]}. Give one value per feature of a single input."
+        )
+    return display
 
 
 def _frame_to_numpy(frame: Any) -> np.ndarray:
@@ -119,7 +133,9 @@ def references(baselines: Any, inputs: Inputs, background: Any, model: Any) -> l
     ]
     count = max(len(stack) for stack in stacks)
     if any(len(stack) not in (1, count) for stack in stacks):
-        raise ValueError(f"explain(..., baselines=...): the inputs have stacks of {[len(s) for s in stacks]} baselines; give equally many.")
+        raise ValueError(
+            f"explain(..., baselines=...): the inputs have stacks of {[len(s) for s in stacks]} baselines; give equally many."
+        )
     return [tuple(stack[i % len(stack)] for stack in stacks) for i in range(count)]
 
 
@@ -127,7 +143,7 @@ def _one_each(baselines: Any, inputs: Inputs) -> tuple[Any, ...]:
     if isinstance(baselines, (tuple, list)):
         if len(baselines) != len(inputs.tensors):
             raise ValueError(
-                f"explain(..., baselines=...): {len(baselines)} baselines for {len(inputs.tensors)} input(s); give one for each."
+                f"explain(..., baselines=...): {len(baselines)} baselines for {len(inputs.tensors)} input(s); give one each."
             )
         return tuple(baselines)
     if len(inputs.tensors) > 1 and isinstance(baselines, (Tensor, np.ndarray)):
@@ -150,8 +166,8 @@ def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any) -> lis
         part = torch.tensor(part, dtype=torch.float64)
     if not isinstance(part, Tensor):
         raise ValueError(
-            f"explain(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor shaped "
-            'like the input or like one row, a callable, or "mean", "median", "mode" of CAFE(..., background=data).'
+            f"explain(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor "
+            'shaped like the input or like one row, a callable, or "mean", "median", "mode" of CAFE(..., background=data).'
         )
     part = part.detach().to(x)
     if not bool(part.isfinite().all()):
@@ -164,7 +180,8 @@ def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any) -> lis
     except RuntimeError:
         raise ValueError(
             f"explain(..., baselines=...): a baseline of shape {tuple(part.shape)} does not fit the input of shape "
-            f"{tuple(x.shape)}. Give that shape, (1, {', '.join(map(str, x.shape[1:]))}), or a stack of such with one more dimension in front."
+            f"{tuple(x.shape)}. Give that shape, (1, {', '.join(map(str, x.shape[1:]))}), or a stack "
+            "of such with one more dimension in front."
         ) from None
 
 
@@ -178,6 +195,8 @@ def _statistic(name: str, background: Any, place: int, model: Any) -> Tensor:
     if background is None:
         raise ValueError(f"explain(..., baselines={name!r}): of which data? Give them: CAFE(model, background=x_train).")
     data = background[place] if isinstance(background, (tuple, list)) else background
+    if hasattr(model, "from_raw"):
+        data, _, _ = model.from_raw(data, None)
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         data = _frame_to_numpy(data)
     data = _checked(_to_tensor(data, model, place), place, 1)
@@ -195,7 +214,8 @@ def choose_target(output: Tensor, target: Any, rows: slice) -> tuple[Callable[[T
             return lambda v: v.reshape(batch), torch.zeros(batch, len(sizes), dtype=torch.long)
         if len(sizes) != 1:
             raise ValueError(
-                f"explain(..., target=None): the output has shape {tuple(output.shape)}, so there is no single predicted class. "
+                f"explain(..., target=None): the output has shape {tuple(output.shape)}, so there is no single "
+                "predicted class. "
                 f"Give target as a tuple of {len(sizes)} indices."
             )
         index = output.argmax(1, keepdim=True).cpu()
@@ -204,8 +224,8 @@ def choose_target(output: Tensor, target: Any, rows: slice) -> tuple[Callable[[T
     if not sizes:
         return lambda v: v, index
     picks = tuple(index.to(output.device).unbind(1))
-    every = torch.arange(batch, device=output.device)
-    return lambda v: v[(every.to(v.device), *picks)], index
+    places = (torch.arange(batch, device=output.device), *picks)
+    return lambda v: v[places], index
 
 
 def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Tensor:
@@ -222,7 +242,8 @@ def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Te
             index = torch.tensor(target, dtype=torch.long)
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(
-                f"explain(..., target={target!r}): give an integer, a list or tensor of one integer per row, or tuples of {count}."
+                f"explain(..., target={target!r}): give an integer, a list or tensor of one integer per "
+                f"row, or tuples of {count}."
             ) from None
     if index.ndim == 0:
         index = index.view(1, 1).expand(batch, 1)
@@ -237,8 +258,14 @@ def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Te
         )
     limits = torch.tensor(sizes if sizes else (1,))
     if bool(((index < 0) | (index >= limits)).any()):
-        one = "" if sizes.numel() > 1 else (
-            " A model with one output has only index 0: that is the score of the positive class; its negative is that of the other."
+        one = (
+            ""
+            if sizes.numel() > 1
+            else (
+                " A model with one output has only index 0, the score of the positive class; its negative is that of the other."
+            )
         )
-        raise ValueError(f"explain(..., target=...): index {index.max().item()} is out of range for an output of sizes {tuple(sizes)}.{one}")
+        raise ValueError(
+            f"explain(..., target=...): index {index.max().item()} is out of range for an output of sizes {tuple(sizes)}.{one}"
+        )
     return index

@@ -48,9 +48,7 @@ class PathScores(Scores):
         return self.delta, self.total
 
     @classmethod
-    def join(
-        cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False
-    ) -> Any:
+    def join(cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False) -> Any:
         scored = [p for p in parts if isinstance(p, PathScores)]
         deltas = fn([p.delta if isinstance(p, PathScores) else p for p in parts])
         totals = fn([p.total if isinstance(p, PathScores) else p.abs() for p in parts])
@@ -124,4 +122,3 @@ def _reference(scores: PathScores) -> Tensor:
 
 def _midpoint(scores: PathScores) -> Tensor:
     return scores.value / 2 if scores.reference is None else scores.reference + scores.delta.detach() / 2
-

@@ -70,9 +70,7 @@ class Scores(abc.ABC):
     # ---- what each carrier implements once -------------------------------------------------------------------------
     @classmethod
     @abc.abstractmethod
-    def join(
-        cls: type[S], run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False
-    ) -> Any:
+    def join(cls: type[S], run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False) -> Any:
         """Move elements: ``fn`` takes the tensors of all parts. Plain tensors among the parts are biases.
 
         ``aligned`` says that dimension 0 of all parts stays dimension 0, row by row.
@@ -160,7 +158,7 @@ class Scores(abc.ABC):
         result = self.mix(weights, dims, reference)
         if keepdim:
             return result
-        return result.reshape(lambda v: v.squeeze(dims))  # type: ignore[no-any-return]
+        return result.reshape(lambda v: v.squeeze(dims))
 
     def freeze(self, operation: str, fn: Callable[[Tensor], Any]) -> Any:
         """A plain constant computed from the value; remembered in the list of what was frozen."""
@@ -240,4 +238,3 @@ def _winners(value: Tensor, dims: tuple[int, ...], valid: Tensor | None) -> tupl
     top = value.amax(dims, keepdim=True)
     wins = (value == top).to(value.dtype)
     return wins / wins.sum(dims, keepdim=True), top
-

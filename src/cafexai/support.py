@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .explain import CAFE
+from .explain import CAFE, with_gradients
+from .forward import Request, survey
 from .registry import Problem
 
 
 @dataclass(frozen=True)
 class Support:
-    """True if the model can be explained. ``operations`` counts the calls by rule, ``problems`` lists those without one."""
+    """True if the model can be explained. ``operations`` counts calls by rule, ``problems`` lists those without one."""
 
     operations: Mapping[str, int]
     problems: tuple[Problem, ...]
@@ -24,10 +25,14 @@ class Support:
         known = ", ".join(f"{name} ({count}x)" for name, count in sorted(self.operations.items()))
         if not self.problems:
             return f"supported: {known}"
-        return "\n".join([f"not supported, {len(self.problems)} operation(s):", *(f"  - {p}" for p in self.problems), f"known: {known}"])
+        lines = [f"not supported, {len(self.problems)} operation(s):", *(f"  - {problem}" for problem in self.problems)]
+        return "\n".join([*lines, f"known: {known}"])
 
 
+@with_gradients
 def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> Support:
     """Run the model once and report every operation that has a rule and every one that has none, without explaining."""
-    trace = CAFE(model)._survey(inputs, additional_forward_args)
+    cafe = CAFE(model)
+    given, extra = cafe._accept(inputs, additional_forward_args, Request())
+    trace = survey(cafe.subject, given.tensors, extra)
     return Support(dict(trace.operations), tuple(trace.problems))

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
 from torch.utils._pytree import tree_map_only
 
 from .registry import UnsupportedOperation
@@ -60,9 +59,7 @@ class Scored(Tensor):
     def __new__(cls, state: Scores, dtype: torch.dtype) -> Scored:
         """An empty tensor with the outside of the value."""
         delta = state.delta
-        return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined, no-any-return]
-            cls, delta.shape, strides=delta.stride(), dtype=dtype, device=delta.device
-        )
+        return torch.Tensor._make_wrapper_subclass(cls, delta.shape, strides=delta.stride(), dtype=dtype, device=delta.device)
 
     def __init__(self, state: Scores, dtype: torch.dtype) -> None:
         self._state = state
@@ -92,10 +89,10 @@ class Scored(Tensor):
         self.version = base.version
         self.view_of_root = view if outer is None else lambda v: view(outer(v))
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Reached only where the calls of the model cannot be seen: compiled code, scripts, other threads."""
         raise UnsupportedOperation(
             f"{func} was called on a value under explanation from where its calls cannot be followed: scripted or "
@@ -107,7 +104,7 @@ class Frozen(Tensor):
     """A softmax: a constant for whatever follows, that remembers its logits in case it is the output."""
 
     logits: Scores
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def of(value: Tensor, logits: Scores) -> Frozen:

@@ -94,11 +94,7 @@ def shortened(name: str, longest: int) -> str:
 
 def _values(explanation: Explanation) -> Tensor | None:
     """The values of the features, in the units of the user if these are known; None for groups of features."""
-    shown = explanation.inputs
-    if explanation.display is not None and explanation.settings.get("layer") is None:
-        shown = explanation.display
-    flat = explanation._flat(shown)[0]
-    return flat if len(flat) == explanation._flat(explanation.positive).shape[1] else None
+    return None if explanation.grouped else explanation._flat(explanation.shown)[0]
 
 
 def aligned(values: Sequence[float], digits: int = 4, sign: str = "-") -> list[str]:

@@ -166,12 +166,18 @@ def _share(wrapped: Any, base: Scored, func: Callable[..., Any], args: Any, kwar
         return one.untyped_storage().data_ptr() == two.untyped_storage().data_ptr()
 
     rest = plain(args[1:])
-    for number, item in enumerate([wrapped] if isinstance(wrapped, Scored) else wrapped):
+    results = [wrapped] if isinstance(wrapped, Scored) else list(wrapped)
+    for number, item in enumerate(results):
         if isinstance(item, Scored) and alike(item._state.delta, base.state.delta):
-            if isinstance(wrapped, Scored):
-                item.share(base, lambda v: func(v, *rest, **kwargs))
-            else:
-                item.share(base, lambda v, number=number: func(v, *rest, **kwargs)[number])
+            item.share(base, _view(func, rest, kwargs, None if isinstance(wrapped, Scored) else number))
+
+
+def _view(func: Callable[..., Any], rest: Any, kwargs: Any, number: int | None) -> Callable[[Tensor], Tensor]:
+    def view(value: Tensor) -> Tensor:
+        result = func(value, *rest, **kwargs)
+        return result if number is None else result[number]
+
+    return view
 
 
 def _nominal_dtype(args: Any, kwargs: Any) -> torch.dtype:
@@ -203,9 +209,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _shapes(args: Any) -> str:
-    return ", ".join(
-        str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in args
-    )
+    return ", ".join(str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in args)
 
 
 def _call_site() -> str:
@@ -241,9 +245,7 @@ def _engine_settings() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def module_paths(
-    run: Run, names: dict[int, str], after: Callable[[str, Any], Any] | None = None
-) -> Iterator[None]:
+def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], Any] | None = None) -> Iterator[None]:
     """Keep ``run.path`` at the innermost running module; ``after`` sees, and may replace, each module's output.
 
     Uses two global hooks for the time of the pass; nothing is registered on the model.

@@ -35,7 +35,9 @@ def to(x: Any, *args: Any, **options: Any) -> Any:
     for part in (*args, options.get("dtype"), options.get("device"), options.get("other")):
         if isinstance(part, (Tensor, Scores)):
             source = part.delta if isinstance(part, Scores) else part
-            x = _as_device(as_dtype(x, part.nominal or source.dtype if isinstance(part, Scores) else source.dtype), source.device)
+            x = _as_device(
+                as_dtype(x, part.nominal or source.dtype if isinstance(part, Scores) else source.dtype), source.device
+            )
         elif isinstance(part, torch.dtype):
             x = as_dtype(x, part)
         elif isinstance(part, (str, torch.device)):
@@ -44,8 +46,15 @@ def to(x: Any, *args: Any, **options: Any) -> Any:
 
 
 for _name, _dtype in (
-    ("float", torch.float32), ("double", torch.float64), ("half", torch.float16), ("bfloat16", torch.bfloat16),
-    ("long", torch.int64), ("int", torch.int32), ("short", torch.int16), ("char", torch.int8), ("byte", torch.uint8),
+    ("float", torch.float32),
+    ("double", torch.float64),
+    ("half", torch.float16),
+    ("bfloat16", torch.bfloat16),
+    ("long", torch.int64),
+    ("int", torch.int32),
+    ("short", torch.int16),
+    ("char", torch.int8),
+    ("byte", torch.uint8),
     ("bool", torch.bool),
 ):
     for _function in functions_named(_name):
@@ -87,9 +96,7 @@ def unchanged(x: Scores, *args: Any, **options: Any) -> Any:
 
 def _dropout(x: Scores, p: float = 0.5, training: bool = True) -> Any:
     if training and p > 0:
-        raise ValueError(
-            "explain(...): dropout is active, so every pass would give another output. Call model.eval() first."
-        )
+        raise ValueError("explain(...): dropout is active, so every pass would give another output. Call model.eval() first.")
     return x
 
 

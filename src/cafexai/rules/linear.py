@@ -58,8 +58,14 @@ for _n in (1, 2, 3):
 
 @rule("batch_norm")
 def batch_norm(
-    x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
-    momentum: float = 0.1, eps: float = 1e-5,
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
 ) -> Any:
     """In evaluation a scale and a shift: w / sigma and b - mu w / sigma."""
     if training or running_mean is None:
@@ -73,14 +79,23 @@ def batch_norm(
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
     shape = (-1, *(1,) * (x.ndim - 2))
     return x.linear(
-        lambda v, s, b: v * s if b is None else torch.addcmul(b, v, s), scale.view(shape), bias=shift.view(shape),
+        lambda v, s, b: v * s if b is None else torch.addcmul(b, v, s),
+        scale.view(shape),
+        bias=shift.view(shape),
         aligned=True,
     )
 
 
 @rule(torch.batch_norm, name="batch_norm")
 def batch_norm_builtin(
-    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
     cudnn_enabled: bool,
 ) -> Any:
     """The same with its arguments in another order."""
@@ -151,14 +166,13 @@ def einsum(equation: Any, *operands: Any) -> Any:
         return operands[0].product(operands[1], lambda u, v: torch.einsum(equation, u, v))
     x = operands[scored[0]]
     terms, result = _terms(equation, len(operands))
+    if not constants:
+        return x.linear(lambda v: torch.einsum(equation, v))
+    matrix, kept = operands[constants[0]], terms[constants[0]]
     if len(constants) > 1:  # contract the constants first: the value meets only their product
         kept = "".join(sorted({letter for i in constants for letter in terms[i]} & set(terms[scored[0]] + result)))
-        first = ",".join(terms[i] for i in constants)
-        matrix = torch.einsum(f"{first}->{kept}", *(operands[i] for i in constants))
-    else:
-        matrix, kept = (operands[constants[0]], terms[constants[0]]) if constants else (None, "")
-    if matrix is None:
-        return x.linear(lambda v: torch.einsum(equation, v))
+        together = ",".join(terms[i] for i in constants)
+        matrix = torch.einsum(f"{together}->{kept}", *(operands[i] for i in constants))
     return x.linear(lambda v, m: torch.einsum(f"{terms[scored[0]]},{kept}->{result}", v, m), matrix)
 
 
@@ -189,22 +203,23 @@ rule("fold")(_average(F.fold, 1))
 
 @rule("interpolate")
 def interpolate(
-    x: Scores, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
-    recompute_scale_factor: Any = None, antialias: bool = False,
+    x: Scores,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: Any = None,
+    recompute_scale_factor: Any = None,
+    antialias: bool = False,
 ) -> Any:
     if mode == "bicubic" or antialias:
         raise UnsupportedOperation(
             'mode="bicubic" and antialias=True have negative weights that are not known; use "bilinear" without antialias'
         )
-    return x.linear(
-        lambda v: F.interpolate(v, size, scale_factor, mode, align_corners, recompute_scale_factor), aligned=True
-    )
+    return x.linear(lambda v: F.interpolate(v, size, scale_factor, mode, align_corners, recompute_scale_factor), aligned=True)
 
 
 @rule("grid_sample")
-def grid_sample(
-    x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
-) -> Any:
+def grid_sample(x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None) -> Any:
     if isinstance(grid, Scores):
         raise UnsupportedOperation("its grid depends on the input")
     if mode == "bicubic":
@@ -240,8 +255,8 @@ def cumsum(x: Scores, dim: int, *, dtype: Any = None) -> Any:
 def diff(x: Scores, n: int = 1, dim: int = -1) -> Any:
     for _ in range(n):
         size = x.shape[dim] - 1
-        later, earlier = (x.reshape(lambda v, start=start: v.narrow(dim, start, size)) for start in (1, 0))
-        x = later.add(earlier, -1)
+        later = x.reshape(lambda v: v.narrow(dim, 1, size))
+        x = later.add(x.reshape(lambda v: v.narrow(dim, 0, size)), -1)
     return x
 
 

@@ -106,7 +106,12 @@ def _max_pool(spatial: int, with_indices: bool) -> Callable[..., Any]:
     plain: Any = getattr(F, f"max_pool{spatial}d")
 
     def apply(
-        x: Scores, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        x: Scores,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
         value = x.value
@@ -137,10 +142,10 @@ def _adaptive_max_pool(spatial: int, with_indices: bool) -> Callable[..., Any]:
             shape[i], shape[spatial + i] = inside.shape
             valid = valid & inside.view(shape)
 
+        first = x.ndim - spatial
+
         def cut(v: Tensor) -> Tensor:
-            for i, place in enumerate(places):
-                dim = v.ndim - spatial + i if i == 0 else first + i
-                first = dim if i == 0 else first
+            for dim, place in enumerate(places, first):
                 v = v.index_select(dim, place.flatten()).unflatten(dim, place.shape).movedim(dim + 1, -1)
             return v
 
@@ -188,6 +193,4 @@ def sort(x: Scores, dim: int = -1, descending: bool = False, stable: bool = Fals
 
 @rule("topk", in_place=False)
 def topk(x: Scores, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    return torch.return_types.topk(
-        _in_order(x, "topk (order)", lambda v: torch.topk(v, k, dim, largest, sorted).indices, dim)
-    )
+    return torch.return_types.topk(_in_order(x, "topk (order)", lambda v: torch.topk(v, k, dim, largest, sorted).indices, dim))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +17,7 @@ from .arithmetic import add, constant_like
 def _together(parts: Sequence[Any], fn: Any) -> Any:
     """Join values and constants, at least one of them scored."""
     first = next(part for part in parts if isinstance(part, Scores))
-    return first.join(
-        first.run, fn, [part if isinstance(part, Scores) else constant_like(part, first) for part in parts]
-    )
+    return first.join(first.run, fn, [part if isinstance(part, Scores) else constant_like(part, first) for part in parts])
 
 
 def _constant(part: Any, what: str) -> None:
@@ -67,12 +65,15 @@ register(torch.Tensor.__setitem__, Rule("__setitem__", setitem, in_place=True))
 register(torch.Tensor.copy_, Rule("copy_", copy, in_place=True))
 
 
+def _scatter_into(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    def apply(x: Any, source: Any, *args: Any, **options: Any) -> Any:
+        return _together([x, source], lambda parts: function(parts[0], parts[1], *args, **options))
+
+    return apply
+
+
 for _name in ("select_scatter", "slice_scatter", "diagonal_scatter"):
-    rule(_name, in_place=False)(
-        lambda x, source, *args, function=plain_function(_name), **options: _together(
-            [x, source], lambda parts: function(parts[0], parts[1], *args, **options)
-        )
-    )
+    rule(_name, in_place=False)(_scatter_into(plain_function(_name)))
 
 
 @rule("index_put")

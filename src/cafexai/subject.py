@@ -22,42 +22,50 @@ def unwrap(model: Any) -> Any:
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return unwrap(model.module)
     if not callable(model):
-        raise ValueError(f"CAFE({type(model).__name__}): give a PyTorch module or a function of tensors.")
+        hint = " For a scikit-learn model: CAFE(cafexai.from_sklearn(model))." if hasattr(model, "predict") else ""
+        raise ValueError(f"CAFE({type(model).__name__}): give a PyTorch module or a function of tensors.{hint}")
     return model
 
 
-def module_names(model: Any) -> dict[int, str]:
-    """id of each module -> its name; the model itself is ''."""
-    return {id(m): name for name, m in model.named_modules()} if isinstance(model, nn.Module) else {}
+class Subject:
+    """A model with what explaining needs to know of it."""
 
+    def __init__(self, model: Any, c: float | Mapping[str, float]) -> None:
+        self.model = unwrap(model)
+        modules = self.model.named_modules() if isinstance(self.model, nn.Module) else ()
+        self.names: dict[int, str] = {id(module): name for name, module in modules}  # the model itself is ""
+        self.sensitivity = Sensitivity(c, self.names)
 
-def owned_tensors(model: Any) -> dict[int, str]:
-    """id of each parameter and buffer -> its name."""
-    if not isinstance(model, nn.Module):
-        return {}
-    return {id(t): name for name, t in (*model.named_parameters(), *model.named_buffers())}
+    def owned_tensors(self) -> dict[int, str]:
+        """id of each parameter and buffer -> its name."""
+        if not isinstance(self.model, nn.Module):
+            return {}
+        return {id(t): name for name, t in (*self.model.named_parameters(), *self.model.named_buffers())}
 
+    def has_module(self, option: str, name: str | None) -> None:
+        """Refuse a name that no module has."""
+        if name is not None and name not in self.names.values():
+            known = ", ".join(repr(n) for n in self.names.values() if n)
+            raise ValueError(f"explain(..., {option}={name!r}): the model has no such module. It has: {known}.")
 
-def ready(model: Any) -> None:
-    """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
-    if not isinstance(model, nn.Module):
-        if isinstance(model, torch.jit.ScriptFunction):
-            _refuse_script("function")
-        return
-    for name, module in model.named_modules():
-        where = f"module {name!r}" if name else "the model"
-        if isinstance(module, torch.jit.ScriptModule):
-            _refuse_script(where)
-        if "quantized" in type(module).__module__:
-            raise ValueError(
-                f"explain(...): {where} is quantised ({type(module).__name__}); its integer arithmetic cannot be followed. "
-                "Explain the float model it was made from."
-            )
-        if module.training and isinstance(module, (_DropoutNd, _BatchNorm)):
-            if not isinstance(module, _DropoutNd) or module.p > 0:
+    def ready(self) -> None:
+        """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
+        if isinstance(self.model, torch.jit.ScriptFunction):
+            _refuse_script("the function")
+        for name, module in self.model.named_modules() if isinstance(self.model, nn.Module) else ():
+            where = f"module {name!r}" if name else "the model"
+            if isinstance(module, torch.jit.ScriptModule):
+                _refuse_script(where)
+            if "quantized" in type(module).__module__:
                 raise ValueError(
-                    f"explain(...): {where} ({type(module).__name__}) is in training mode, so the output depends on chance or "
-                    "on the other rows. Call model.eval() first."
+                    f"explain(...): {where} is quantised ({type(module).__name__}); its integer arithmetic cannot be "
+                    "followed. Explain the float model it was made from."
+                )
+            random = isinstance(module, _DropoutNd) and module.p > 0
+            if module.training and (random or isinstance(module, _BatchNorm)):
+                raise ValueError(
+                    f"explain(...): {where} ({type(module).__name__}) is in training mode, so the output depends on chance "
+                    "or on the other rows. Call model.eval() first."
                 )
 
 

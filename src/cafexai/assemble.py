@@ -1,0 +1,120 @@
+"""From the shares of single batches and baselines to one explanation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .backward import distribute, warn_depth
+from .explanation import Explanation, Tensors
+from .forward import Passed
+from .inputs import Inputs
+
+
+@dataclass
+class Piece:
+    """The explanation of some rows against one baseline."""
+
+    positive: list[Tensor]
+    negative: list[Tensor]
+    combined: list[Tensor]
+    inputs: list[Tensor]
+    baselines: list[Tensor]
+    bias_by_layer: dict[str, Tensor]
+    output: Tensor
+    baseline_output: Tensor
+    completeness_error: Tensor
+    target: Tensor
+    output_error: float
+    frozen: list[str]
+    notes: tuple[str, ...]
+
+
+def piece(passed: Passed) -> Piece:
+    """Two backward passes: one for the combined scores, one for the totals."""
+    chosen = passed.chosen
+    net = distribute(passed, chosen.delta, keep=True)
+    total = distribute(passed, chosen.total, keep=False)
+    warn_depth(passed)
+    return Piece(
+        positive=[_half(t + n) for t, n in zip(total.features, net.features, strict=True)],
+        negative=[_half(t - n) for t, n in zip(total.features, net.features, strict=True)],
+        combined=net.features,
+        inputs=[leaf.value for leaf in passed.leaves],
+        baselines=[_or_zeros(leaf.reference, leaf.value) for leaf in passed.leaves],
+        bias_by_layer={
+            layer or "(model)": torch.stack([_half(total.biases[layer] + n), _half(total.biases[layer] - n), n], 1)
+            for layer, n in net.biases.items()
+        },
+        output=chosen.value,
+        baseline_output=_or_zeros(chosen.reference, chosen.value),
+        completeness_error=net.lack,
+        target=passed.target,
+        output_error=passed.output_error,
+        frozen=[f"{operation} in {path or 'the model'} ({n}x)" for (operation, path), n in passed.run.frozen.items()],
+        notes=passed.notes,
+    )
+
+
+def _half(doubled: Tensor) -> Tensor:
+    """Rounding may leave a score a hair below 0."""
+    return (doubled / 2).clamp_min(0)
+
+
+def _or_zeros(reference: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if reference is None else reference.detach()
+
+
+def averaged(pieces: list[Piece]) -> Piece:
+    """The mean over baselines."""
+    first, count = pieces[0], len(pieces)
+    if count == 1:
+        return first
+    for name in ("positive", "negative", "combined", "baselines"):
+        setattr(first, name, [sum(parts) / count for parts in zip(*(getattr(p, name) for p in pieces), strict=True)])
+    for name in ("baseline_output", "completeness_error"):
+        setattr(first, name, sum(getattr(p, name) for p in pieces) / count)
+    first.bias_by_layer = {
+        layer: torch.stack([p.bias_by_layer[layer] for p in pieces]).mean(0) for layer in first.bias_by_layer
+    }
+    first.output_error = max(p.output_error for p in pieces)
+    return first
+
+
+def assembled(pieces: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
+    """The batches of rows one below the other."""
+    single = not given.is_tuple or settings["layer"] is not None
+
+    def joined(name: str) -> Tensors:
+        parts = tuple(torch.cat(column) for column in zip(*(getattr(p, name) for p in pieces), strict=True))
+        return parts[0] if single else parts
+
+    def column(name: str) -> Tensor:
+        return torch.cat([getattr(p, name) for p in pieces])
+
+    layers = dict.fromkeys(layer for p in pieces for layer in p.bias_by_layer)
+    nothing = [p.output.new_zeros(len(p.output), 3) for p in pieces]
+    return Explanation(
+        positive=joined("positive"),
+        negative=joined("negative"),
+        combined=joined("combined"),
+        bias_by_layer={
+            layer: torch.cat([p.bias_by_layer.get(layer, zero) for p, zero in zip(pieces, nothing, strict=True)])
+            for layer in layers
+        },
+        output=column("output"),
+        baseline_output=column("baseline_output"),
+        completeness_error=column("completeness_error"),
+        output_error=max(p.output_error for p in pieces),
+        target=column("target"),
+        inputs=joined("inputs"),
+        baselines=joined("baselines"),
+        feature_names=given.names if settings["layer"] is None else None,
+        display=given.display if settings["layer"] is None else None,
+        frozen=tuple(dict.fromkeys(line for p in pieces for line in p.frozen)),
+        notes=pieces[0].notes,
+        settings=settings,
+    )

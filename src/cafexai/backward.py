@@ -1,0 +1,72 @@
+"""The backward passes: the explained output is distributed over the features and, in the ledger, over the biases."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .forward import Passed
+from .law import LawBroken, tolerance
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who brought how much of one number per row."""
+
+    features: list[Tensor]  # shaped like the explained inputs
+    biases: dict[str, Tensor]  # layer -> (rows,)
+    lack: Tensor  # (rows,): sum of all shares minus the whole
+
+
+def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
+    """The shares in ``whole``, delta or total of the explained output; checked to add up to it.
+
+    The check can fail: features come from the gradient at the inputs, biases from the gradient at each bias.
+    """
+    parts = [tensor for leaf in passed.leaves for tensor in leaf.parts]
+    ones = torch.ones_like(whole)
+    gradients = torch.autograd.grad(whole, parts, ones, retain_graph=keep, allow_unused=True)
+    if all(gradient is None for gradient in gradients):
+        raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
+    biases, size = passed.run.ledger.take()
+    size = size.double() + passed.chosen.total.detach().double() + passed.chosen.value.double().abs()
+    features = []
+    for place, leaf in enumerate(passed.leaves):
+        pairs = zip(leaf.parts, gradients[2 * place : 2 * place + 2], strict=True)
+        terms = [tensor.detach() * gradient for tensor, gradient in pairs if gradient is not None]
+        size = sum((_per_row(term.abs()) for term in terms), size)
+        features.append(sum(terms[1:], terms[0]) if terms else torch.zeros_like(leaf.delta))
+    lack = sum((_per_row(share) for share in features), -whole.detach().double())
+    lack = sum((share.double() for share in biases.values()), lack)
+    worst = (lack.abs() / size.clamp_min(1e-300)).max().item()
+    limit = tolerance(whole.dtype)
+    if not worst <= limit:
+        raise LawBroken(
+            f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "
+            f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer= that "
+            "scores are asked for, or a rule is wrong."
+        )
+    return Shares(features, biases, lack)
+
+
+def _per_row(scores: Tensor) -> Tensor:
+    return scores.reshape(len(scores), -1).sum(1, dtype=torch.float64)
+
+
+def warn_depth(passed: Passed) -> None:
+    """Say so when so much cancels that positive - negative has few correct digits."""
+    total = passed.chosen.total.detach().mean().item()
+    change = passed.chosen.delta.detach().abs().mean().item()
+    dtype = passed.chosen.delta.dtype
+    rounding = torch.finfo(dtype).eps * total
+    if rounding > 1e-3 * change > 0:
+        warnings.warn(
+            f"The total influence is {total / change:.3g} times the change of the output: in {dtype} positive and negative "
+            f"are rounded to about {rounding:.2g}, against a change of the output of {change:.3g}. combined keeps its digits, "
+            "positive - negative does not. The published scores grow with depth: compare them only within one model, lower "
+            "c, start at a later layer, or explain in float64 (model.double(), x.double()).",
+            stacklevel=5,
+        )

@@ -1,0 +1,276 @@
+"""The explained forward pass of a batch, compared with the plain one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import rules as _rules  # noqa: F401  (fills the table)
+from .inputs import Inputs, Reference, choose_target, references
+from .law import LawBroken, gap, tolerance
+from .path import PathScores
+from .registry import UnsupportedOperation
+from .scores import Run
+from .subject import Subject
+from .tensors import Frozen, Scored
+from .trace import Trace, module_paths
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where an explanation starts and ends, and how closely it is checked."""
+
+    target: Any = None
+    output: Any = None
+    layer: str | None = None
+    start: bool = True
+    target_layer: str | None = None
+    check: str = "output"
+    latent_baselines: Any = None  # baselines in the shape of the layer to start from
+
+    @property
+    def latent(self) -> bool:
+        """The explanation starts at a hidden layer."""
+        return self.layer is not None and self.start
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of the inputs with their references and further arguments of forward."""
+
+    tensors: tuple[Tensor, ...]
+    references: tuple[Reference, ...]
+    extra: tuple[Any, ...]
+    rows: slice
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the forward pass leaves for the backward passes."""
+
+    run: Run
+    leaves: list[PathScores]  # the explained inputs
+    chosen: PathScores  # the explained output, one number per row
+    target: Tensor
+    output_error: float
+    notes: tuple[str, ...]
+
+
+class _Reached(BaseException):
+    """Ends a forward pass at the target layer."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+
+
+def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
+    """Run the model on scored values and pick the target; both runs draw the same random numbers."""
+    with _random_numbers_kept(batch.tensors) as state:
+        run = Run(len(batch.tensors[0]), subject.sensitivity)
+        trace = Trace(run, PathScores, subject.owned_tensors(), request.check == "each")
+        leaves, arguments = _leaves(run, batch, request)
+        layer = _Layer(run, request)
+        output = _call(subject, trace, (*arguments, *batch.extra), request, layer.after)
+        torch.set_rng_state(state)
+        expected = _plain(subject, (*batch.tensors, *batch.extra), request)
+        return _choose(output, expected, layer.found(leaves), run, request, batch.rows)
+
+
+def survey(subject: Subject, tensors: tuple[Tensor, ...], extra: tuple[Any, ...]) -> Trace:
+    """A forward pass for the list of its operations alone."""
+    run = Run(len(tensors[0]), subject.sensitivity)
+    trace = Trace(run, PathScores, subject.owned_tensors())
+    arguments = tuple(Scored(PathScores.of_input(run, _wide(x), None), x.dtype) for x in tensors)
+    with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(tensors):
+        _call(subject, trace, (*arguments, *extra), Request(output=lambda raw: raw), None)
+    return trace
+
+
+@contextlib.contextmanager
+def _random_numbers_kept(tensors: tuple[Tensor, ...]) -> Iterator[Tensor]:
+    cuda = sorted({x.device.index or 0 for x in tensors if x.device.type == "cuda"})
+    with torch.random.fork_rng(devices=cuda):
+        yield torch.get_rng_state()
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Scores are carried in float32 at least."""
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
+def _leaves(run: Run, batch: Batch, request: Request) -> tuple[list[PathScores], tuple[Tensor, ...]]:
+    if request.latent:
+        return [], batch.tensors
+    leaves = [
+        PathScores.of_input(run, _wide(x), None if r is None else _wide(r))
+        for x, r in zip(batch.tensors, batch.references, strict=True)
+    ]
+    return leaves, tuple(Scored(leaf, x.dtype) for leaf, x in zip(leaves, batch.tensors, strict=True))
+
+
+class _Layer:
+    """Begins at the output of a hidden module, or remembers its scores."""
+
+    def __init__(self, run: Run, request: Request) -> None:
+        self.run = run
+        self.request = request
+        self.scores: PathScores | None = None
+        self.after = self._after if request.layer is not None else None
+
+    def _after(self, path: str, value: Any) -> Any:
+        if path != self.request.layer:
+            return None
+        if self.scores is not None:
+            raise ValueError(f"explain(..., layer={path!r}): the model calls this module more than once.")
+        if not isinstance(value, Tensor):
+            raise ValueError(f"explain(..., layer={path!r}): its output is a {type(value).__name__}, not a tensor.")
+        if self.request.start:
+            return self._begin(value.detach().clone())
+        if not isinstance(value, Scored) or not isinstance(value.state, PathScores):
+            raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
+        self.scores = value.state.reshape(lambda v: v.view_as(v))  # behind the layer's own bias
+        return Scored(self.scores, value.dtype)
+
+    def _begin(self, value: Tensor) -> Scored:
+        (reference,), *more = references(self.request.latent_baselines, Inputs((value,), False, None), None, None)
+        if more:
+            raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
+        self.scores = PathScores.of_input(self.run, _wide(value), None if reference is None else _wide(reference))
+        return Scored(self.scores, value.dtype)
+
+    def found(self, leaves: list[PathScores]) -> list[PathScores]:
+        """The values whose scores are asked for."""
+        if self.request.layer is None:
+            return leaves
+        return [self.scores] if self.scores is not None else _never(self.request.layer)
+
+
+def _call(
+    subject: Subject, trace: Trace, arguments: tuple[Any, ...], request: Request, after: Callable[[str, Any], Any] | None
+) -> Any:
+    """Run the model on scored values; all operations without a rule are reported together."""
+    output = None
+    try:
+        with trace, module_paths(trace.run, subject.names, _until(request.target_layer, after)):
+            output = select_output(_or_reached(subject, arguments), request.output)
+    except Exception:
+        if not trace.problems:
+            raise
+    if trace.problems:
+        raise _unsupported(trace)
+    return output
+
+
+def _plain(subject: Subject, arguments: tuple[Any, ...], request: Request) -> Tensor:
+    """The output of the model as it is, for comparison."""
+    with torch.no_grad():
+        if request.target_layer is None:
+            return select_output(subject.model(*arguments), request.output)
+        with module_paths(Run(1, subject.sensitivity), subject.names, _until(request.target_layer, None)):
+            return select_output(_or_reached(subject, arguments), request.output)
+
+
+def _or_reached(subject: Subject, arguments: tuple[Any, ...]) -> Any:
+    try:
+        return subject.model(*arguments)
+    except _Reached as reached:
+        return reached.output
+
+
+def _until(layer: str | None, after: Callable[[str, Any], Any] | None) -> Callable[[str, Any], Any] | None:
+    """Watch the outputs of modules and end the pass at one of them."""
+    if layer is None:
+        return after
+
+    def watch(path: str, value: Any) -> Any:
+        replaced = after(path, value) if after is not None else None
+        if path == layer:
+            raise _Reached(value if replaced is None else replaced)
+        return replaced
+
+    return watch
+
+
+def _never(layer: str) -> Any:
+    raise ValueError(f"explain(...): the module {layer!r} was not called in this forward pass.")
+
+
+def _unsupported(trace: Trace) -> UnsupportedOperation:
+    lines = "\n".join(f"  - {problem}" for problem in trace.problems)
+    return UnsupportedOperation(
+        f"explain(...): {len(trace.problems)} operation(s) of this model cannot be explained:\n{lines}\n"
+        "Nothing is approximated instead. Write the operation with supported ones, or register a rule:\n"
+        "  @cafexai.rule(torch.some_function)\n  def some_function(x, ...): return x.elementwise(torch.some_function)",
+        tuple(trace.problems),
+    )
+
+
+def select_output(raw: Any, output: Any) -> Any:
+    """The one tensor to explain among the outputs of the model."""
+    if callable(output) and not isinstance(output, str):
+        return output(raw)
+    if output is not None:
+        try:
+            return raw[output] if not isinstance(output, str) or isinstance(raw, Mapping) else getattr(raw, output)
+        except (KeyError, IndexError, AttributeError, TypeError):
+            raise ValueError(f"explain(..., output={output!r}): the model's output has {_parts_of(raw)}.") from None
+    if isinstance(raw, Tensor):
+        return raw
+    values = list(raw.values()) if isinstance(raw, Mapping) else list(raw) if isinstance(raw, (tuple, list)) else []
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if len(tensors) == 1:
+        return tensors[0]
+    raise ValueError(
+        f"explain(...): which output? The model returns {_parts_of(raw)}. Give output= a key, an index or a function."
+    )
+
+
+def _parts_of(raw: Any) -> str:
+    if isinstance(raw, Mapping):
+        return f"the keys {list(raw)}"
+    return f"{len(raw)} entries" if isinstance(raw, (tuple, list)) else f"a {type(raw).__name__}"
+
+
+def _choose(output: Any, expected: Tensor, leaves: list[PathScores], run: Run, request: Request, rows: slice) -> Passed:
+    """Compare the output with the plain one and pick the target."""
+    if not isinstance(output, (Scored, Frozen)):
+        raise ValueError(
+            "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
+            "forward leaves torch (numpy, a script, another thread) or detaches its value on the way."
+        )
+    scores = output.logits if isinstance(output, Frozen) else output.state
+    found = output.as_subclass(Tensor) if isinstance(output, Frozen) else scores.value
+    _check_output(found, expected)
+    notes: tuple[str, ...] = ()
+    if isinstance(output, Frozen) or scores.logits is not None:
+        scores = scores if isinstance(output, Frozen) else scores.logits or scores
+        notes = ("The final sigmoid or softmax is left out: the scores are about its logit.",)
+    if scores.rows is not None or not scores.ndim or scores.shape[0] != run.batch:
+        raise ValueError(
+            f"explain(...): the output of shape {tuple(scores.shape)} does not have one entry per row in dimension 0, for "
+            f"{run.batch} row(s). Select or reshape it: output=lambda out: ..."
+        )
+    pick, index = choose_target(scores.value, request.target, rows)
+    chosen = scores.reshape(pick)
+    assert isinstance(chosen, PathScores)
+    return Passed(run, leaves, chosen, index, float((found - expected).abs().max()), notes)
+
+
+def _check_output(found: Tensor, expected: Tensor) -> None:
+    """The law, against a number that the engine did not make."""
+    if not bool(found.isfinite().all()):
+        raise ValueError(
+            'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
+        )
+    error = gap(found, expected.to(found.dtype))
+    limit = tolerance(expected.dtype if expected.dtype.itemsize < 4 else found.dtype)
+    if not error <= limit:
+        raise LawBroken(
+            f"explain(...): reference + positive - negative differs from model(x) by {error:.3g} relative (allowed "
+            f'{limit:.3g}). Either a rule is wrong (check="each" finds the operation) or the model is not deterministic.'
+        )
