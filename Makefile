@@ -20,7 +20,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 benchmark: .venv/dev
-	$(BIN)/python benchmarks/eager.py
+	$(BIN)/python benchmarks/speed.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/explanation.png

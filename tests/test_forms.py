@@ -345,3 +345,31 @@ def test_other_threads_are_refused():
 
     with pytest.raises(UnsupportedOperation, match="thread"):
         CAFE(elsewhere).explain(torch.randn(2, 4))
+
+
+def test_a_model_that_writes_into_its_input():
+    x = torch.randn(3, 4)
+    before = x.clone()
+
+    def writes(v):
+        v.relu_()
+        v[:, 0] += 1
+        return v.sum(1)
+
+    e = CAFE(writes).explain(x, check="each")
+    assert torch.equal(x, before)
+    torch.testing.assert_close(e.output, before.relu().sum(1) + 1)
+    torch.testing.assert_close(e.bias, torch.ones(3))
+
+
+def test_many_rows_keep_their_own_bias():
+    """More rows than a small mantissa could count, in a folded layout and in float32."""
+    layer = nn.Linear(2, 2).float()
+
+    def folded(v):
+        return F.relu(layer(v.reshape(-1, 2)) * 1.5).view(len(v), -1).sum(1)
+
+    x = torch.randn(5000, 2, 2, dtype=torch.float32)
+    e = CAFE(folded).explain(x)
+    one = CAFE(folded).explain(x[4321:4322])
+    torch.testing.assert_close(e[4321].bias, one.bias)

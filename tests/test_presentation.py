@@ -4,6 +4,7 @@ import dataclasses
 import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -230,3 +231,15 @@ def test_plot_without_matplotlib_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'cafexai\[plot\]'"):
         tabular().plot(0)
+
+
+def test_shap_draws_a_waterfall_that_ends_at_the_output():
+    import shap
+
+    x = torch.randn(3, 4)
+    e = CAFE(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))).explain(x, feature_names=list("abcd"))
+    values = e.to_shap()
+    assert isinstance(values, shap.Explanation)
+    assert values.feature_names == list("abcd")
+    np.testing.assert_allclose(values.base_values + values.values.sum(1), e.output.numpy())
+    np.testing.assert_allclose(values.data, x.numpy())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .forward import Passed
-from .law import LawBroken, tolerance
+from .law import LawBroken, tolerance, widest
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,17 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     if all(gradient is None for gradient in gradients):
         raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
     biases, size = passed.run.ledger.take()
-    size = size.double() + passed.chosen.total.detach().double() + passed.chosen.value.double().abs()
+    exact = widest(whole.device)
+    size = size.to(whole.device, exact) + passed.chosen.total.detach().to(exact) + passed.chosen.value.to(exact).abs()
     features = []
     for place, leaf in enumerate(passed.leaves):
         pairs = zip(leaf.parts, gradients[2 * place : 2 * place + 2], strict=True)
         terms = [tensor.detach() * gradient for tensor, gradient in pairs if gradient is not None]
-        size = sum((_per_row(term.abs()) for term in terms), size)
+        size = sum((_per_row(term.abs(), exact) for term in terms), size)
         features.append(sum(terms[1:], terms[0]) if terms else torch.zeros_like(leaf.delta))
-    lack = sum((_per_row(share) for share in features), -whole.detach().double())
-    lack = sum((share.double() for share in biases.values()), lack)
-    worst = (lack.abs() / size.clamp_min(1e-300)).max().item()
+    lack = sum((_per_row(share, exact) for share in features), -whole.detach().to(exact))
+    lack = sum((share.to(exact) for share in biases.values()), lack)
+    worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
     limit = tolerance(whole.dtype)
     if not worst <= limit:
         raise LawBroken(
@@ -52,8 +53,8 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     return Shares(features, biases, lack)
 
 
-def _per_row(scores: Tensor) -> Tensor:
-    return scores.reshape(len(scores), -1).sum(1, dtype=torch.float64)
+def _per_row(scores: Tensor, dtype: torch.dtype) -> Tensor:
+    return scores.reshape(len(scores), -1).sum(1, dtype=dtype)
 
 
 def warn_depth(passed: Passed) -> None:

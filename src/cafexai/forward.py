@@ -70,14 +70,14 @@ class _Reached(BaseException):
 
 def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
     """Run the model on scored values and pick the target; both runs draw the same random numbers."""
-    with _random_numbers_kept(batch.tensors) as state:
+    with _random_numbers_kept(batch.tensors) as repeat_random_numbers:
         run = Run(len(batch.tensors[0]), subject.sensitivity)
         trace = Trace(run, PathScores, subject.owned_tensors(), request.check == "each")
         leaves, arguments = _leaves(run, batch, request)
         layer = _Layer(run, request)
         output = _call(subject, trace, (*arguments, *batch.extra), request, layer.after)
-        torch.set_rng_state(state)
-        expected = _plain(subject, (*batch.tensors, *batch.extra), request)
+        repeat_random_numbers()
+        expected = _plain(subject, (*(x.clone() for x in batch.tensors), *batch.extra), request)
         return _choose(output, expected, layer.found(leaves), run, request, batch.rows)
 
 
@@ -92,10 +92,18 @@ def survey(subject: Subject, tensors: tuple[Tensor, ...], extra: tuple[Any, ...]
 
 
 @contextlib.contextmanager
-def _random_numbers_kept(tensors: tuple[Tensor, ...]) -> Iterator[Tensor]:
+def _random_numbers_kept(tensors: tuple[Tensor, ...]) -> Iterator[Callable[[], None]]:
+    """Leave the random numbers of the caller alone; what is given back draws those of the pass again."""
     cuda = sorted({x.device.index or 0 for x in tensors if x.device.type == "cuda"})
     with torch.random.fork_rng(devices=cuda):
-        yield torch.get_rng_state()
+        states = torch.get_rng_state(), [torch.cuda.get_rng_state(device) for device in cuda]
+
+        def again() -> None:
+            torch.set_rng_state(states[0])
+            for device, state in zip(cuda, states[1], strict=True):
+                torch.cuda.set_rng_state(state, device)
+
+        yield again
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -105,7 +113,7 @@ def _wide(x: Tensor) -> Tensor:
 
 def _leaves(run: Run, batch: Batch, request: Request) -> tuple[list[PathScores], tuple[Tensor, ...]]:
     if request.latent:
-        return [], batch.tensors
+        return [], tuple(x.clone() for x in batch.tensors)
     leaves = [
         PathScores.of_input(run, _wide(x), None if r is None else _wide(r))
         for x, r in zip(batch.tensors, batch.references, strict=True)
@@ -239,9 +247,10 @@ def _parts_of(raw: Any) -> str:
 def _choose(output: Any, expected: Tensor, leaves: list[PathScores], run: Run, request: Request, rows: slice) -> Passed:
     """Compare the output with the plain one and pick the target."""
     if not isinstance(output, (Scored, Frozen)):
+        frozen = ", ".join(operation for operation, _ in run.frozen) or "nothing"
         raise ValueError(
             "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
-            "forward leaves torch (numpy, a script, another thread) or detaches its value on the way."
+            f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch."
         )
     scores = output.logits if isinstance(output, Frozen) else output.state
     found = output.as_subclass(Tensor) if isinstance(output, Frozen) else scores.value

@@ -22,6 +22,11 @@ def tolerance(dtype: torch.dtype) -> float:
     return 2e3 * torch.finfo(dtype).eps if torch.finfo(dtype).bits >= 32 else 40 * torch.finfo(dtype).eps
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """The dtype for sums that must be exact: float64 where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def gap(found: Tensor, expected: Tensor) -> float:
     """The largest difference, relative to the largest expected value (at least 1e-30)."""
     if found.shape != expected.shape:

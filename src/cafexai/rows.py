@@ -64,7 +64,7 @@ def moved(fn: Callable[..., Any], parts: Sequence[tuple[Rows, Tensor]], batch: i
     try:
         result = fn(full)
     except (RuntimeError, NotImplementedError):  # not for integers, or not without memory of its own
-        result = fn([index.double().contiguous() for index in full])
+        result = fn([index.float().contiguous() for index in full])
     return [settle(index, batch) for index in ([result] if isinstance(result, Tensor) else result)]
 
 
@@ -72,11 +72,11 @@ def averaged(fn: Callable[[Tensor], Tensor], rows: Rows, value: Tensor, batch: i
     """The rows after a linear operation given as an average or sum of elements; MIXED if it joins several rows."""
     if rows is MIXED:
         return MIXED
-    index = spread(rows, value.shape, batch, value.device).to(torch.float64)
-    count = fn(torch.ones_like(index)).clamp_min(1e-300)
+    index = spread(rows, value.shape, batch, value.device).to(value.dtype)
+    count = fn(torch.ones_like(index)).clamp_min(1e-30)
     mean = fn(index) / count
     square = fn(index * index) / count
-    if bool(((square - mean * mean).abs() > 1e-6 * (1 + square)).any()):
+    if bool(((square - mean * mean).abs() > 1e-4 + 1e-5 * square).any()):
         return MIXED
     return settle(mean.round().to(torch.int32), batch)
 

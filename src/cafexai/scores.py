@@ -201,7 +201,7 @@ class Scores(abc.ABC):
         ones = [_ones_like(c) for c in constants]
         if bias is None:
             return averaged(lambda v: fn(v, *ones), self.rows, self.delta, batch)
-        nothing = bias.to(torch.float64) * 0
+        nothing = torch.zeros_like(bias)
         return averaged(lambda v: fn(v, *ones, nothing), self.rows, self.delta, batch)
 
     def _rows_merged(self, other: Scores) -> Rows:
@@ -213,7 +213,7 @@ class Scores(abc.ABC):
         batch = self.run.batch
         if batch == 1:
             return None
-        one, two = (torch.ones_like(v.delta, dtype=torch.float64) for v in (self, other))
+        one, two = (torch.ones_like(v.delta) for v in (self, other))
         mine = averaged(lambda v: fn(v, two), self.rows, self.delta, batch)
         yours = averaged(lambda v: fn(one, v), other.rows, other.delta, batch)
         return merged((mine, out), (yours, out), batch)
@@ -224,7 +224,7 @@ def _plus(value: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _ones_like(constant: Any) -> Any:
-    return torch.ones_like(constant, dtype=torch.float64) if isinstance(constant, Tensor) else 1
+    return torch.ones_like(constant) if isinstance(constant, Tensor) else 1
 
 
 def _masked(value: Tensor, valid: Tensor | None) -> Tensor:

@@ -51,6 +51,8 @@ class Trace(TorchFunctionMode):
     def _of_frozen(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Constants that remember their logits: a change of shape keeps the memory."""
         value = func(*plain(args), **plain(kwargs))
+        if (rule is not None and rule.in_place) or kwargs.get("inplace"):
+            raise UnsupportedOperation("a softmax is changed in place; let the model use the returned value")
         if rule is not None and rule.view and isinstance(args[0], Frozen) and isinstance(value, Tensor):
             return Frozen.of(value, rule.apply(args[0].logits, *args[1:], **kwargs))
         return value
