@@ -193,7 +193,7 @@ case("heaviside", "elementwise", X, K((5,)))
 case("prelu", "elementwise", S((2, 3, 2)), K((3,)))
 case("__rpow__", "elementwise", X, 2.0)
 POSITIVE = S((2, 5), 2, 3, 0.9)
-case("log log2 log10 log1p sqrt rsqrt reciprocal lgamma digamma acosh arccosh", "elementwise", POSITIVE)
+case("log log2 log10 log1p sqrt reciprocal lgamma digamma acosh arccosh", "elementwise", POSITIVE)
 case("pow", "elementwise", POSITIVE, -0.5)
 INNER = S((2, 5), 0.4, 0.6, 0.3)
 case("logit tan asin arcsin acos arccos atanh arctanh erfinv", "elementwise", INNER)
@@ -356,6 +356,84 @@ case("log_softmax", "linear", S((2, 3)), 1, frozen=lambda a: lambda x: x - a.log
 case("softmin", "constant", S((2, 3)), 1)
 case("normalize", "linear", S((2, 3)), frozen=lambda a: lambda x: x / a.norm(2, 1, keepdim=True))
 case("local_response_norm", "linear", S((1, 4, 2)), 2, frozen=lambda a: lambda x: x * F.local_response_norm(a, 2) / a)
+
+
+# ---- normalisations --------------------------------------------------------------------------------------------------
+def normalised(a, dims, eps=1e-5):
+    """x -> (x - mean) / sigma with the statistics of a."""
+    variance, mean = torch.var_mean(a, dims, correction=0, keepdim=True)
+    return lambda x: (x - mean) / (variance + eps).sqrt()
+
+
+W3, B3 = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64), torch.tensor([0.1, 0.2, -0.3], dtype=torch.float64)
+W4, B4 = torch.tensor([0.5, -1.0, 2.0, 1.5], dtype=torch.float64), torch.tensor([0.1, 0.2, -0.3, 0.4], dtype=torch.float64)
+case("layer_norm", "linear", S((2, 2, 3)), (3,), W3, B3, frozen=lambda a: lambda x: normalised(a, -1)(x) * W3 + B3)
+case("layer_norm", "linear", S((2, 2, 3)), (2, 3), frozen=lambda a: normalised(a, (1, 2)))
+case(
+    "rms_norm",
+    "linear",
+    S((2, 3)),
+    (3,),
+    W3,
+    1e-6,
+    frozen=lambda a: lambda x: x * W3 / (a.square().mean(-1, keepdim=True) + 1e-6).sqrt(),
+)
+case(
+    "group_norm",
+    "linear",
+    S((2, 4, 3)),
+    2,
+    W4,
+    B4,
+    frozen=lambda a: lambda x: normalised(a.view(2, 2, 6), -1)(x.view(2, 2, 6)).view(2, 4, 3) * W4[:, None] + B4[:, None],
+)
+case(
+    "instance_norm",
+    "linear",
+    S((2, 3, 4)),
+    None,
+    None,
+    W3,
+    B3,
+    frozen=lambda a: lambda x: normalised(a, -1)(x) * W3[:, None] + B3[:, None],
+    where=is_functional,
+)
+case(
+    "instance_norm",
+    "linear",
+    S((2, 3, 4)),
+    W3,
+    B3,
+    None,
+    None,
+    True,
+    0.1,
+    1e-5,
+    False,
+    frozen=lambda a: lambda x: normalised(a, -1)(x) * W3[:, None] + B3[:, None],
+    where=lambda f: not is_functional(f),
+)
+case("rsqrt", "constant", POSITIVE)
+
+# ---- attention -------------------------------------------------------------------------------------------------------
+case("scaled_dot_product_attention", "linear", K((2, 3, 4)), K((2, 5, 4)), S((2, 5, 2)))
+case("scaled_dot_product_attention", "linear", K((2, 3, 4)), K((2, 3, 4)), S((2, 3, 2)), is_causal=True)
+case(
+    "scaled_dot_product_attention",
+    "linear",
+    K((2, 2, 3)),
+    K((2, 4, 3)),
+    S((2, 4, 2)),
+    attn_mask=torch.tensor([True, True, False, True]),
+    scale=0.3,
+)
+case("scaled_dot_product_attention", "linear", K((2, 4, 3, 2)), K((2, 2, 3, 2)), S((2, 2, 3, 2)), enable_gqa=True)
+
+# Made of several operations: compared step by step in test_composed.py.
+COMPOSED = set(
+    "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell multi_head_attention_forward "
+    "embedding embedding_bag one_hot var std var_mean std_mean".split()
+)
 
 # Without a sample: they have random or no numbers, raise, or are no operation on numbers.
 WITHOUT_NUMBERS = {

@@ -73,7 +73,7 @@ class FeatureScores(Scores):
             reference = (mine + alpha * yours).expand(torch.broadcast_shapes(self.shape, other.shape))
         return FeatureScores(self.run, reference, self.shares + alpha * other.shares)
 
-    def elementwise(self, phi, keeps_zero=False):
+    def elementwise(self, phi, keeps_zero=False, routing=False):
         positive, negative = self.shares.clamp_min(0).sum(0), (-self.shares).clamp_min(0).sum(0)
         reference = torch.zeros_like(self.delta) if self.reference is None else self.reference
         at_reference = phi(reference)
@@ -87,7 +87,7 @@ class FeatureScores(Scores):
     def mix(self, weights, dims, reference):
         return FeatureScores(self.run, reference, (self.shares * weights).sum([d + 1 for d in dims], keepdim=True))
 
-    def product(self, other, fn):
+    def product(self, other, fn, routing=False):
         mine, yours = (s.value / 2 if s.reference is None else (s.value + s.reference) / 2 for s in (self, other))
         shares = torch.vmap(lambda v: fn(v, yours))(self.shares) + torch.vmap(lambda v: fn(mine, v))(other.shares)
         none = self.reference is None or other.reference is None

@@ -37,6 +37,9 @@ class Twin:
     np: list[Tensor]  # negative from positive
     nn: list[Tensor]  # negative from negative
 
+    def pair(self, inputs: Sequence[Pair]) -> Pair:
+        return Pair(self.reference, *self.scores(inputs))
+
     def scores(self, inputs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
         positive, negative = self.bias.clamp_min(0).flatten(), (-self.bias).clamp_min(0).flatten()
         for k, x in enumerate(inputs):
@@ -166,3 +169,63 @@ def selection(f: Callable[..., Tensor], inputs: Sequence[Pair], sign: int) -> Tw
     split = list(weights.split(sizes, 1))
     zero = [torch.zeros_like(w) for w in split]
     return Twin(out, torch.zeros_like(out), split, zero, zero, split)
+
+
+# ---- whole layers, step by step --------------------------------------------------------------------------------------
+C = 0.5
+
+
+def lin(f: Callable[..., Tensor], *inputs: Pair) -> Pair:
+    return linear(f, inputs).pair(inputs)
+
+
+def act(phi: Callable[[Tensor], Tensor], x: Pair) -> Pair:
+    return elementwise(phi, [x], C).pair([x])
+
+
+def mul(a: Pair, b: Pair) -> Pair:
+    return product(torch.mul, [a, b]).pair([a, b])
+
+
+def constant(value: Tensor) -> Pair:
+    """A constant of the model: reference 0."""
+    return Pair(torch.zeros_like(value), clip(value), clip(-value))
+
+
+def gates(x: Pair, h: Pair, w: Sequence[Tensor]) -> tuple[Pair, Pair]:
+    return lin(lambda v: v @ w[0].T + w[2], x), lin(lambda v: v @ w[1].T + w[3], h)
+
+
+def chunks(x: Pair, count: int) -> list[Pair]:
+    size = x.reference.shape[-1] // count
+    return [lin(lambda v, i=i: v[..., i * size : (i + 1) * size], x) for i in range(count)]
+
+
+def lstm_step(x: Pair, state: tuple[Pair, Pair], w: Sequence[Tensor]) -> tuple[Pair, Pair]:
+    h, memory = state
+    i, f, g, o = chunks(lin(torch.add, *gates(x, h, w)), 4)
+    kept = mul(act(torch.sigmoid, f), memory)
+    new = mul(act(torch.sigmoid, i), act(torch.tanh, g))
+    memory = lin(torch.add, kept, new)
+    return mul(act(torch.sigmoid, o), act(torch.tanh, memory)), memory
+
+
+def gru_step(x: Pair, h: Pair | None, w: Sequence[Tensor]) -> Pair:
+    if h is None:  # the state before the first step is a constant, so that its gates are weights and no values
+        reset_h, update_h, new_h = w[3].chunk(3)
+        r_x, z_x, n_x = chunks(lin(lambda v: v @ w[0].T + w[2], x), 3)
+        reset, update = (
+            act(torch.sigmoid, lin(lambda v: v + reset_h, r_x)),
+            act(torch.sigmoid, lin(lambda v: v + update_h, z_x)),
+        )
+        new = act(torch.tanh, lin(lambda a, b: a + b * new_h, n_x, reset))
+        return lin(torch.add, new, mul(update, lin(torch.neg, new)))
+    from_x, from_h = gates(x, h, w)
+    (r_x, z_x, n_x), (r_h, z_h, n_h) = chunks(from_x, 3), chunks(from_h, 3)
+    reset, update = act(torch.sigmoid, lin(torch.add, r_x, r_h)), act(torch.sigmoid, lin(torch.add, z_x, z_h))
+    new = act(torch.tanh, lin(torch.add, n_x, mul(reset, n_h)))
+    return lin(torch.add, new, mul(update, lin(lambda a, b: a - b, h, new)))
+
+
+def rnn_step(x: Pair, h: Pair, w: Sequence[Tensor], phi: Callable[[Tensor], Tensor]) -> Pair:
+    return act(phi, lin(torch.add, *gates(x, h, w)))

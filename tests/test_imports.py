@@ -11,7 +11,7 @@ import cafexai
 
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
-    registry rows ledger scores activation path tensors law trace rules subject inputs forward backward text plots explanation
+    registry rows ledger scores codes activation path lazy tensors law trace rules subject inputs forward backward text plots explanation
     groups
     assemble explain sklearn support __init__
 """.split()
@@ -31,6 +31,7 @@ def layer(file):
 
 def test_imports_point_one_way():
     allowed_inside = {
+        ("path", "lazy"),
         ("explanation", "text"),
         ("explanation", "plots"),
         ("explain", "__version__"),

@@ -5,8 +5,18 @@ __version__ = "0.1.0"
 from .explain import CAFE
 from .explanation import Explanation
 from .law import LawBroken
-from .registry import UnsupportedOperation, rule
+from .registry import UnsupportedOperation, elementwise_module, rule
 from .sklearn import from_sklearn
 from .support import supported
 
-__all__ = ["CAFE", "Explanation", "LawBroken", "UnsupportedOperation", "__version__", "from_sklearn", "rule", "supported"]
+__all__ = [
+    "CAFE",
+    "Explanation",
+    "LawBroken",
+    "UnsupportedOperation",
+    "__version__",
+    "elementwise_module",
+    "from_sklearn",
+    "rule",
+    "supported",
+]

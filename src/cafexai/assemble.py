@@ -43,14 +43,14 @@ def piece(passed: Passed) -> Piece:
         positive=[_half(t + n) for t, n in zip(total.features, net.features, strict=True)],
         negative=[_half(t - n) for t, n in zip(total.features, net.features, strict=True)],
         combined=net.features,
-        inputs=[leaf.value for leaf in passed.leaves],
-        baselines=[_or_zeros(leaf.reference, leaf.value) for leaf in passed.leaves],
+        inputs=passed.inputs,
+        baselines=passed.baselines,
         bias_by_layer={
             layer or "(model)": torch.stack([_half(total.biases[layer] + n), _half(total.biases[layer] - n), n], 1)
             for layer, n in net.biases.items()
         },
         output=chosen.value,
-        baseline_output=_or_zeros(chosen.reference, chosen.value),
+        baseline_output=torch.zeros_like(chosen.value) if chosen.reference is None else chosen.reference.detach(),
         completeness_error=net.lack,
         target=passed.target,
         output_error=passed.output_error,
@@ -62,10 +62,6 @@ def piece(passed: Passed) -> Piece:
 def _half(doubled: Tensor) -> Tensor:
     """Rounding may leave a score a hair below 0."""
     return (doubled / 2).clamp_min(0)
-
-
-def _or_zeros(reference: Tensor | None, like: Tensor) -> Tensor:
-    return torch.zeros_like(like) if reference is None else reference.detach()
 
 
 def averaged(pieces: list[Piece]) -> Piece:

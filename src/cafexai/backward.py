@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .forward import Passed
 from .law import LawBroken, tolerance, widest
+from .scores import Leaf
 
 
 @dataclass(frozen=True)
@@ -26,20 +27,22 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
 
     The check can fail: features come from the gradient at the inputs, biases from the gradient at each bias.
     """
-    parts = [tensor for leaf in passed.leaves for tensor in leaf.parts]
-    ones = torch.ones_like(whole)
-    gradients = torch.autograd.grad(whole, parts, ones, retain_graph=keep, allow_unused=True)
+    leaves = passed.run.leaves
+    parts = [tensor for leaf in leaves for tensor in leaf.scores.parts]
+    gradients = torch.autograd.grad(whole, parts, torch.ones_like(whole), retain_graph=keep, allow_unused=True)
     if all(gradient is None for gradient in gradients):
         raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
     biases, size = passed.run.ledger.take()
     exact = widest(whole.device)
     size = size.to(whole.device, exact) + passed.chosen.total.detach().to(exact) + passed.chosen.value.to(exact).abs()
-    features = []
-    for place, leaf in enumerate(passed.leaves):
-        pairs = zip(leaf.parts, gradients[2 * place : 2 * place + 2], strict=True)
-        terms = [tensor.detach() * gradient for tensor, gradient in pairs if gradient is not None]
-        size = sum((_per_row(term.abs(), exact) for term in terms), size)
-        features.append(sum(terms[1:], terms[0]) if terms else torch.zeros_like(leaf.delta))
+    features = [torch.zeros(x.shape, dtype=whole.dtype, device=whole.device) for x in passed.inputs]
+    for place, leaf in enumerate(leaves):
+        pairs = zip(leaf.scores.parts, gradients[2 * place : 2 * place + 2], strict=True)
+        for tensor, gradient in pairs:
+            if gradient is not None:
+                term = _at_features(tensor.detach() * gradient, leaf, features[leaf.source].shape)
+                features[leaf.source] += term
+                size = size + _per_row(term.abs(), exact)
     lack = sum((_per_row(share, exact) for share in features), -whole.detach().to(exact))
     lack = sum((share.to(exact) for share in biases.values()), lack)
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
@@ -51,6 +54,15 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
             "scores are asked for, or a rule is wrong."
         )
     return Shares(features, biases, lack)
+
+
+def _at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:
+    """The term in the shape of the input; all elements of an embedding belong to its code."""
+    if leaf.places is None:
+        return term
+    term = term.flatten(leaf.places.ndim).sum(-1) if term.ndim > leaf.places.ndim else term
+    own = leaf.places >= 0
+    return term.new_zeros(shape.numel()).index_add_(0, leaf.places[own], term[own]).view(shape)
 
 
 def _per_row(scores: Tensor, dtype: torch.dtype) -> Tensor:

@@ -35,19 +35,26 @@ class CAFE:
     """Explains a PyTorch module, or any function of tensors. Nothing is ever written on the model.
 
     ``c`` is the conflict sensitivity constant, a number in [0, 1] or one per pattern of module names
-    (``{"encoder.*": 0.0, "head": 1.0}``; other modules 0.5). ``background`` is data for the baselines "mean", "median"
+    (``{"encoder.*": 0.0, "head": 1.0}``; other modules 0.5). ``norm_mean`` says what the mean inside a layer, group or
+    instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``background`` is data for the baselines "mean", "median"
     and "mode".
     """
 
     def __init__(
-        self, model: Any, c: float | Mapping[str, float] = 0.5, netting: str = "path", *, background: Any = None
+        self,
+        model: Any,
+        c: float | Mapping[str, float] = 0.5,
+        netting: str = "path",
+        *,
+        norm_mean: str = "bias",
+        background: Any = None,
     ) -> None:
         if netting != "path":
             raise ValueError(f'CAFE(..., netting={netting!r}): only "path", the method as published, exists in this version.')
         self.c = c
         self.netting = netting
         self.background = background
-        self.subject = Subject(model, c)
+        self.subject = Subject(model, c, norm_mean)
 
     @property
     def model(self) -> Any:
@@ -135,14 +142,14 @@ class CAFE:
 
     def _accept(
         self, inputs: Any, extra: Any, request: Request, feature_names: Sequence[str] | None = None, display: Any = None
-    ) -> tuple[Inputs, tuple[Any, ...]]:
+    ) -> tuple[Inputs, Any]:
         """Check everything that can be checked before the model runs."""
         if request.check not in ("output", "each"):
             raise ValueError(f'explain(..., check={request.check!r}): the words are "output" and "each".')
         self.subject.has_module("layer", request.layer)
         self.subject.has_module("target_layer", request.target_layer)
         self.subject.ready()
-        extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
+        extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
         return prepare(inputs, self.model, feature_names, display), extra
 
     def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
@@ -154,6 +161,7 @@ class CAFE:
         return {
             "c": dict(self.c) if isinstance(self.c, Mapping) else self.c,
             "netting": self.netting,
+            "norm_mean": self.subject.norm_mean,
             "layer": request.layer,
             "start": request.start,
             "target_layer": request.target_layer,
@@ -162,13 +170,21 @@ class CAFE:
         }
 
 
-def _batch(given: Inputs, reference: tuple[Reference, ...], extra: tuple[Any, ...], rows: slice) -> Batch:
+def _batch(given: Inputs, reference: tuple[Reference, ...], extra: Any, rows: slice) -> Batch:
     """Some rows; further arguments of forward that have one entry per row go with them."""
     count = given.rows
-    if rows == slice(0, count):
-        return Batch(given.tensors, reference, extra, rows)
-    cut = tuple(a[rows] if isinstance(a, Tensor) and a.ndim and a.shape[0] == count else a for a in extra)
-    return Batch(tuple(x[rows] for x in given.tensors), tuple(None if r is None else r[rows] for r in reference), cut, rows)
+
+    def cut(part: Any) -> Any:
+        whole = rows == slice(0, count) or not isinstance(part, Tensor) or not part.ndim or part.shape[0] != count
+        return part if whole else part[rows]
+
+    return Batch(
+        tuple(cut(x) for x in given.tensors),
+        tuple(cut(r) for r in reference),
+        () if isinstance(extra, dict) else tuple(cut(part) for part in extra),
+        {name: cut(part) for name, part in extra.items()} if isinstance(extra, dict) else {},
+        rows,
+    )
 
 
 def _chunks(rows: int, batch_size: int | None, show_progress: bool | None) -> Iterable[slice]:

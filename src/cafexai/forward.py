@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from . import rules as _rules  # noqa: F401  (fills the table)
+from .codes import Coded
 from .inputs import Inputs, Reference, choose_target, references
 from .law import LawBroken, gap, tolerance
 from .path import PathScores
 from .registry import UnsupportedOperation
-from .scores import Run
+from .scores import Leaf, Run
 from .subject import Subject
 from .tensors import Frozen, Scored
 from .trace import Trace, module_paths
@@ -46,6 +47,7 @@ class Batch:
     tensors: tuple[Tensor, ...]
     references: tuple[Reference, ...]
     extra: tuple[Any, ...]
+    options: dict[str, Any]  # keyword arguments of forward
     rows: slice
 
 
@@ -53,8 +55,9 @@ class Batch:
 class Passed:
     """What the forward pass leaves for the backward passes."""
 
-    run: Run
-    leaves: list[PathScores]  # the explained inputs
+    run: Run  # with the leaves, in which the backward passes end
+    inputs: list[Tensor]  # what the scores are shaped like
+    baselines: list[Tensor]
     chosen: PathScores  # the explained output, one number per row
     target: Tensor
     output_error: float
@@ -71,23 +74,60 @@ class _Reached(BaseException):
 def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
     """Run the model on scored values and pick the target; both runs draw the same random numbers."""
     with _random_numbers_kept(batch.tensors) as repeat_random_numbers:
-        run = Run(len(batch.tensors[0]), subject.sensitivity)
+        run = Run(len(batch.tensors[0]), subject.sensitivity, subject.norm_mean)
         trace = Trace(run, PathScores, subject.owned_tensors(), request.check == "each")
-        leaves, arguments = _leaves(run, batch, request)
+        arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
-        output = _call(subject, trace, (*arguments, *batch.extra), request, layer.after)
+        output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
         repeat_random_numbers()
-        expected = _plain(subject, (*(x.clone() for x in batch.tensors), *batch.extra), request)
-        return _choose(output, expected, layer.found(leaves), run, request, batch.rows)
+        expected = _plain(subject, (*(x.clone() for x in batch.tensors), *batch.extra), batch.options, request)
+        return _choose(output, expected, _explained(run, batch, request), run, request, batch.rows)
 
 
-def survey(subject: Subject, tensors: tuple[Tensor, ...], extra: tuple[Any, ...]) -> Trace:
+def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
+    """The inputs as the model gets them: numbers carry scores, codes their places."""
+    arguments: list[Tensor] = []
+    for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
+        if x.is_floating_point():
+            scores = PathScores.of_input(run, _wide(x), None if reference is None else _wide(reference))
+            run.leaves.append(Leaf(scores, source))
+            arguments.append(Scored(scores, x.dtype))
+        else:
+            arguments.append(Coded.of_input(run, x, reference, source))
+    return tuple(arguments)
+
+
+def _explained(run: Run, batch: Batch, request: Request) -> tuple[list[Tensor], list[Tensor]]:
+    """What the scores are about, with its baselines."""
+    if request.layer is not None:
+        if not run.leaves:
+            raise ValueError(f"explain(...): the module {request.layer!r} was not called in this forward pass.")
+        scores = run.leaves[0].scores
+        return [scores.value], [_or_zeros(scores.reference, scores.value)]
+    missing = set(range(len(batch.tensors))) - {leaf.source for leaf in run.leaves}
+    if missing:
+        raise ValueError(
+            f"explain(...): the codes of input {min(missing)} never reached an embedding. Integer inputs are explained "
+            "there; pass x.float() if these are quantities, or additional_forward_args if they are no features."
+        )
+    inputs = [_wide(x) if x.is_floating_point() else x for x in batch.tensors]
+    return inputs, [_or_zeros(r, x) for r, x in zip(batch.references, inputs, strict=True)]
+
+
+def _or_zeros(reference: Tensor | None, like: Tensor) -> Tensor:
+    """The baseline; codes without one are held against a zero embedding, which has no code."""
+    if reference is None:
+        return torch.zeros_like(like) if like.is_floating_point() else torch.full_like(like, -1)
+    return reference.detach().to(like.dtype)
+
+
+def survey(subject: Subject, batch: Batch) -> Trace:
     """A forward pass for the list of its operations alone."""
-    run = Run(len(tensors[0]), subject.sensitivity)
+    run = Run(len(batch.tensors[0]), subject.sensitivity)
     trace = Trace(run, PathScores, subject.owned_tensors())
-    arguments = tuple(Scored(PathScores.of_input(run, _wide(x), None), x.dtype) for x in tensors)
-    with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(tensors):
-        _call(subject, trace, (*arguments, *extra), Request(output=lambda raw: raw), None)
+    with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(batch.tensors):
+        arguments = (*_scored(run, batch), *batch.extra)
+        _call(subject, trace, arguments, batch.options, Request(output=lambda raw: raw), None)
     return trace
 
 
@@ -111,61 +151,53 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype.itemsize < 4 else x
 
 
-def _leaves(run: Run, batch: Batch, request: Request) -> tuple[list[PathScores], tuple[Tensor, ...]]:
-    if request.latent:
-        return [], tuple(x.clone() for x in batch.tensors)
-    leaves = [
-        PathScores.of_input(run, _wide(x), None if r is None else _wide(r))
-        for x, r in zip(batch.tensors, batch.references, strict=True)
-    ]
-    return leaves, tuple(Scored(leaf, x.dtype) for leaf, x in zip(leaves, batch.tensors, strict=True))
-
-
 class _Layer:
     """Begins at the output of a hidden module, or remembers its scores."""
 
     def __init__(self, run: Run, request: Request) -> None:
         self.run = run
         self.request = request
-        self.scores: PathScores | None = None
+        self.met = False
         self.after = self._after if request.layer is not None else None
 
     def _after(self, path: str, value: Any) -> Any:
         if path != self.request.layer:
             return None
-        if self.scores is not None:
+        if self.met:
             raise ValueError(f"explain(..., layer={path!r}): the model calls this module more than once.")
         if not isinstance(value, Tensor):
             raise ValueError(f"explain(..., layer={path!r}): its output is a {type(value).__name__}, not a tensor.")
+        self.met = True
         if self.request.start:
             return self._begin(value.detach().clone())
         if not isinstance(value, Scored) or not isinstance(value.state, PathScores):
             raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
-        self.scores = value.state.reshape(lambda v: v.view_as(v))  # behind the layer's own bias
-        return Scored(self.scores, value.dtype)
+        scores = value.state.reshape(lambda v: v.view_as(v))  # behind the layer's own bias
+        self.run.leaves[:] = [Leaf(scores, 0)]
+        return Scored(scores, value.dtype)
 
     def _begin(self, value: Tensor) -> Scored:
         (reference,), *more = references(self.request.latent_baselines, Inputs((value,), False, None), None, None)
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
-        self.scores = PathScores.of_input(self.run, _wide(value), None if reference is None else _wide(reference))
-        return Scored(self.scores, value.dtype)
-
-    def found(self, leaves: list[PathScores]) -> list[PathScores]:
-        """The values whose scores are asked for."""
-        if self.request.layer is None:
-            return leaves
-        return [self.scores] if self.scores is not None else _never(self.request.layer)
+        scores = PathScores.of_input(self.run, _wide(value), None if reference is None else _wide(reference))
+        self.run.leaves[:] = [Leaf(scores, 0)]
+        return Scored(scores, value.dtype)
 
 
 def _call(
-    subject: Subject, trace: Trace, arguments: tuple[Any, ...], request: Request, after: Callable[[str, Any], Any] | None
+    subject: Subject,
+    trace: Trace,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+    request: Request,
+    after: Callable[[str, Any], Any] | None,
 ) -> Any:
     """Run the model on scored values; all operations without a rule are reported together."""
     output = None
     try:
         with trace, module_paths(trace.run, subject.names, _until(request.target_layer, after)):
-            output = select_output(_or_reached(subject, arguments), request.output)
+            output = select_output(_or_reached(subject, arguments, options), request.output)
     except Exception:
         if not trace.problems:
             raise
@@ -174,18 +206,18 @@ def _call(
     return output
 
 
-def _plain(subject: Subject, arguments: tuple[Any, ...], request: Request) -> Tensor:
+def _plain(subject: Subject, arguments: tuple[Any, ...], options: dict[str, Any], request: Request) -> Tensor:
     """The output of the model as it is, for comparison."""
     with torch.no_grad():
         if request.target_layer is None:
-            return select_output(subject.model(*arguments), request.output)
+            return select_output(subject.model(*arguments, **options), request.output)
         with module_paths(Run(1, subject.sensitivity), subject.names, _until(request.target_layer, None)):
-            return select_output(_or_reached(subject, arguments), request.output)
+            return select_output(_or_reached(subject, arguments, options), request.output)
 
 
-def _or_reached(subject: Subject, arguments: tuple[Any, ...]) -> Any:
+def _or_reached(subject: Subject, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     try:
-        return subject.model(*arguments)
+        return subject.model(*arguments, **options)
     except _Reached as reached:
         return reached.output
 
@@ -202,10 +234,6 @@ def _until(layer: str | None, after: Callable[[str, Any], Any] | None) -> Callab
         return replaced
 
     return watch
-
-
-def _never(layer: str) -> Any:
-    raise ValueError(f"explain(...): the module {layer!r} was not called in this forward pass.")
 
 
 def _unsupported(trace: Trace) -> UnsupportedOperation:
@@ -244,7 +272,9 @@ def _parts_of(raw: Any) -> str:
     return f"{len(raw)} entries" if isinstance(raw, (tuple, list)) else f"a {type(raw).__name__}"
 
 
-def _choose(output: Any, expected: Tensor, leaves: list[PathScores], run: Run, request: Request, rows: slice) -> Passed:
+def _choose(
+    output: Any, expected: Tensor, explained: tuple[list[Tensor], list[Tensor]], run: Run, request: Request, rows: slice
+) -> Passed:
     """Compare the output with the plain one and pick the target."""
     if not isinstance(output, (Scored, Frozen)):
         frozen = ", ".join(operation for operation, _ in run.frozen) or "nothing"
@@ -254,7 +284,7 @@ def _choose(output: Any, expected: Tensor, leaves: list[PathScores], run: Run, r
         )
     scores = output.logits if isinstance(output, Frozen) else output.state
     found = output.as_subclass(Tensor) if isinstance(output, Frozen) else scores.value
-    _check_output(found, expected)
+    _check_output(found, expected, run)
     notes: tuple[str, ...] = ()
     if isinstance(output, Frozen) or scores.logits is not None:
         scores = scores if isinstance(output, Frozen) else scores.logits or scores
@@ -267,17 +297,18 @@ def _choose(output: Any, expected: Tensor, leaves: list[PathScores], run: Run, r
     pick, index = choose_target(scores.value, request.target, rows)
     chosen = scores.reshape(pick)
     assert isinstance(chosen, PathScores)
-    return Passed(run, leaves, chosen, index, float((found - expected).abs().max()), notes)
+    return Passed(run, *explained, chosen, index, float((found - expected).abs().max()), notes)
 
 
-def _check_output(found: Tensor, expected: Tensor) -> None:
+def _check_output(found: Tensor, expected: Tensor, run: Run) -> None:
     """The law, against a number that the engine did not make."""
     if not bool(found.isfinite().all()):
         raise ValueError(
             'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
         )
     error = gap(found, expected.to(found.dtype))
-    limit = tolerance(expected.dtype if expected.dtype.itemsize < 4 else found.dtype)
+    run.note_dtype(expected.dtype)
+    limit = tolerance(run.coarsest)
     if not error <= limit:
         raise LawBroken(
             f"explain(...): reference + positive - negative differs from model(x) by {error:.3g} relative (allowed "

@@ -15,7 +15,7 @@ Reference = Tensor | None
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs as a tuple of floating point tensors of equally many rows."""
+    """The inputs as a tuple of tensors of equally many rows: numbers in floating point, codes as integers."""
 
     tensors: tuple[Tensor, ...]
     is_tuple: bool
@@ -91,10 +91,11 @@ def _to_tensor(value: Any, model: Any, place: int) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
     if isinstance(value, np.ndarray):
+        if np.issubdtype(value.dtype, np.integer):
+            return torch.tensor(value, device=model_dtype(model)[1], dtype=torch.long)
         if not np.issubdtype(value.dtype, np.floating):
             raise ValueError(
-                f"explain(...): input {place} is an array of {value.dtype}. Features must be floating point numbers: "
-                "pass x.astype(float) if these are quantities."
+                f"explain(...): input {place} is an array of {value.dtype}. Features are floating point numbers, or integer codes."
             )
         dtype, device = model_dtype(model)
         return torch.tensor(value, device=device, dtype=dtype)
@@ -106,10 +107,10 @@ def _to_tensor(value: Any, model: Any, place: int) -> Tensor:
 
 def _checked(x: Tensor, place: int, count: int) -> Tensor:
     what = "the input" if count == 1 else f"input {place}"
-    if not x.is_floating_point():
+    if x.dtype == torch.bool or x.is_complex():
         raise ValueError(
-            f"explain(...): {what} has dtype {x.dtype}. Scores are about changes of numbers, so features must be floating "
-            "point: pass x.float() if these are quantities. Codes and token ids cannot be explained this way."
+            f"explain(...): {what} has dtype {x.dtype}. Features are floating point numbers (x.float() for true and false), "
+            "or integer codes that the model looks up in an embedding."
         )
     if x.ndim == 0 or x.shape[0] == 0:
         raise ValueError(f"explain(...): {what} has shape {tuple(x.shape)}: there are no rows. Dimension 0 is the batch.")
@@ -159,16 +160,18 @@ def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any) -> lis
     if hasattr(part, "columns") and hasattr(part, "to_numpy"):
         part = _frame_to_numpy(part)
     if isinstance(part, (int, float)) and not isinstance(part, bool):
-        if part == 0:
+        if part == 0 and x.is_floating_point():
             return [None]
-        part = torch.full((1,) * x.ndim, float(part))
+        part = torch.full((1,) * x.ndim, part, dtype=x.dtype)
     if isinstance(part, np.ndarray):
-        part = torch.tensor(part, dtype=torch.float64)
+        part = torch.tensor(part)
     if not isinstance(part, Tensor):
         raise ValueError(
             f"explain(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor "
             'shaped like the input or like one row, a callable, or "mean", "median", "mode" of CAFE(..., background=data).'
         )
+    if not x.is_floating_point() and part.is_floating_point():
+        raise ValueError("explain(..., baselines=...): the baseline of an integer input is an integer code, or None.")
     part = part.detach().to(x)
     if not bool(part.isfinite().all()):
         raise ValueError("explain(..., baselines=...): the baseline holds NaN or infinite values.")

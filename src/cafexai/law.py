@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import resolve_name
 
-from .scores import Scores
+from .scores import Run, Scores
 from .tensors import plain
 
 
@@ -39,7 +39,7 @@ def gap(found: Tensor, expected: Tensor) -> float:
     return float(difference / max(finite.max().item(), 1e-30))
 
 
-def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, path: str) -> None:
+def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, run: Run) -> None:
     """Compare one operation with the same call on plain numbers (``check="each"``)."""
     inputs = plain(args)
     expected = func(*inputs, **plain(kwargs))
@@ -51,17 +51,17 @@ def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: An
         if not isinstance(scores, Scores) or not isinstance(correct, Tensor):
             continue
         found = scores.value
-        limit = tolerance(correct.dtype)
+        limit = tolerance(run.coarsest)
         error = gap(found, correct.to(found.dtype))
         if not error <= limit:
             raise LawBroken(
-                f'check="each": {name} in module {path!r} breaks the law: reference + positive - negative differs from '
+                f'check="each": {name} in module {run.path!r} breaks the law: reference + positive - negative differs from '
                 f"the plain result by {error:.3g} relative (allowed {limit:.3g})."
             )
         worst = scores.worst_sign()
         if worst > limit:
             raise LawBroken(
-                f'check="each": {name} in module {path!r} breaks the law: a score is negative by {worst:.3g} relative '
+                f'check="each": {name} in module {run.path!r} breaks the law: a score is negative by {worst:.3g} relative '
                 f"(allowed {limit:.3g})."
             )
 

@@ -43,6 +43,11 @@ class PathScores(Scores):
         return max(short, 0.0) / max(self.total.max().item(), 1e-30)
 
     @property
+    def pending(self) -> bool:
+        """The scores are not computed yet."""
+        return False
+
+    @property
     def parts(self) -> tuple[Tensor, Tensor]:
         """The tensors that carry gradients."""
         return self.delta, self.total
@@ -50,6 +55,8 @@ class PathScores(Scores):
     @classmethod
     def join(cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False) -> Any:
         scored = [p for p in parts if isinstance(p, PathScores)]
+        if all(p.pending for p in scored) and (lazy := _lazily(run, fn, parts, aligned)) is not None:
+            return lazy
         deltas = fn([p.delta if isinstance(p, PathScores) else p for p in parts])
         totals = fn([p.total if isinstance(p, PathScores) else p.abs() for p in parts])
         references = None
@@ -59,7 +66,7 @@ class PathScores(Scores):
         many = [deltas] if single else list(deltas)
         rows = scored[0]._rows_moved(fn, parts, len(many), aligned)
         results = [
-            cls(run, None if references is None else (references if single else references[i]), d, t, rows[i])
+            PathScores(run, None if references is None else (references if single else references[i]), d, t, rows[i])
             for i, (d, t) in enumerate(zip(many, [totals] if single else totals, strict=True))
         ]
         if len(scored) < len(parts):
@@ -95,7 +102,11 @@ class PathScores(Scores):
             reference = torch.add(_reference(self), _reference(other), alpha=alpha)
         return PathScores(self.run, reference, delta, total, self._rows_merged(other))
 
-    def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False) -> PathScores:
+    def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False, routing: bool = False) -> PathScores:
+        if routing:
+            from .lazy import LazyScores
+
+            return LazyScores(self.run, phi(self.value), lambda: self.elementwise(phi, keeps_zero))
         delta, total, reference = activate(self.delta, self.total, self.reference, phi, self.run.c, keeps_zero)
         return PathScores(self.run, reference, delta, total, self.rows)
 
@@ -105,7 +116,11 @@ class PathScores(Scores):
         rows = self._rows_linear(lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
         return PathScores(self.run, reference, delta, total, rows)
 
-    def product(self, other: PathScores, fn: Callable[[Tensor, Tensor], Tensor]) -> PathScores:
+    def product(self, other: PathScores, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> PathScores:
+        if routing:
+            from .lazy import LazyScores
+
+            return LazyScores(self.run, fn(self.value, other.value), lambda: self.product(other, fn))
         mine, yours = _midpoint(self), _midpoint(other)
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         total = fn(self.total, yours.abs()) + fn(mine.abs(), other.total)
@@ -114,6 +129,12 @@ class PathScores(Scores):
             reference = fn(self.reference, other.reference)
         rows = self._rows_product(other, fn, delta)
         return PathScores(self.run, reference, delta, total, rows)
+
+
+def _lazily(run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool) -> PathScores | None:
+    from .lazy import joined_lazily
+
+    return joined_lazily(run, fn, parts, aligned)
 
 
 def _reference(scores: PathScores) -> Tensor:

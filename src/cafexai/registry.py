@@ -103,6 +103,31 @@ def rule(
     return register
 
 
+_elementwise_modules: set[str] = {
+    f"transformers.activations.{name}"
+    for name in (
+        "AccurateGELUActivation", "ClippedGELUActivation", "FastGELUActivation", "GELUActivation", "GELUTanh",
+        "LaplaceActivation", "LinearActivation", "MishActivation", "NewGELUActivation", "QuickGELUActivation",
+        "ReLUSquaredActivation",
+    )
+}  # fmt: skip
+
+
+def elementwise_module(module: type) -> type:
+    """Declare that a module applies one elementwise function, whatever its forward is written with.
+
+    Its output then follows the activation rule as a whole. Use it as a decorator of the class, or call it with one.
+    """
+    _elementwise_modules.add(f"{module.__module__}.{module.__qualname__}")
+    return module
+
+
+def is_elementwise(module: object) -> bool:
+    """The module was declared to be elementwise."""
+    kind = type(module)
+    return f"{kind.__module__}.{kind.__qualname__}" in _elementwise_modules
+
+
 def add(function: Callable[..., Any], new: Rule) -> None:
     """Enter one function into the table."""
     _table[function] = new

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -28,9 +29,13 @@ S = TypeVar("S", bound="Scores")
 class Run:
     """What all scored values of one explained forward pass share."""
 
-    def __init__(self, batch: int, sensitivity: Callable[[str], float]) -> None:
+    def __init__(self, batch: int, sensitivity: Callable[[str], float], norm_mean: str = "bias") -> None:
         self.batch = batch
         self.sensitivity = sensitivity  # the conflict sensitivity constant c of a module, by its path
+        self.norm_mean = norm_mean  # what the mean inside a normalisation is: "bias" (the paper) or "linear"
+        self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
+        self.carrier: type[Scores]  # set by the pass
+        self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.path = ""  # the module that is running
         self.ledger = Ledger(batch)
         self.frozen: dict[tuple[str, str], int] = {}  # (operation, module path) -> number of calls
@@ -51,10 +56,24 @@ class Run:
             self._absolute[id(constant)] = known
         return known[1]
 
+    def note_dtype(self, dtype: torch.dtype) -> None:
+        """Remember how exactly the model itself computes."""
+        if torch.finfo(dtype).eps > torch.finfo(self.coarsest).eps:
+            self.coarsest = dtype
+
     def note_frozen(self, operation: str) -> None:
         """Remember that a value was taken as a constant here."""
         key = (operation, self.path)
         self.frozen[key] = self.frozen.get(key, 0) + 1
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A scored value that stands for an input: the input itself, or the embedding of its codes."""
+
+    scores: Scores
+    source: int  # which of the inputs
+    places: Tensor | None = None  # for codes: the place in the input of each element (of the leading dimensions)
 
 
 class Scores(abc.ABC):
@@ -91,18 +110,22 @@ class Scores(abc.ABC):
         """self + alpha * other."""
 
     @abc.abstractmethod
-    def elementwise(self: S, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False) -> S:
-        """The activation rule of the paper (Definitions of peak and linear score flows and of score multipliers)."""
+    def elementwise(self: S, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False, routing: bool = False) -> S:
+        """The activation rule of the paper (Definitions of peak and linear score flows and of score multipliers).
+
+        ``routing`` as for products: the root of a variance often only divides.
+        """
 
     @abc.abstractmethod
     def mix(self: S, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> S:
         """A weighted mean over dims with constant weights, the reference of the result being given."""
 
     @abc.abstractmethod
-    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor]) -> S:
+    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> S:
         """A bilinear map of two scored values, its change split exactly in halves.
 
-        fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen.
+        fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen. ``routing``
+        says that the result may only decide where others flow (a softmax follows), so that its scores can wait.
         """
 
     # ---- what follows from these -----------------------------------------------------------------------------------
@@ -113,14 +136,19 @@ class Scores(abc.ABC):
         return delta if self.reference is None else self.reference + delta
 
     @property
+    def template(self) -> Tensor:
+        """A tensor with the shape, dtype and device of the scores."""
+        return self.delta
+
+    @property
     def shape(self) -> torch.Size:
         """The shape of the value."""
-        return self.delta.shape
+        return self.template.shape
 
     @property
     def ndim(self) -> int:
         """The number of dimensions of the value."""
-        return self.delta.ndim
+        return self.template.ndim
 
     def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
         """Move elements of this value alone; a function with several results gives a tuple."""

@@ -30,7 +30,10 @@ def unwrap(model: Any) -> Any:
 class Subject:
     """A model with what explaining needs to know of it."""
 
-    def __init__(self, model: Any, c: float | Mapping[str, float]) -> None:
+    def __init__(self, model: Any, c: float | Mapping[str, float], norm_mean: str) -> None:
+        if norm_mean not in ("bias", "linear"):
+            raise ValueError(f'CAFE(..., norm_mean={norm_mean!r}): the words are "bias" and "linear".')
+        self.norm_mean = norm_mean
         self.model = unwrap(model)
         modules = self.model.named_modules() if isinstance(self.model, nn.Module) else ()
         self.names: dict[int, str] = {id(module): name for name, module in modules}  # the model itself is ""

@@ -58,8 +58,8 @@ class Scored(Tensor):
     @staticmethod
     def __new__(cls, state: Scores, dtype: torch.dtype) -> Scored:
         """An empty tensor with the outside of the value."""
-        delta = state.delta
-        return torch.Tensor._make_wrapper_subclass(cls, delta.shape, strides=delta.stride(), dtype=dtype, device=delta.device)
+        like = state.template
+        return torch.Tensor._make_wrapper_subclass(cls, like.shape, strides=like.stride(), dtype=dtype, device=like.device)
 
     def __init__(self, state: Scores, dtype: torch.dtype) -> None:
         self._state = state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_any, tree_map_only
 
 from . import registry
+from .codes import Coded, follow, looked_up
 from .law import check_operation
 from .registry import Problem, Rule, UnsupportedOperation
 from .scores import Run, Scores
@@ -28,7 +30,7 @@ class Trace(TorchFunctionMode):
     def __init__(self, run: Run, carrier: type[Scores], owned: dict[int, str], check_each: bool = False) -> None:
         super().__init__()
         self.run = run
-        self.carrier = carrier
+        run.carrier = carrier
         self.owned = owned  # ids of the model's parameters and buffers, with their names
         self.check_each = check_each
         self.problems: list[Problem] = []
@@ -37,14 +39,20 @@ class Trace(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not _meets(args, kwargs, (Scored, Frozen)):
+        if not _meets(args, kwargs, (Scored, Frozen, Coded)):
             return func(*args, **kwargs)
         rule = registry.find(func)
         if rule is not None and rule.name == "metadata":
             return func(*args, **kwargs)
-        act = self._apply if _meets(args, kwargs, Scored) else self._of_frozen
+        if _meets(args, kwargs, Scored) or (_meets(args, kwargs, Coded) and _looks_up(rule, args, kwargs)):
+            act = self._apply
+        else:
+            act = self._of_frozen if _meets(args, kwargs, Frozen) else self._of_codes
         if _usual_settings():
             return act(func, rule, args, kwargs)
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                self.run.note_dtype(torch.get_autocast_dtype(device))
         with _engine_settings():
             return act(func, rule, args, kwargs)
 
@@ -57,6 +65,19 @@ class Trace(TorchFunctionMode):
             return Frozen.of(value, rule.apply(args[0].logits, *args[1:], **kwargs))
         return value
 
+    def _of_codes(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+        """Integers: followed to their embedding, plain for everything else."""
+        if rule is not None and rule.name.startswith("__get") and not isinstance(args[0], Coded):
+            return Scored(looked_up(args[0].detach(), args[1]), args[0].dtype)
+        try:
+            return follow(func, rule, args, kwargs)
+        except RuntimeError as error:
+            name = resolve_name(func) or str(func)
+            raise ValueError(
+                f"explain(...): {name} does not take integers ({error}). Integer inputs are codes, explained at their "
+                "embedding; pass x.float() if these are quantities."
+            ) from error
+
     def _apply(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         in_place = bool(kwargs.get("inplace")) or (rule is not None and rule.in_place)
         options = {key: value for key, value in kwargs.items() if key != "inplace"}
@@ -67,13 +88,15 @@ class Trace(TorchFunctionMode):
                 raise UnsupportedOperation("there is no rule for it")
             if options.pop("out", None) is not None:
                 raise UnsupportedOperation("writing into out= is not followed; use the returned value")
-            states, options = self._states(args, compute), self._states(options, compute)
+            codes = not _meets(args, options, Scored)
+            states, options = self._states(args, compute, codes), self._states(options, compute, codes)
             result = rule.apply(*states, **options)
         except UnsupportedOperation as error:
             return self._survey(func, str(error), args, kwargs, dtype)
         self.operations[rule.name] = self.operations.get(rule.name, 0) + 1
+        self.run.note_dtype(dtype)
         if self.check_each:
-            check_operation(func, args, kwargs, result, self.run.path)
+            check_operation(func, args, kwargs, result, self.run)
         if in_place:
             return self._write(args[0], result, dtype)
         if isinstance(args[0], Scored) and isinstance(result, Scores) and result is states[0]:
@@ -83,12 +106,14 @@ class Trace(TorchFunctionMode):
             _share(wrapped, args[0], func, args, kwargs)
         return wrapped
 
-    def _states(self, values: Any, compute: torch.dtype) -> Any:
+    def _states(self, values: Any, compute: torch.dtype, codes: bool) -> Any:
         """The arguments as rules take them: scored values, and constants without gradient in the working precision."""
 
         def convert(value: Tensor) -> Any:
             if isinstance(value, Scored):
                 return value.state
+            if isinstance(value, Coded):
+                return value if codes else value.plain()
             known = self._constants.get(id(value))
             if known is not None and known[0] is value:
                 return known[1]
@@ -135,9 +160,34 @@ class Trace(TorchFunctionMode):
         def lift(value: Tensor) -> Any:
             if not value.is_floating_point():
                 return value
-            return Scored(self.carrier.of_input(self.run, value.float() if value.itemsize < 4 else value, None), value.dtype)
+            return Scored(
+                self.run.carrier.of_input(self.run, value.float() if value.itemsize < 4 else value, None), value.dtype
+            )
 
         return tree_map_only(Tensor, lift, result)
+
+
+_CODE_RULES = ("embedding", "embedding_bag", "one_hot")
+_NUMBERS = ("to", "torch.Tensor.float", "torch.Tensor.double", "torch.Tensor.half", "torch.Tensor.bfloat16", "type", "type_as")
+
+
+def _looks_up(rule: Rule | None, args: Any, kwargs: Any) -> bool:
+    """The call makes numbers out of codes."""
+    if rule is None or not isinstance(args[0] if args else kwargs.get("input"), Coded):
+        return False
+    if rule.name in _CODE_RULES:
+        return True
+    return rule.name in _NUMBERS and _floating_target(rule.name, args, kwargs)
+
+
+def _floating_target(name: str, args: Any, kwargs: Any) -> bool:
+    if name.startswith("torch.Tensor."):
+        return True
+    for part in (*args[1:], *kwargs.values()):
+        dtype = part if isinstance(part, torch.dtype) else part.dtype if isinstance(part, Tensor) else None
+        if dtype is not None:
+            return dtype.is_floating_point
+    return False
 
 
 def _meets(args: Any, kwargs: Any, kind: Any) -> bool:
@@ -170,7 +220,7 @@ def _share(wrapped: Any, base: Scored, func: Callable[..., Any], args: Any, kwar
     rest = plain(args[1:])
     results = [wrapped] if isinstance(wrapped, Scored) else list(wrapped)
     for number, item in enumerate(results):
-        if isinstance(item, Scored) and alike(item._state.delta, base.state.delta):
+        if isinstance(item, Scored) and alike(item._state.template, base.state.template):
             item.share(base, _view(func, rest, kwargs, None if isinstance(wrapped, Scored) else number))
 
 
@@ -192,12 +242,10 @@ def _nominal_dtype(args: Any, kwargs: Any) -> torch.dtype:
 
 
 def _compute_dtype(args: Any, kwargs: Any) -> torch.dtype:
-    """The dtype that scores are carried in: that of the scored arguments, float32 at least."""
-    dtype = torch.float32
-    for value in _tensors((args, kwargs)):
-        if isinstance(value, Scored):
-            dtype = torch.promote_types(dtype, value._state.delta.dtype)
-    return dtype
+    """The dtype that scores are carried in: that of the scored arguments or of the embedding, float32 at least."""
+    found = [value._state.template.dtype for value in _tensors((args, kwargs)) if isinstance(value, Scored)]
+    found = found or [value.dtype for value in _tensors((args, kwargs)) if value.is_floating_point()]
+    return functools.reduce(torch.promote_types, found, torch.float32)
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
@@ -246,6 +294,13 @@ def _engine_settings() -> Iterator[None]:
         yield
 
 
+def _as_one_function(module: nn.Module, x: Scored) -> Scored:
+    """The output of a module that is declared elementwise."""
+    with torch.inference_mode(False), torch.enable_grad():
+        keeps_zero = not bool(module.forward(torch.zeros(1, dtype=torch.float64)).any())
+        return Scored(x.state.elementwise(module.forward, keeps_zero), x.dtype)
+
+
 @contextlib.contextmanager
 def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], Any] | None = None) -> Iterator[None]:
     """Keep ``run.path`` at the innermost running module; ``after`` sees, and may replace, each module's output.
@@ -253,20 +308,27 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
     Uses two global hooks for the time of the pass; nothing is registered on the model.
     """
     thread = threading.get_ident()
-    stack: list[str] = []
+    stack: list[tuple[str, Scored | None]] = []
 
-    def enter(module: nn.Module, inputs: Any) -> None:
-        if threading.get_ident() == thread:
-            stack.append(run.path)
-            name = names.get(id(module))
-            run.path = f"{run.path}.{type(module).__name__}()".lstrip(".") if name is None else name
+    def enter(module: nn.Module, inputs: Any) -> Any:
+        if threading.get_ident() != thread:
+            return None
+        whole = inputs[0] if registry.is_elementwise(module) and inputs and isinstance(inputs[0], Scored) else None
+        stack.append((run.path, whole))
+        name = names.get(id(module))
+        run.path = f"{run.path}.{type(module).__name__}()".lstrip(".") if name is None else name
+        return None if whole is None else plain(inputs)
 
     def leave(module: nn.Module, inputs: Any, output: Any) -> Any:
         if threading.get_ident() != thread:
             return None
         path = run.path
-        run.path = stack.pop()
-        return after(path, output) if after is not None else None
+        previous, whole = stack.pop()
+        if whole is not None:
+            output = _as_one_function(module, whole)
+        run.path = previous
+        replaced = after(path, output) if after is not None else None
+        return output if replaced is None and whole is not None else replaced
 
     handles = [
         hooks.register_module_forward_pre_hook(enter),

@@ -15,13 +15,13 @@ from .elementwise import finite
 
 def constant_like(number: Any, scores: Scores) -> Tensor:
     """A number or plain tensor in the precision and on the device of a scored value."""
-    return torch.as_tensor(number, dtype=scores.delta.dtype, device=scores.delta.device)
+    return torch.as_tensor(number, dtype=scores.template.dtype, device=scores.template.device)
 
 
 def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool = False) -> Any:
-    """An operation linear in each of two arguments, of which one or both are scored."""
+    """An operation linear in each of two arguments, of which one or both are scored (as in attention)."""
     if isinstance(a, Scores) and isinstance(b, Scores):
-        return a.product(b, fn)
+        return a.product(b, fn, routing=True)
     if isinstance(a, Scores):
         return a.linear(fn, b, aligned=aligned)
     return b.linear(lambda value, constant: fn(constant, value), a)
@@ -80,7 +80,7 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None:
         raise UnsupportedOperation("rounding_mode is not followed; divide, then apply torch.floor or torch.trunc")
     if not isinstance(a, Scores):
-        return multiply(b.elementwise(finite("reciprocal", torch.reciprocal)), a)
+        return multiply(b.elementwise(finite("reciprocal", torch.reciprocal), routing=True), a)
     if isinstance(b, Scores):
         b = b.freeze("div (denominator)", lambda value: value)
     aligned = not isinstance(b, Tensor) or b.ndim <= a.ndim

@@ -77,9 +77,11 @@ def _routing(name: str) -> Callable[..., Any]:
     function = plain_function(name)
 
     def apply(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
-        options = {key: option for key, option in options.items() if key not in ("_stacklevel", "dtype")}
+        options = {key: option for key, option in options.items() if key != "_stacklevel"}
         if dim is None:
             raise UnsupportedOperation("it is called without dim")
+        if options.get("dtype") is not None:
+            x.run.note_dtype(options["dtype"])
         return Frozen.of(x.freeze(name, lambda value: function(value, dim, **options)), x)
 
     return apply
@@ -102,13 +104,6 @@ def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
     result = x.add_constant(shift, -1)
     result.logits = x
     return result
-
-
-@rule("normalize", in_place=False)
-def normalize(x: Scores, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
-    """x divided by its frozen norm."""
-    norm: Tensor = x.freeze("normalize", lambda value: value.norm(p, dim, keepdim=True).clamp_min(eps))
-    return x.linear(torch.div, norm, aligned=True)
 
 
 @rule("local_response_norm", in_place=False)

@@ -7,34 +7,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..codes import Coded
 from ..registry import UnsupportedOperation, functions_named, rule
 from ..scores import Scores
+from .embedding import as_number
 
 
-def as_dtype(x: Scores, dtype: torch.dtype) -> Any:
+def as_dtype(x: Any, dtype: torch.dtype) -> Any:
     """The value in another dtype; scores are carried in float32 at least."""
+    if isinstance(x, Coded):
+        return as_number(x, torch.promote_types(dtype, torch.float32))
     if not dtype.is_floating_point:
         return x.freeze(f"to({dtype})", lambda value: value.to(dtype))
-    working = torch.promote_types(dtype, torch.float32)
-    result = x.copy() if x.delta.dtype == working else x.reshape(lambda v: v.to(working) if v.is_floating_point() else v, True)
+    x.run.note_dtype(dtype)
+    working = torch.promote_types(dtype, x.template.dtype)  # the engine does not lose digits where the model does
+    result = (
+        x.copy() if x.template.dtype == working else x.reshape(lambda v: v.to(working) if v.is_floating_point() else v, True)
+    )
     result.nominal = dtype
     return result
 
 
 def _as_device(x: Scores, device: Any) -> Any:
-    if torch.device(device) == x.delta.device:
+    if torch.device(device) == x.template.device:
         return x
     return x.reshape(lambda v: v.to(device), True)
 
 
 @rule("to", in_place=False)
 def to(x: Any, *args: Any, **options: Any) -> Any:
-    if not isinstance(x, Scores):
+    if not isinstance(x, (Scores, Coded)):
         other = args[0]
-        return x.to(other.delta) if isinstance(other, Scores) else x.to(*args, **options)
+        return x.to(other.template) if isinstance(other, Scores) else x.to(*args, **options)
     for part in (*args, options.get("dtype"), options.get("device"), options.get("other")):
         if isinstance(part, (Tensor, Scores)):
-            source = part.delta if isinstance(part, Scores) else part
+            source = part.template if isinstance(part, Scores) else part
             x = _as_device(
                 as_dtype(x, part.nominal or source.dtype if isinstance(part, Scores) else source.dtype), source.device
             )
@@ -81,7 +88,7 @@ def device(x: Scores, *args: Any, **options: Any) -> Any:
 
 @rule("contiguous", in_place=False)
 def contiguous(x: Scores, **options: Any) -> Any:
-    return x if x.delta.is_contiguous(**options) else x.copy()
+    return x if x.template.is_contiguous(**options) else x.copy()
 
 
 @rule("clone", in_place=False)

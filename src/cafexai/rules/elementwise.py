@@ -22,7 +22,7 @@ _EVERYWHERE = """
     atan2 arctan2 hypot copysign logaddexp logaddexp2
 """.split()
 _PARTIAL = """
-    log log2 log10 log1p sqrt rsqrt reciprocal pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
+    log log2 log10 log1p sqrt reciprocal pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
     logit erfinv lgamma digamma
 """.split()
 
@@ -62,7 +62,7 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
             raise UnsupportedOperation("only its first argument may depend on the input")
         phi = function if not args and not options else lambda v: function(v, *args, **options)
         zero = keeps_zero(function, args, options)
-        return x.elementwise(finite(name, phi) if partial else phi, zero)
+        return x.elementwise(finite(name, phi), zero, routing=True) if partial else x.elementwise(phi, zero)
 
     return apply
 

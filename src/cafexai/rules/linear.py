@@ -163,7 +163,7 @@ def einsum(equation: Any, *operands: Any) -> Any:
     if len(scored) > 2 or (len(scored) == 2 and constants):
         raise UnsupportedOperation("two of its operands depend on the input and there are more; split it into steps of two")
     if len(scored) == 2:
-        return operands[0].product(operands[1], lambda u, v: torch.einsum(equation, u, v))
+        return operands[0].product(operands[1], lambda u, v: torch.einsum(equation, u, v), routing=True)
     x = operands[scored[0]]
     terms, result = _terms(equation, len(operands))
     if not constants:

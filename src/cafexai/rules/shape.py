@@ -49,7 +49,7 @@ for _name in _VIEWS + _COPIES:
 def _together(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def apply(parts: Any, *args: Any, **options: Any) -> Any:
         first = next(part for part in parts if isinstance(part, Scores))
-        constants = [part if isinstance(part, Scores) else part.to(first.delta) for part in parts]
+        constants = [part if isinstance(part, Scores) else part.to(first.template) for part in parts]
         dim = args[0] if args else options.get("dim", options.get("axis", 0))
         aligned = function is torch.cat and dim % max(first.ndim, 1) != 0
         return first.join(first.run, lambda tensors: function(tensors, *args, **options), constants, aligned)
@@ -84,7 +84,7 @@ def pad(x: Scores, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     result = x.reshape(lambda v: F.pad(v, pad, mode), aligned)
     if mode != "constant" or not value:
         return result
-    return result.add_constant(F.pad(torch.zeros_like(x.delta), pad, mode, value))
+    return result.add_constant(F.pad(torch.zeros_like(x.template), pad, mode, value))
 
 
 for _n in (1, 2, 3):

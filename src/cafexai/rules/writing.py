@@ -123,7 +123,7 @@ def _accumulate(name: str) -> Any:
         source = src if source is None else source
         shape = x.shape
         if not isinstance(source, Scores):
-            return add(x, getattr(torch.zeros_like(x.delta), name)(dim, index, source), alpha=alpha)
+            return add(x, getattr(torch.zeros_like(x.template), name)(dim, index, source), alpha=alpha)
         spread = source.linear(lambda v: getattr(v.new_zeros(shape), name)(dim, index, v), aligned=dim % len(shape) != 0)
         return add(x, spread, alpha=alpha)
 

@@ -1,0 +1,172 @@
+"""Attention: the pattern is frozen, so that it is a linear map of the values with non-negative weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..registry import UnsupportedOperation, rule
+from ..scores import Scores
+from .linear import linear
+
+
+def _value(part: Any) -> Tensor:
+    return part.value if isinstance(part, Scores) else part
+
+
+def _mapped(pattern: Tensor, value: Scores) -> Any:
+    return value.linear(lambda v: pattern @ v, aligned=value.ndim > 2 and pattern.ndim == value.ndim)
+
+
+@rule("scaled_dot_product_attention", in_place=False)
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if dropout_p > 0:
+        raise ValueError("explain(...): dropout in attention is active (dropout_p > 0). Call model.eval() first.")
+    if isinstance(attn_mask, Scores):
+        attn_mask = attn_mask.freeze("attention mask", lambda v: v)
+    for part in (query, key):
+        if isinstance(part, Scores):
+            part.run.note_frozen("attention pattern")
+            break
+    q, k = _value(query), _value(key)
+    if enable_gqa:
+        repeat = q.shape[-3] // k.shape[-3]
+        k = k.repeat_interleave(repeat, -3)
+        heads = value.shape[-3]
+        spread = q.shape[-3] // heads
+        if isinstance(value, Scores):
+            value = value.reshape(lambda v: v.repeat_interleave(spread, -3), aligned=value.ndim > 3)
+        else:
+            value = value.repeat_interleave(spread, -3)
+    pattern = _pattern(q, k, attn_mask, is_causal, scale)
+    return _mapped(pattern, value) if isinstance(value, Scores) else pattern @ value
+
+
+def _pattern(q: Tensor, k: Tensor, mask: Any, causal: bool, scale: float | None) -> Tensor:
+    """The softmax of scaled query times key; a row without any key attends to nothing."""
+    scores = q @ k.transpose(-2, -1) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if causal:
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return torch.softmax(scores, -1).nan_to_num_(0)
+
+
+@rule("multi_head_attention_forward", in_place=False)
+def multi_head_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool = True,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Any = None,
+    k_proj_weight: Any = None,
+    v_proj_weight: Any = None,
+    static_k: Any = None,
+    static_v: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> Any:
+    """nn.MultiheadAttention, on (length, batch, width) as torch calls it."""
+    if training and dropout_p > 0:
+        raise ValueError("explain(...): dropout in attention is active. Call model.eval() first.")
+    if static_k is not None or static_v is not None:
+        raise UnsupportedOperation("static_k and static_v are not followed")
+    batched = query.ndim == 3
+    if not use_separate_proj_weight:
+        q_proj_weight, k_proj_weight, v_proj_weight = in_proj_weight.chunk(3)
+    q_bias, k_bias, v_bias = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
+    for part in (query, key):
+        if isinstance(part, Scores):
+            part.run.note_frozen("attention pattern")
+            break
+    q = F.linear(_value(query), q_proj_weight, q_bias)
+    k = F.linear(_value(key), k_proj_weight, k_bias)
+    v = linear(value, v_proj_weight, v_bias) if isinstance(value, Scores) else F.linear(value, v_proj_weight, v_bias)
+    if not batched:
+        q, k, v = q[:, None], k[:, None], _moved(v, lambda t: t[:, None])
+    if bias_k is not None:
+        k = torch.cat([k, bias_k.expand(1, k.shape[1], -1)])
+        v = _appended(v, bias_v.expand(1, v.shape[1], -1))
+    if add_zero_attn:
+        k = torch.cat([k, k.new_zeros(1, *k.shape[1:])])
+        v = _appended(v, k.new_zeros(1, *v.shape[1:]))
+
+    def heads(t: Tensor) -> Tensor:
+        return t.reshape(t.shape[0], t.shape[1], num_heads, -1).permute(1, 2, 0, 3)
+
+    mask = _mask(attn_mask, key_padding_mask, q, k, num_heads)
+    pattern = _pattern(heads(q), heads(k), mask, False, None)
+    v = _moved(v, heads)
+    out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
+    length = q.shape[0]
+    out = _moved(out, lambda t: t.permute(2, 0, 1, 3).reshape(length, t.shape[0], -1))
+    out = (
+        linear(out, out_proj_weight, out_proj_bias)
+        if isinstance(out, Scores)
+        else F.linear(out, out_proj_weight, out_proj_bias)
+    )
+    weights = None
+    if need_weights:
+        weights = pattern.mean(1) if average_attn_weights else pattern
+        weights = weights if batched else weights[0]
+    return (out if batched else _moved(out, lambda t: t[:, 0])), weights
+
+
+def _moved(part: Any, fn: Any) -> Any:
+    return part.reshape(fn) if isinstance(part, Scores) else fn(part)
+
+
+def _appended(v: Any, constant: Tensor) -> Any:
+    """A further value at the end, a constant of the model."""
+    if isinstance(v, Scores):
+        return v.join(v.run, lambda parts: torch.cat(list(parts)), [v, constant])
+    return torch.cat([v, constant])
+
+
+def _mask(attn_mask: Any, padding: Any, q: Tensor, k: Tensor, heads: int) -> Any:
+    """Both masks as one that is added to the scores, (batch, heads, queries, keys)."""
+    batch, added = q.shape[1], None
+    if attn_mask is not None:
+        added = _as_added(_value(attn_mask), q.dtype)
+        if added.ndim == 3:
+            added = added.view(batch, heads, *added.shape[1:])
+        added = F.pad(added, (0, k.shape[0] - added.shape[-1]))
+    if padding is not None:
+        hidden = _as_added(padding if padding.ndim == 2 else padding[None], q.dtype)
+        hidden = F.pad(hidden, (0, k.shape[0] - hidden.shape[-1]))[:, None, None]
+        added = hidden if added is None else added + hidden
+    return added
+
+
+def _as_added(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    if mask.dtype == torch.bool:
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -torch.inf)
+    return mask.to(dtype)

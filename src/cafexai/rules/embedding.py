@@ -1,0 +1,66 @@
+"""Embeddings: where codes become scored values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..codes import Coded
+from ..registry import UnsupportedOperation, rule
+from ..scores import Scores
+
+
+@rule("embedding", in_place=False)
+def embedding(
+    codes: Any,
+    weight: Any,
+    padding_idx: Any = None,
+    max_norm: Any = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if isinstance(weight, Scores):
+        return weight.reshape(lambda w: w[codes])
+    if max_norm is not None:
+        weight = weight * (max_norm / weight.norm(norm_type, 1, keepdim=True).clamp_min(max_norm))
+    return codes.leaf(lambda ids: F.embedding(ids, weight))
+
+
+@rule("embedding_bag", in_place=False)
+def embedding_bag(
+    codes: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    if offsets is not None or codes.ndim != 2:
+        raise UnsupportedOperation("bags given by offsets are not followed; pass one row of codes per bag, padded")
+    rows = embedding(codes, weight, max_norm=max_norm, norm_type=norm_type)
+    kept = torch.ones(codes.shape, device=weight.device) if padding_idx is None else (codes.plain() != padding_idx)
+    kept = kept.to(rows.template.dtype)
+    if mode == "max":
+        return rows.largest((1,), valid=kept.bool()[..., None])
+    weights = kept if per_sample_weights is None else kept * per_sample_weights
+    if mode == "mean":
+        weights = weights / kept.sum(1, keepdim=True).clamp_min(1)
+    return rows.linear(lambda v, w: (v * w[..., None]).sum(1), weights, aligned=True)
+
+
+@rule("one_hot", in_place=False)
+def one_hot(codes: Any, num_classes: int = -1) -> Any:
+    return codes.leaf(lambda ids: F.one_hot(ids, num_classes).to(torch.get_default_dtype()))
+
+
+def as_number(codes: Coded, dtype: torch.dtype) -> Any:
+    """Codes that the model takes as numbers."""
+    return codes.leaf(lambda ids: ids.to(dtype))

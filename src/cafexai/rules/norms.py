@@ -1,0 +1,168 @@
+"""Normalisations: their statistics are frozen at the current value.
+
+The mean, too, is a constant in the paper, so that it counts as a bias; with ``norm_mean="linear"`` it is the linear map
+that it is, and its effect goes to the features. A normalisation spelled out in arithmetic is of this second kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..registry import rule
+from ..scores import Scores
+from .elementwise import finite
+
+
+def centred(x: Scores, dims: tuple[int, ...]) -> Any:
+    """x minus its mean over dims, a linear map with 1 - 1/n on the diagonal and -1/n beside it."""
+    n = 1
+    for dim in dims:
+        n *= x.shape[dim]
+    return x.linear(
+        lambda v, own, other: own * v + other * (v.sum(dims, keepdim=True) - v), 1 - 1 / n, -1 / n, aligned=0 not in dims
+    )
+
+
+def _normalised(x: Scores, name: str, dims: tuple[int, ...], eps: float, weight: Any, bias: Any) -> Any:
+    """(x - mean) / sigma * weight + bias, with weight and bias in the shape in which they meet x."""
+    dims = tuple(dim % x.ndim for dim in dims)
+    variance, mean = x.freeze(name, lambda v: torch.var_mean(v, dims, correction=0, keepdim=True))
+    scale = (variance + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    if x.run.norm_mean == "linear":
+        result = centred(x, dims).scale(scale)
+        return result if bias is None else result.add_constant(bias)
+    shift = -mean * scale if bias is None else bias - mean * scale
+    return x.linear(lambda v, s, b: v * s if b is None else torch.addcmul(b, v, s), scale, bias=shift, aligned=True)
+
+
+@rule("layer_norm", in_place=False)
+def layer_norm(
+    x: Scores, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: bool = True
+) -> Any:
+    count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+    return _normalised(x, "layer_norm", tuple(range(-count, 0)), eps, weight, bias)
+
+
+@rule("rms_norm", in_place=False)
+def rms_norm(x: Scores, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+    dims = tuple(range(-count, 0))
+    eps = torch.finfo(x.template.dtype).eps if eps is None else eps
+    scale: Tensor = x.freeze("rms_norm", lambda v: (v.square().mean(dims, keepdim=True) + eps).rsqrt())
+    return x.scale(scale if weight is None else scale * weight)
+
+
+def _channels(parameter: Any, ndim: int) -> Any:
+    return None if parameter is None else parameter.view(-1, *(1,) * (ndim - 2))
+
+
+@rule("group_norm", in_place=False)
+def group_norm(
+    x: Scores, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Any:
+    shape = x.shape
+    groups = x.reshape(lambda v: v.reshape(shape[0], num_groups, -1), aligned=True)
+    whole = _normalised(groups, "group_norm", (2,), eps, *(_grouped(p, groups.shape, shape) for p in (weight, bias)))
+    return whole.reshape(lambda v: v.reshape(shape), aligned=True)
+
+
+def _grouped(parameter: Any, groups: torch.Size, shape: torch.Size) -> Any:
+    """One number per channel, spread over the elements of each group."""
+    if parameter is None:
+        return None
+    return _channels(parameter, len(shape)).expand(shape[1:]).reshape(groups[1:])
+
+
+@rule("instance_norm", in_place=False)
+def instance_norm(
+    x: Scores,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if not use_input_stats:
+        from .linear import batch_norm
+
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    weight, bias = (_channels(p, x.ndim) for p in (weight, bias))
+    return _normalised(x, "instance_norm", tuple(range(2, x.ndim)), eps, weight, bias)
+
+
+@rule(torch.instance_norm, name="instance_norm")
+def instance_norm_builtin(
+    x: Scores,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """The same with its arguments in another order."""
+    return instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+@rule("rsqrt", in_place=False)
+def rsqrt(x: Scores) -> Any:
+    """The scale of a normalisation that is spelled out: frozen."""
+    return x.freeze("rsqrt", torch.rsqrt)
+
+
+def _dims(x: Scores, dim: Any) -> tuple[int, ...]:
+    chosen = tuple(range(x.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    return tuple(d % x.ndim for d in chosen)
+
+
+@rule("var", in_place=False)
+def var(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    """The mean of the squared distances from the mean, operation by operation."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    dims = _dims(x, dim)
+    correction = (1 if unbiased is not False else 0) if correction is None else correction
+    count = 1
+    for d in dims:
+        count *= x.shape[d]
+    squares = centred(x, dims).elementwise(torch.square, keeps_zero=True)
+    total = squares.linear(lambda v: v.sum(dims, keepdim=keepdim), aligned=0 not in dims)
+    return total.scale(1 / max(count - correction, 0))
+
+
+@rule("std", in_place=False)
+def std(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    return var(x, dim, unbiased, keepdim, correction=correction).elementwise(
+        finite("std", torch.sqrt), keeps_zero=True, routing=True
+    )
+
+
+def _mean(x: Scores, dim: Any, keepdim: bool) -> Any:
+    dims = _dims(x, None if isinstance(dim, bool) else dim)
+    return x.linear(lambda v: v.mean(dims, keepdim=keepdim), aligned=0 not in dims)
+
+
+@rule("var_mean", in_place=False)
+def var_mean(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    return var(x, dim, unbiased, keepdim, correction=correction), _mean(x, dim, keepdim)
+
+
+@rule("std_mean", in_place=False)
+def std_mean(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    return std(x, dim, unbiased, keepdim, correction=correction), _mean(x, dim, keepdim)
+
+
+@rule("normalize", in_place=False)
+def normalize(x: Scores, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """x divided by its frozen norm."""
+    norm: Tensor = x.freeze("normalize", lambda value: value.norm(p, dim, keepdim=True).clamp_min(eps))
+    return x.linear(torch.div, norm, aligned=True)
