@@ -109,6 +109,7 @@ def assembled(pieces: list[Piece], given: Inputs, settings: dict[str, Any]) -> E
         inputs=joined("inputs"),
         baselines=joined("baselines"),
         feature_names=given.names if settings["layer"] is None else None,
+        tokens=given.tokens if settings["layer"] is None else None,
         display=given.display if settings["layer"] is None else None,
         frozen=tuple(dict.fromkeys(line for p in pieces for line in p.frozen)),
         notes=pieces[0].notes,

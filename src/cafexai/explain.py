@@ -75,6 +75,7 @@ class CAFE:
         target_layer: str | None = None,
         feature_groups: Any = None,
         feature_names: Sequence[str] | None = None,
+        tokenizer: Any = None,
         display: Any = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
@@ -89,11 +90,11 @@ class CAFE:
         ``layer`` names a module: with ``start`` its output is the input to be explained (baselines are in its shape),
         without, the scores flow from the inputs and are reported there. ``target_layer`` makes ``target`` a neuron of
         that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an integer mask shaped like a
-        row. ``display`` holds the features in the units of the user, if the inputs are scaled. ``batch_size`` rows are
+        row. ``tokenizer`` turns token ids into words for tables and plots. ``display`` holds the features in the units of the user, if the inputs are scaled. ``batch_size`` rows are
         explained at a time. ``check="each"`` checks the law after every operation.
         """
         request = Request(target, output, layer, start, target_layer, check, baselines)
-        given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display)
+        given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
         stack = self._references(given, baselines, request)
         pieces = []
         for rows in _chunks(given.rows, batch_size, show_progress):
@@ -141,7 +142,13 @@ class CAFE:
         return True
 
     def _accept(
-        self, inputs: Any, extra: Any, request: Request, feature_names: Sequence[str] | None = None, display: Any = None
+        self,
+        inputs: Any,
+        extra: Any,
+        request: Request,
+        feature_names: Sequence[str] | None = None,
+        display: Any = None,
+        tokenizer: Any = None,
     ) -> tuple[Inputs, Any]:
         """Check everything that can be checked before the model runs."""
         if request.check not in ("output", "each"):
@@ -150,7 +157,7 @@ class CAFE:
         self.subject.has_module("target_layer", request.target_layer)
         self.subject.ready()
         extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
-        return prepare(inputs, self.model, feature_names, display), extra
+        return prepare(inputs, self.model, feature_names, display, tokenizer), extra
 
     def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
         return references(None if request.latent else baselines, given, self.background, self.model)

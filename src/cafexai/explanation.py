@@ -40,6 +40,7 @@ class Explanation:
     inputs: Tensors
     baselines: Tensors
     feature_names: tuple[str, ...] | None = None
+    tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
     frozen: tuple[str, ...] = ()  # what was taken as a constant, and where
     notes: tuple[str, ...] = ()
@@ -70,6 +71,9 @@ class Explanation:
             return value
 
         changed = {f.name: pick(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        if self.tokens is not None:
+            places = range(len(self))[rows] if isinstance(rows, slice) else torch.arange(len(self))[rows].tolist()
+            changed["tokens"] = tuple(self.tokens[place] for place in places)
         changed["bias_by_layer"] = {name: pick(scores) for name, scores in self.bias_by_layer.items()}
         return Explanation(**changed)
 
@@ -114,8 +118,10 @@ class Explanation:
         """The values of the features, in the units of the user."""
         return self.inputs if self.display is None else self.display
 
-    def names(self) -> tuple[str, ...]:
-        """A name for every feature."""
+    def names(self, row: int = 0) -> tuple[str, ...]:
+        """A name for every feature; for tokens, the words of one row."""
+        if self.tokens is not None and not self.grouped:
+            return self.tokens[row]
         if self.feature_names is not None:
             return self.feature_names
         parts = self._each(self.positive)
@@ -132,11 +138,11 @@ class Explanation:
     def to_frame(self) -> pandas.DataFrame:
         """A long table: one line per row and feature, and one for the bias; needs pandas."""
         pandas = _needs("pandas", "tabular")
-        names = (*self.names(), "(bias)")
         rows = len(self)
+        names = [name for row in range(rows) for name in (*self.names(row), "(bias)")]
         columns: dict[str, Any] = {
-            "row": [row for row in range(rows) for _ in names],
-            "feature": list(names) * rows,
+            "row": [row for row in range(rows) for _ in range(len(names) // rows)],
+            "feature": names,
         }
         if not self.grouped:
             for name, values in (("value", self.shown), ("baseline", self.baselines)):
@@ -214,6 +220,8 @@ class Explanation:
         for name in sorted(tensors, key=lambda n: (n.split(".")[0], int(n.split(".")[1]) if "." in n else 0)):
             head = name.split(".")[0]
             values[head] = (*values.get(head, ()), tensors[name]) if "." in name else tensors[name]
+        if values["tokens"] is not None:
+            values["tokens"] = tuple(tuple(row) for row in values["tokens"])
         for name in ("feature_names", "frozen", "notes"):
             values[name] = None if values[name] is None else tuple(values[name])
         return cls(**values)

@@ -20,6 +20,7 @@ class Inputs:
     tensors: tuple[Tensor, ...]
     is_tuple: bool
     names: tuple[str, ...] | None
+    tokens: tuple[tuple[str, ...], ...] | None = None
     display: Tensor | None = None  # the values in the units of the user, where the model works in others
 
     @property
@@ -28,7 +29,7 @@ class Inputs:
         return self.tensors[0].shape[0]
 
 
-def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None, display: Any = None) -> Inputs:
+def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None, display: Any = None, tokenizer: Any = None) -> Inputs:
     """Tensors, numpy arrays or data frames, one or several, to tensors."""
     if hasattr(model, "from_raw") and not isinstance(inputs, (tuple, list)):
         inputs, original, feature_names = model.from_raw(inputs, feature_names)
@@ -55,7 +56,14 @@ def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None, displa
             f"explain(..., feature_names=...): {len(names)} names for {sum(t[0].numel() for t in tensors)} features "
             f"in {len(tensors)} input(s). Give one name per feature of a single input."
         )
-    return Inputs(tuple(tensors), is_tuple, names, None if display is None else _displayed(display, tensors))
+    tokens = None if tokenizer is None else _words(tokenizer, tensors)
+    return Inputs(tuple(tensors), is_tuple, names, tokens, None if display is None else _displayed(display, tensors))
+
+
+def _words(tokenizer: Any, tensors: list[Tensor]) -> tuple[tuple[str, ...], ...]:
+    if len(tensors) > 1 or tensors[0].is_floating_point() or tensors[0].ndim != 2:
+        raise ValueError("explain(..., tokenizer=...): words belong to a single input of token ids, one row of ids per text.")
+    return tuple(tuple(map(str, tokenizer.convert_ids_to_tokens(row))) for row in tensors[0].tolist())
 
 
 def _displayed(display: Any, tensors: list[Tensor]) -> Tensor:

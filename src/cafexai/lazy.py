@@ -68,12 +68,12 @@ class LazyScores(PathScores):
         """The scores are not computed yet."""
         return self._full is None
 
-    def copy(self) -> PathScores:
+    def copy(self) -> LazyScores:
         return LazyScores(self.run, self._value, self.full)
 
     def linear(
         self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
-    ) -> PathScores:
+    ) -> LazyScores:
         value = fn(self._value, *constants) if bias is None else fn(self._value, *constants, bias)
         return LazyScores(
             self.run,
@@ -90,6 +90,6 @@ def joined_lazily(run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequen
 
     def compute() -> PathScores:
         full = [part.full() if isinstance(part, LazyScores) else part for part in parts]
-        return PathScores.join(run, fn, full, aligned)  # type: ignore[no-any-return]
+        return PathScores.join(run, fn, full, aligned)
 
     return LazyScores(run, value, compute)

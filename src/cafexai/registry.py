@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import resolve_name
 
 _NAMESPACES = (torch, torch.Tensor, F, torch._C._nn, torch.special, torch.linalg)
@@ -134,8 +135,22 @@ def add(function: Callable[..., Any], new: Rule) -> None:
 
 
 def find(function: Callable[..., Any]) -> Rule | None:
-    """The rule for a function, or None."""
-    return _table.get(function)
+    """The rule for a function, or None. Exported programs call overloads of aten, which share the names of torch."""
+    known = _table.get(function)
+    if known is None and isinstance(function, (OpOverload, OpOverloadPacket)):
+        known = _of_overload(function)
+        if known is not None:
+            _table[function] = known
+    return known
+
+
+def _of_overload(function: Any) -> Rule | None:
+    name = str(function).split(".")[1]
+    for namespace in (torch, torch._C._nn, torch.Tensor, F):  # those with aten's order of arguments first
+        known = _table.get(getattr(namespace, name, None))  # type: ignore[arg-type]
+        if known is not None:
+            return known
+    return None
 
 
 def rules() -> Iterator[tuple[Callable[..., Any], Rule]]:

@@ -71,7 +71,7 @@ class Run:
 class Leaf:
     """A scored value that stands for an input: the input itself, or the embedding of its codes."""
 
-    scores: Scores
+    scores: Any
     source: int  # which of the inputs
     places: Tensor | None = None  # for codes: the place in the input of each element (of the leading dimensions)
 

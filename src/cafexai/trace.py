@@ -173,11 +173,11 @@ _NUMBERS = ("to", "torch.Tensor.float", "torch.Tensor.double", "torch.Tensor.hal
 
 def _looks_up(rule: Rule | None, args: Any, kwargs: Any) -> bool:
     """The call makes numbers out of codes."""
-    if rule is None or not isinstance(args[0] if args else kwargs.get("input"), Coded):
+    if rule is None:
         return False
     if rule.name in _CODE_RULES:
         return True
-    return rule.name in _NUMBERS and _floating_target(rule.name, args, kwargs)
+    return isinstance(args[0], Coded) and rule.name in _NUMBERS and _floating_target(rule.name, args, kwargs)
 
 
 def _floating_target(name: str, args: Any, kwargs: Any) -> bool:

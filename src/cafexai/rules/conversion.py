@@ -28,7 +28,9 @@ def as_dtype(x: Any, dtype: torch.dtype) -> Any:
     return result
 
 
-def _as_device(x: Scores, device: Any) -> Any:
+def _as_device(x: Any, device: Any) -> Any:
+    if isinstance(x, Coded):
+        return x
     if torch.device(device) == x.template.device:
         return x
     return x.reshape(lambda v: v.to(device), True)

@@ -56,6 +56,17 @@ def embedding_bag(
     return rows.linear(lambda v, w: (v * w[..., None]).sum(1), weights, aligned=True)
 
 
+@rule(torch.embedding, name="embedding")
+def embedding_builtin(weight: Any, codes: Any, *options: Any) -> Any:
+    """The same with its arguments in another order."""
+    return embedding(codes, weight)
+
+
+@rule(torch.embedding_bag, name="embedding_bag")
+def embedding_bag_builtin(weight: Any, codes: Any, offsets: Any, *options: Any, **more: Any) -> Any:
+    raise UnsupportedOperation("torch.embedding_bag is not followed; use F.embedding_bag")
+
+
 @rule("one_hot", in_place=False)
 def one_hot(codes: Any, num_classes: int = -1) -> Any:
     return codes.leaf(lambda ids: F.one_hot(ids, num_classes).to(torch.get_default_dtype()))

@@ -1,0 +1,104 @@
+"""Models of the paper that torch does not bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class FTTransformer(nn.Module):
+    """Feature tokens, transformer blocks, and a head on one token, for tables.
+
+    ``layout`` gives the columns of each feature in the order of the input: 1 is a number, more is a one-hot block
+    (or, in ``forward(numbers, codes)``, a category code). A block meets its embeddings as a product, which has gradients;
+    ``lookup="argmax"`` finds its category first, as the authors of the paper do. ``head="cls"`` reads the first token,
+    ``"last"`` the last one, as the authors do.
+    """
+
+    def __init__(
+        self,
+        layout: Sequence[int],
+        outputs: int,
+        *,
+        width: int = 128,
+        heads: int = 8,
+        blocks: int = 2,
+        expansion: float = 4 / 3,
+        attention_dropout: float = 0.2,
+        feedforward_dropout: float = 0.1,
+        head: str = "cls",
+        lookup: str = "product",
+    ) -> None:
+        super().__init__()
+        if head not in ("cls", "last") or lookup not in ("product", "argmax"):
+            raise ValueError(f'FTTransformer(head={head!r}, lookup={lookup!r}): "cls" or "last", and "product" or "argmax".')
+        if width % heads:
+            raise ValueError(f"FTTransformer(width={width}, heads={heads}): the width must be a multiple of the heads.")
+        self.layout = tuple(layout)
+        self.head_token = head
+        self.lookup = lookup
+        self.numbers = nn.Parameter(torch.empty(sum(size == 1 for size in layout), width))
+        self.categories = nn.ParameterList([torch.empty(size, width) for size in layout if size > 1])
+        self.bias = nn.Parameter(torch.empty(len(layout), width))
+        self.cls = nn.Parameter(torch.empty(width))
+        for parameter in (self.numbers, *self.categories, self.bias, self.cls):
+            nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
+        hidden = int(width * expansion)
+        self.blocks = nn.ModuleList(
+            Block(width, heads, hidden, attention_dropout, feedforward_dropout, first=i == 0) for i in range(blocks)
+        )
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor, codes: Tensor | None = None) -> Tensor:
+        """(rows, columns), or numbers (rows, n) and codes (rows, blocks), to (rows, outputs)."""
+        tokens = torch.stack(self._tokens(x, codes), 1) + self.bias
+        cls = self.cls.expand(len(tokens), 1, -1)
+        tokens = torch.cat([cls, tokens], 1)
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.head(F.gelu(tokens[:, 0 if self.head_token == "cls" else -1]))
+
+    def _tokens(self, x: Tensor, codes: Tensor | None) -> list[Tensor]:
+        """One token per feature, in the order of the layout."""
+        tokens = []
+        column = number = block = 0
+        for size in self.layout:
+            if size == 1:
+                tokens.append(x[:, column : column + 1] * self.numbers[number])
+                number += 1
+            elif codes is not None:
+                tokens.append(F.embedding(codes[:, block], self.categories[block]))
+            elif self.lookup == "argmax":
+                tokens.append(F.embedding(x[:, column : column + size].argmax(1), self.categories[block]))
+            else:
+                tokens.append(x[:, column : column + size] @ self.categories[block])
+            column += 1 if size == 1 else size * (codes is None)
+            block += size > 1
+        return tokens
+
+
+class Block(nn.Module):
+    """x + feed-forward(norm(attention(norm(x)))): one residual spans the block; the first block has no first norm."""
+
+    def __init__(self, width: int, heads: int, hidden: int, p_attention: float, p_hidden: float, first: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.p_attention = p_attention
+        self.norm1 = nn.Identity() if first else nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.feedforward = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(p_hidden), nn.Linear(hidden, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, tokens, width) to the same."""
+        return x + self.feedforward(self.norm2(self.attention(self.norm1(x))))
+
+    def attention(self, x: Tensor) -> Tensor:
+        """Every token looks at every other."""
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.p_attention if self.training else 0.0)
+        return self.out(mixed.transpose(1, 2).flatten(2))
