@@ -326,6 +326,7 @@ case(
     "constant",
     S((2, 3)),
 )
+case("as_tensor", "linear", S((2, 3)))
 case("type", "linear", S((2, 3)), torch.float64)
 case("type_as", "linear", S((2, 3)), K((1,)))
 case("dropout alpha_dropout feature_dropout feature_alpha_dropout", "linear", S((2, 3)), 0.5, False)

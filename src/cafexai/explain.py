@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -36,8 +37,8 @@ class CAFE:
 
     ``c`` is the conflict sensitivity constant, a number in [0, 1] or one per pattern of module names
     (``{"encoder.*": 0.0, "head": 1.0}``; other modules 0.5). ``norm_mean`` says what the mean inside a layer, group or
-    instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``background`` is data for the baselines "mean", "median"
-    and "mode".
+    instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``background`` is data for
+    the baselines "mean", "median" and "mode".
     """
 
     def __init__(
@@ -83,18 +84,24 @@ class CAFE:
     ) -> Explanation:
         """Positive and negative scores of every feature and of the biases for one output of each row.
 
-        ``baselines``: None (zeros), a number, a tensor or data frame shaped like the inputs or like one row, a stack of
-        these (averaged over), a callable, or "mean", "median", "mode" of the background; a tuple for several inputs.
-        ``target``: an index for all rows, one per row, tuples for outputs of more dimensions; None is the only output,
-        or else the predicted class. ``output`` selects from an output of several tensors (key, index or function).
-        ``layer`` names a module: with ``start`` its output is the input to be explained (baselines are in its shape),
-        without, the scores flow from the inputs and are reported there. ``target_layer`` makes ``target`` a neuron of
-        that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an integer mask shaped like a
-        row. ``tokenizer`` turns token ids into words for tables and plots. ``display`` holds the features in the units of the user, if the inputs are scaled. ``batch_size`` rows are
-        explained at a time. ``check="each"`` checks the law after every operation.
+        ``inputs``: numbers in floating point, or integer codes (categories, token ids), which are explained at their
+        embedding; a tuple for several. ``baselines``: None (zeros; for codes, a zero embedding), a number, a tensor or
+        data frame shaped like the inputs or like one row, a stack of these (averaged over), a callable, or "mean",
+        "median", "mode" of the background; a tuple for several inputs. ``target``: an index for all rows, one per row,
+        tuples for outputs of more dimensions; None is the only output, or else the predicted class.
+        ``additional_forward_args``: further arguments of forward, a tuple or a dictionary of keywords; with
+        ``batch_size``, tensors among them that have one entry per row are cut along with the rows.
+
+        ``output`` selects from an output of several tensors (key, index or function). ``layer`` names a module: with
+        ``start`` its output is the input to be explained (baselines are in its shape; what passes around it counts as
+        bias), without, the scores flow from the inputs and are reported there. ``target_layer`` makes ``target`` a
+        neuron of that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an integer mask
+        shaped like a row. ``tokenizer`` turns token ids into words for tables and plots, ``display`` holds the features
+        in the units of the user, if the inputs are scaled. ``check="each"`` checks the law after every operation.
         """
-        request = Request(target, output, layer, start, target_layer, check, baselines)
+        request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines)
         given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
+        request = dataclasses.replace(request, total=given.rows)
         stack = self._references(given, baselines, request)
         pieces = []
         for rows in _chunks(given.rows, batch_size, show_progress):

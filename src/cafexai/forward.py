@@ -16,7 +16,7 @@ from .inputs import Inputs, Reference, choose_target, references
 from .law import LawBroken, gap, tolerance
 from .path import PathScores
 from .registry import UnsupportedOperation
-from .scores import Leaf, Run
+from .scores import Leaf, Run, Scores
 from .subject import Subject
 from .tensors import Frozen, Scored
 from .trace import Trace, module_paths
@@ -32,6 +32,7 @@ class Request:
     start: bool = True
     target_layer: str | None = None
     check: str = "output"
+    total: int = 0  # rows in all batches
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
 
     @property
@@ -73,12 +74,13 @@ class _Reached(BaseException):
 
 def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
     """Run the model on scored values and pick the target; both runs draw the same random numbers."""
-    with _random_numbers_kept(batch.tensors) as repeat_random_numbers:
+    with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept():
         run = Run(len(batch.tensors[0]), subject.sensitivity, subject.norm_mean)
         trace = Trace(run, PathScores, subject.owned_tensors(), request.check == "each")
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
-        output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
+        with subject.kept():
+            output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
         repeat_random_numbers()
         expected = _plain(subject, (*(x.clone() for x in batch.tensors), *batch.extra), batch.options, request)
         return _choose(output, expected, _explained(run, batch, request), run, request, batch.rows)
@@ -125,7 +127,7 @@ def survey(subject: Subject, batch: Batch) -> Trace:
     """A forward pass for the list of its operations alone."""
     run = Run(len(batch.tensors[0]), subject.sensitivity)
     trace = Trace(run, PathScores, subject.owned_tensors())
-    with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(batch.tensors):
+    with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(batch.tensors), subject.kept():
         arguments = (*_scored(run, batch), *batch.extra)
         _call(subject, trace, arguments, batch.options, Request(output=lambda raw: raw), None)
     return trace
@@ -194,13 +196,16 @@ def _call(
     after: Callable[[str, Any], Any] | None,
 ) -> Any:
     """Run the model on scored values; all operations without a rule are reported together."""
-    output = None
+    output: Any = None
     try:
         with trace, module_paths(trace.run, subject.names, _until(request.target_layer, after)):
             output = select_output(_or_reached(subject, arguments, options), request.output)
     except Exception:
         if not trace.problems:
             raise
+    finally:
+        output = output.state if isinstance(output, Scored) else output
+        trace.restore()
     if trace.problems:
         raise _unsupported(trace)
     return output
@@ -276,13 +281,13 @@ def _choose(
     output: Any, expected: Tensor, explained: tuple[list[Tensor], list[Tensor]], run: Run, request: Request, rows: slice
 ) -> Passed:
     """Compare the output with the plain one and pick the target."""
-    if not isinstance(output, (Scored, Frozen)):
+    if not isinstance(output, (Scores, Frozen)):
         frozen = ", ".join(operation for operation, _ in run.frozen) or "nothing"
         raise ValueError(
             "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
             f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch."
         )
-    scores = output.logits if isinstance(output, Frozen) else output.state
+    scores = output.logits if isinstance(output, Frozen) else output
     found = output.as_subclass(Tensor) if isinstance(output, Frozen) else scores.value
     _check_output(found, expected, run)
     notes: tuple[str, ...] = ()
@@ -294,7 +299,7 @@ def _choose(
             f"explain(...): the output of shape {tuple(scores.shape)} does not have one entry per row in dimension 0, for "
             f"{run.batch} row(s). Select or reshape it: output=lambda out: ..."
         )
-    pick, index = choose_target(scores.value, request.target, rows)
+    pick, index = choose_target(scores.value, request.target, rows, request.total or run.batch)
     chosen = scores.reshape(pick)
     assert isinstance(chosen, PathScores)
     return Passed(run, *explained, chosen, index, float((found - expected).abs().max()), notes)

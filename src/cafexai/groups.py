@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,19 +56,25 @@ def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...]) -> tup
     for group, members in groups.items():
         for member in members:
             place = names.index(member) if isinstance(member, str) and member in names else member
-            if not isinstance(place, int) or not 0 <= place < count:
+            place = int(place) if isinstance(place, numbers.Integral) else -1
+            if not 0 <= place < count:
                 raise ValueError(
-                    f"explain(..., feature_groups={{{group!r}: ...}}): there is no feature {member!r} among {count}."
+                    f"explain(..., feature_groups={{{group!r}: ...}}): there is no feature {member!r}. There are {count}: "
+                    + ", ".join(names[:20])
+                    + ("..." if count > 20 else ".")
                 )
             if place in owner:
                 raise ValueError(
                     f"explain(..., feature_groups=...): feature {member!r} is in {owner[place]!r} and in {group!r}."
                 )
-            owner[place] = group
-    labels = [owner.get(place, names[place]) for place in range(count)]
-    order = tuple(dict.fromkeys(labels))
-    place_of = {label: place for place, label in enumerate(order)}
-    return torch.tensor([place_of[label] for label in labels]), order
+            owner[place] = str(group)
+    slots = [owner.get(place, place) for place in range(count)]  # a group by its name, a single feature by its place
+    order = list(dict.fromkeys(slots))
+    labels = tuple(names[slot] if isinstance(slot, int) else slot for slot in order)
+    if len(set(labels)) < len(labels):
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        raise ValueError(f"explain(..., feature_groups=...): {twice} would name more than one group or feature. Rename it.")
+    return torch.tensor([order.index(slot) for slot in slots]), labels
 
 
 def _flat(mask: Any, shape: torch.Size) -> Tensor:

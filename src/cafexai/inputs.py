@@ -41,7 +41,7 @@ def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None, displa
     names = tuple(map(str, feature_names)) if feature_names is not None else None
     tensors = []
     for place, value in enumerate(given):
-        if hasattr(value, "columns") and hasattr(value, "to_numpy"):
+        if _is_frame(value):
             if len(given) == 1 and names is None:
                 names = tuple(map(str, value.columns))
             value = _frame_to_numpy(value)
@@ -67,7 +67,7 @@ def _words(tokenizer: Any, tensors: list[Tensor]) -> tuple[tuple[str, ...], ...]
 
 
 def _displayed(display: Any, tensors: list[Tensor]) -> Tensor:
-    if hasattr(display, "columns") and hasattr(display, "to_numpy"):
+    if _is_frame(display):
         display = _frame_to_numpy(display)
     display = torch.as_tensor(display)
     if len(tensors) > 1 or display.shape != tensors[0].shape:
@@ -103,7 +103,7 @@ def _to_tensor(value: Any, model: Any, place: int) -> Tensor:
             return torch.tensor(value, device=model_dtype(model)[1], dtype=torch.long)
         if not np.issubdtype(value.dtype, np.floating):
             raise ValueError(
-                f"explain(...): input {place} is an array of {value.dtype}. Features are floating point numbers, or integer codes."
+                f"explain(...): input {place} is an array of {value.dtype}. Features are floats, or integer codes."
             )
         dtype, device = model_dtype(model)
         return torch.tensor(value, device=device, dtype=dtype)
@@ -138,7 +138,8 @@ def references(baselines: Any, inputs: Inputs, background: Any, model: Any) -> l
         baselines = baselines(inputs.tensors if inputs.is_tuple else inputs.tensors[0])
     parts = _one_each(baselines, inputs)
     stacks = [
-        _stack(part, x, background, place, model) for place, (part, x) in enumerate(zip(parts, inputs.tensors, strict=True))
+        _stack(_by_name(part, inputs.names, model), x, background, place, model, inputs.names)
+        for place, (part, x) in enumerate(zip(parts, inputs.tensors, strict=True))
     ]
     count = max(len(stack) for stack in stacks)
     if any(len(stack) not in (1, count) for stack in stacks):
@@ -148,7 +149,31 @@ def references(baselines: Any, inputs: Inputs, background: Any, model: Any) -> l
     return [tuple(stack[i % len(stack)] for stack in stacks) for i in range(count)]
 
 
+def _by_name(part: Any, names: tuple[str, ...] | None, model: Any) -> Any:
+    """A baseline with column names, in the order of the inputs; a pipeline transforms it as it does the rows."""
+    if hasattr(part, "to_frame") and hasattr(part, "index"):  # a series of one number per column
+        part = part.to_frame().T
+    if not _is_frame(part):
+        return part
+    if hasattr(model, "from_raw"):
+        return model.from_raw(part, None)[0]
+    columns = tuple(map(str, part.columns))
+    if names is not None and columns != names:
+        if sorted(columns) != sorted(names):
+            raise ValueError(
+                f"explain(..., baselines=frame): its columns {list(columns)} are not those of the input, {list(names)}."
+            )
+        part = part[[part.columns[columns.index(name)] for name in names]]
+    return _frame_to_numpy(part)
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
 def _one_each(baselines: Any, inputs: Inputs) -> tuple[Any, ...]:
+    if isinstance(baselines, list) and baselines and all(isinstance(part, (int, float)) for part in baselines):
+        baselines = np.array(baselines, dtype=np.float64)  # one row of numbers
     if isinstance(baselines, (tuple, list)):
         if len(baselines) != len(inputs.tensors):
             raise ValueError(
@@ -160,13 +185,11 @@ def _one_each(baselines: Any, inputs: Inputs) -> tuple[Any, ...]:
     return (baselines,) * len(inputs.tensors)
 
 
-def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any) -> list[Reference]:
+def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any, names: tuple[str, ...] | None) -> list[Reference]:
     if part is None:
         return [None]
     if isinstance(part, str):
-        part = _statistic(part, background, place, model)
-    if hasattr(part, "columns") and hasattr(part, "to_numpy"):
-        part = _frame_to_numpy(part)
+        part = _statistic(part, background, place, model, names)
     if isinstance(part, (int, float)) and not isinstance(part, bool):
         if part == 0 and x.is_floating_point():
             return [None]
@@ -200,23 +223,22 @@ def _raise() -> list[Reference]:
     raise RuntimeError
 
 
-def _statistic(name: str, background: Any, place: int, model: Any) -> Tensor:
+def _statistic(name: str, background: Any, place: int, model: Any, names: tuple[str, ...] | None) -> Tensor:
     if name not in ("mean", "median", "mode"):
         raise ValueError(f'explain(..., baselines={name!r}): the words are "mean", "median" and "mode".')
     if background is None:
         raise ValueError(f"explain(..., baselines={name!r}): of which data? Give them: CAFE(model, background=x_train).")
     data = background[place] if isinstance(background, (tuple, list)) else background
     if hasattr(model, "from_raw"):
-        data, _, _ = model.from_raw(data, None)
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        data = _frame_to_numpy(data)
+        data, names = model.from_raw(data, None)[0], None
+    data = _by_name(data, names, None)
     data = _checked(_to_tensor(data, model, place), place, 1)
     if name == "mean":
         return data.mean(0, keepdim=True)
     return (data.median(0) if name == "median" else data.mode(0)).values[None]
 
 
-def choose_target(output: Tensor, target: Any, rows: slice) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+def choose_target(output: Tensor, target: Any, rows: slice, total: int) -> tuple[Callable[[Tensor], Tensor], Tensor]:
     """How to pick one number per row from the output, and the picked index. ``rows``: the rows of this batch."""
     batch = output.shape[0]
     sizes = output.shape[1:]
@@ -231,7 +253,7 @@ def choose_target(output: Tensor, target: Any, rows: slice) -> tuple[Callable[[T
             )
         index = output.argmax(1, keepdim=True).cpu()
     else:
-        index = _target_index(target, rows, batch, sizes)
+        index = _target_index(target, rows, total, batch, sizes)
     if not sizes:
         return lambda v: v, index
     picks = tuple(index.to(output.device).unbind(1))
@@ -239,7 +261,7 @@ def choose_target(output: Tensor, target: Any, rows: slice) -> tuple[Callable[[T
     return lambda v: v[places], index
 
 
-def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Tensor:
+def _target_index(target: Any, rows: slice, total: int, batch: int, sizes: torch.Size) -> Tensor:
     """Targets as (batch, dimensions of the output). An index for all rows, one per row, or tuples of either."""
     count = max(len(sizes), 1)
     if isinstance(target, (np.ndarray, np.integer)):
@@ -250,7 +272,9 @@ def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Te
         index = target.detach().cpu().long()
     else:
         try:
-            index = torch.tensor(target, dtype=torch.long)
+            index = torch.tensor(target)
+            if index.is_floating_point() or index.dtype == torch.bool:
+                raise ValueError
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(
                 f"explain(..., target={target!r}): give an integer, a list or tensor of one integer per "
@@ -261,6 +285,8 @@ def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Te
     elif isinstance(target, tuple) or (index.ndim == 1 and index.numel() == 1):
         index = index.view(1, -1).expand(batch, -1)
     else:
+        if len(index) != total:
+            raise ValueError(f"explain(..., target=...): {len(index)} targets for {total} rows.")
         index = (index if index.ndim > 1 else index[:, None])[rows]
     if index.shape != (batch, count):
         raise ValueError(
@@ -268,7 +294,8 @@ def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Te
             f"dimension(s) besides the batch. Give an integer, one per row, or tuples of {count}."
         )
     limits = torch.tensor(sizes if sizes else (1,))
-    if bool(((index < 0) | (index >= limits)).any()):
+    wrong = index[(index < 0) | (index >= limits)]
+    if len(wrong):
         one = (
             ""
             if sizes.numel() > 1
@@ -277,6 +304,6 @@ def _target_index(target: Any, rows: slice, batch: int, sizes: torch.Size) -> Te
             )
         )
         raise ValueError(
-            f"explain(..., target=...): index {index.max().item()} is out of range for an output of sizes {tuple(sizes)}.{one}"
+            f"explain(..., target=...): index {wrong[0].item()} is out of range for an output of sizes {tuple(sizes)}.{one}"
         )
     return index

@@ -34,7 +34,9 @@ class PathScores(Scores):
         return cls(run, reference, delta, delta.detach().abs().requires_grad_(), None)
 
     def copy(self) -> PathScores:
-        return PathScores(self.run, self.reference, self.delta, self.total, self.rows)
+        copy = PathScores(self.run, self.reference, self.delta, self.total, self.rows)
+        copy.logits = self.logits
+        return copy
 
     def worst_sign(self) -> float:
         if not self.delta.numel():

@@ -35,7 +35,7 @@ class Problem:
     where: str
 
     def __str__(self) -> str:
-        place = f"in module {self.module!r}" if self.module else "outside of any module"
+        place = f"in module {self.module!r}" if self.module else "in the model itself"
         site = f", {self.where}" if self.where else ""
         return f"{self.function}({self.shapes}) {place}{site}: {self.reason}"
 

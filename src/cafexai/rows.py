@@ -26,7 +26,7 @@ Rows = Tensor | None | _Mixed
 def spread(rows: Rows, shape: Sequence[int], batch: int, device: torch.device) -> Tensor:
     """The row of every element, as a view without memory of its own where that is possible."""
     if isinstance(rows, Tensor):
-        return rows.expand(shape)
+        return rows.to(device).expand(shape)
     if rows is None:
         index = torch.arange(1, batch + 1, dtype=torch.int32, device=device)
         return index.view(-1, *(1,) * (len(shape) - 1)).expand(shape)

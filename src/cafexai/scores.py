@@ -153,8 +153,11 @@ class Scores(abc.ABC):
     def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
         """Move elements of this value alone; a function with several results gives a tuple."""
         result = self.join(self.run, lambda parts: fn(parts[0]), [self], aligned)
-        if self.logits is not None and isinstance(result, Scores):
-            result.logits = self.logits.reshape(fn)
+        if self.logits is not None:
+            remembered = self.logits.reshape(fn)
+            pairs = [(result, remembered)] if isinstance(result, Scores) else zip(result, remembered, strict=True)
+            for part, logits in pairs:
+                part.logits = logits
         return result
 
     def add_constant(self: S, constant: Tensor, alpha: float = 1) -> S:

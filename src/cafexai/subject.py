@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -45,6 +46,17 @@ class Subject:
             return {}
         return {id(t): name for name, t in (*self.model.named_parameters(), *self.model.named_buffers())}
 
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Whatever forward stores on its modules is taken off again."""
+        modules = list(self.model.modules()) if isinstance(self.model, nn.Module) else []
+        before = [{name: _held(value) for name, value in vars(module).items()} for module in modules]
+        try:
+            yield
+        finally:
+            for module, attributes in zip(modules, before, strict=True):
+                _put_back(vars(module), attributes)
+
     def has_module(self, option: str, name: str | None) -> None:
         """Refuse a name that no module has."""
         if name is not None and name not in self.names.values():
@@ -70,6 +82,35 @@ class Subject:
                     f"explain(...): {where} ({type(module).__name__}) is in training mode, so the output depends on chance "
                     "or on the other rows. Call model.eval() first."
                 )
+
+
+def _held(value: Any) -> tuple[Any, Any]:
+    """A value, and a copy of what it contains if that can change."""
+    return value, type(value)(value) if type(value) in (list, dict, set) else None
+
+
+def _put_back(now: dict[str, Any], before: dict[str, tuple[Any, Any]]) -> None:
+    """Undo only what has changed: others may be using the model at the same time."""
+    for name in now.keys() - before.keys():
+        del now[name]
+    for name, (value, content) in before.items():
+        if now.get(name) is not value:
+            now[name] = value
+        if content is not None and not _same_items(value, content):
+            if isinstance(value, list):
+                value[:] = content
+            else:
+                value.clear()
+                value.update(content)
+
+
+def _same_items(one: Any, two: Any) -> bool:
+    """Equal by identity: tensors are not compared."""
+    if len(one) != len(two):
+        return False
+    if isinstance(one, dict):
+        return all(key in two and one[key] is two[key] for key in one)
+    return all(a is b for a, b in zip(one, two, strict=True))
 
 
 def _refuse_script(where: str) -> None:

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_any, tree_map_only
 
 from . import registry
+from .arguments import in_order
 from .codes import Coded, follow, looked_up
 from .law import check_operation
 from .registry import Problem, Rule, UnsupportedOperation
@@ -36,11 +37,14 @@ class Trace(TorchFunctionMode):
         self.problems: list[Problem] = []
         self.operations: dict[str, int] = {}
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
+        self._swapped: list[tuple[Tensor, Tensor]] = []
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not _meets(args, kwargs, (Scored, Frozen, Coded)):
             return func(*args, **kwargs)
+        if not args or "input" in kwargs:
+            args, kwargs = in_order(func, args, kwargs)
         rule = registry.find(func)
         if rule is not None and rule.name == "metadata":
             return func(*args, **kwargs)
@@ -59,11 +63,13 @@ class Trace(TorchFunctionMode):
     def _of_frozen(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Constants that remember their logits: a change of shape keeps the memory."""
         value = func(*plain(args), **plain(kwargs))
-        if (rule is not None and rule.in_place) or kwargs.get("inplace"):
+        if rule is None or not isinstance(args[0], Frozen):
+            return args[0] if rule is not None and rule.in_place else value
+        if rule.in_place or kwargs.get("inplace"):
             raise UnsupportedOperation("a softmax is changed in place; let the model use the returned value")
-        if rule is not None and rule.view and isinstance(args[0], Frozen) and isinstance(value, Tensor):
+        if rule.view and isinstance(value, Tensor):
             return Frozen.of(value, rule.apply(args[0].logits, *args[1:], **kwargs))
-        return value
+        return Frozen.of(value, args[0].logits) if rule.name in _IDENTITIES else value
 
     def _of_codes(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Integers: followed to their embedding, plain for everything else."""
@@ -90,7 +96,10 @@ class Trace(TorchFunctionMode):
                 raise UnsupportedOperation("writing into out= is not followed; use the returned value")
             codes = not _meets(args, options, Scored)
             states, options = self._states(args, compute, codes), self._states(options, compute, codes)
-            result = rule.apply(*states, **options)
+            try:
+                result = rule.apply(*states, **options)
+            except TypeError as error:
+                result = _by_position(func, rule, states, options, error)
         except UnsupportedOperation as error:
             return self._survey(func, str(error), args, kwargs, dtype)
         self.operations[rule.name] = self.operations.get(rule.name, 0) + 1
@@ -100,6 +109,8 @@ class Trace(TorchFunctionMode):
         if in_place:
             return self._write(args[0], result, dtype)
         if isinstance(args[0], Scored) and isinstance(result, Scores) and result is states[0]:
+            return args[0]
+        if rule.name in _IDENTITIES and isinstance(args[0], Scored) and _same_outside(args[0], result):
             return args[0]
         wrapped = _map_states(result, lambda state: Scored(state, state.nominal or dtype))
         if rule.view and isinstance(args[0], Scored):
@@ -112,6 +123,8 @@ class Trace(TorchFunctionMode):
         def convert(value: Tensor) -> Any:
             if isinstance(value, Scored):
                 return value.state
+            if value.is_complex():
+                raise UnsupportedOperation("complex numbers are not followed")
             if isinstance(value, Coded):
                 return value if codes else value.plain()
             known = self._constants.get(id(value))
@@ -145,8 +158,16 @@ class Trace(TorchFunctionMode):
                 "itself (y[:, 0] = ...), or build it with torch.cat or torch.stack"
             )
         else:
-            torch.utils.swap_tensors(target, Scored(new, dtype))
+            stand_in = Scored(new, dtype)
+            torch.utils.swap_tensors(target, stand_in)
+            self._swapped.append((target, stand_in))
         return target
+
+    def restore(self) -> None:
+        """Give back the plain tensors that became scored values on the way."""
+        for target, original in reversed(self._swapped):
+            torch.utils.swap_tensors(target, original)
+        self._swapped.clear()
 
     def _survey(self, func: Callable[..., Any], reason: str, args: Any, kwargs: Any, dtype: torch.dtype) -> Any:
         """Note a call that cannot be explained and go on with plain numbers, to find all the others as well."""
@@ -167,8 +188,33 @@ class Trace(TorchFunctionMode):
         return tree_map_only(Tensor, lift, result)
 
 
+_CONVERSIONS = (
+    "to",
+    "torch.Tensor.float",
+    "torch.Tensor.double",
+    "torch.Tensor.half",
+    "torch.Tensor.bfloat16",
+    "type",
+    "type_as",
+)
+_IDENTITIES = (*_CONVERSIONS, "contiguous", "cpu", "cuda", "dropout", "requires_grad_", "positive")
+
+
+def _same_outside(x: Scored, result: Any) -> bool:
+    """A conversion to what the value already is gives the value itself."""
+    return isinstance(result, Scores) and result.nominal == x.dtype and result.template.device == x.device
+
+
+def _by_position(func: Callable[..., Any], rule: Rule, args: Any, options: Any, error: TypeError) -> Any:
+    """Try a call again whose arguments the rule does not know by these names."""
+    args, rest = in_order(func, args, options)
+    try:
+        return rule.apply(*args, **rest)
+    except TypeError:
+        raise UnsupportedOperation(f"it is called with arguments that are not followed ({error})") from error
+
+
 _CODE_RULES = ("embedding", "embedding_bag", "one_hot")
-_NUMBERS = ("to", "torch.Tensor.float", "torch.Tensor.double", "torch.Tensor.half", "torch.Tensor.bfloat16", "type", "type_as")
 
 
 def _looks_up(rule: Rule | None, args: Any, kwargs: Any) -> bool:
@@ -177,7 +223,7 @@ def _looks_up(rule: Rule | None, args: Any, kwargs: Any) -> bool:
         return False
     if rule.name in _CODE_RULES:
         return True
-    return isinstance(args[0], Coded) and rule.name in _NUMBERS and _floating_target(rule.name, args, kwargs)
+    return isinstance(args[0], Coded) and rule.name in _CONVERSIONS and _floating_target(rule.name, args, kwargs)
 
 
 def _floating_target(name: str, args: Any, kwargs: Any) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..registry import Rule, UnsupportedOperation, add, functions_named, plain_function, rule
 from ..scores import Scores
 from ..tensors import Frozen
+from .conversion import as_dtype
 
 _METADATA = """
     shape size dim ndim ndimension numel nelement dtype device layout is_cuda is_cpu is_mps is_xpu is_meta is_sparse
@@ -31,7 +32,7 @@ _OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge")
 _COMPARED = """
     eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isnan isinf isfinite isclose allclose
     argmax argmin argsort any all nonzero count_nonzero bucketize searchsorted logical_not logical_and logical_or logical_xor
-    isposinf isneginf isreal signbit item tolist __bool__ __nonzero__ __float__ __int__ __index__ __contains__ detach histc
+    isposinf isneginf isreal signbit item tolist __bool__ __nonzero__ __float__ __int__ __index__ __contains__ histc
 """.split()
 
 
@@ -41,7 +42,10 @@ def _values(parts: Any) -> Any:
 
 def _like(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(*args: Any, **options: Any) -> Any:
-        return function(*_values(args), **options)
+        for part in (*args[1:], *options.values()):
+            if isinstance(part, Scores):  # the number to fill with
+                part.run.note_frozen(name)
+        return function(*_values(args), **dict(zip(options, _values(options.values()), strict=True)))
 
     return apply
 
@@ -65,7 +69,17 @@ for _name in _COMPARED:
 
 @rule("data", in_place=False)
 def data(x: Scores) -> Any:
-    return x.freeze("data", lambda value: value)
+    return x.freeze("data", torch.clone)
+
+
+@rule("detach", in_place=False)
+def detach(x: Scores) -> Any:
+    return x.freeze("detach", torch.clone)
+
+
+@rule(torch.as_tensor, name="as_tensor")
+def as_tensor(x: Scores, dtype: Any = None, device: Any = None) -> Any:
+    return x if dtype is None else as_dtype(x, dtype)
 
 
 @rule("numpy", "__array__", in_place=False)

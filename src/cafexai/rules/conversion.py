@@ -83,19 +83,25 @@ def type_(x: Scores, dtype: Any = None, **options: Any) -> Any:
     return as_dtype(x, dtype)
 
 
-@rule("cpu", "cuda", in_place=False)
-def device(x: Scores, *args: Any, **options: Any) -> Any:
-    raise UnsupportedOperation("forward moves values between devices by name; use .to(device)")
+@rule("cpu", in_place=False)
+def cpu(x: Scores, **options: Any) -> Any:
+    return _as_device(x, "cpu")
+
+
+@rule("cuda", in_place=False)
+def cuda(x: Scores, device: Any = None, **options: Any) -> Any:
+    return _as_device(x, "cuda" if device is None else device)
 
 
 @rule("contiguous", in_place=False)
 def contiguous(x: Scores, **options: Any) -> Any:
-    return x if x.template.is_contiguous(**options) else x.copy()
+    return x if x.template.is_contiguous(**options) else x.reshape(lambda v: v.contiguous(**options), True)
 
 
 @rule("clone", in_place=False)
 def clone(x: Scores, **options: Any) -> Any:
-    return x.copy()
+    result = x.reshape(lambda v: v.clone(**options), True)
+    return result if result is not x else x.copy()
 
 
 @rule("requires_grad_", "retain_grad", in_place=False)

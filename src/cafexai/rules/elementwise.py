@@ -60,6 +60,11 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
     def apply(x: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(x, Scores) or any(isinstance(part, Scores) for part in (*args, *options.values())):
             raise UnsupportedOperation("only its first argument may depend on the input")
+        shape = torch.broadcast_shapes(
+            x.shape, *(part.shape for part in (*args, *options.values()) if isinstance(part, Tensor))
+        )
+        if shape != x.shape:
+            x = x.reshape(lambda v: v.expand(shape))
         phi = function if not args and not options else lambda v: function(v, *args, **options)
         zero = keeps_zero(function, args, options)
         return x.elementwise(finite(name, phi), zero, routing=True) if partial else x.elementwise(phi, zero)
@@ -86,7 +91,22 @@ def sigmoid(x: Scores) -> Any:
 
 @rule("__rpow__")
 def rpow(x: Scores, base: Any) -> Any:
-    return x.elementwise(lambda v: torch.pow(base, v))
+    """base ** x for a constant base."""
+    if isinstance(base, Tensor) and torch.broadcast_shapes(x.shape, base.shape) != x.shape:
+        shape = torch.broadcast_shapes(x.shape, base.shape)
+        x = x.reshape(lambda v: v.expand(shape))
+    return x.elementwise(finite("pow", lambda v: torch.pow(base, v)))
+
+
+def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(x: Any, exponent: Any) -> Any:
+        return rpow(exponent, x) if isinstance(exponent, Scores) and not isinstance(x, Scores) else plain(x, exponent)
+
+    return apply
+
+
+for _function, _writes in variants("pow"):
+    register(_function, Rule("pow", _power(_apply(torch.pow, "pow", True)), in_place=_writes))
 
 
 @rule("prelu", in_place=False)

@@ -14,10 +14,16 @@ from ..scores import Scores
 from .arithmetic import add, constant_like
 
 
-def _together(parts: Sequence[Any], fn: Any) -> Any:
-    """Join values and constants, at least one of them scored."""
+def _together(parts: Sequence[Any], fn: Callable[[Sequence[Tensor]], Tensor]) -> Any:
+    """Join values and constants, at least one of them scored. If one value alone is written to, its rows stay its own."""
     first = next(part for part in parts if isinstance(part, Scores))
-    return first.join(first.run, fn, [part if isinstance(part, Scores) else constant_like(part, first) for part in parts])
+    alone = isinstance(parts[0], Scores) and not any(isinstance(part, Scores) for part in parts[1:])
+    joined = [_tensor(part, first) for part in parts]
+    return first.join(first.run, fn, joined, aligned=alone)
+
+
+def _tensor(part: Any, like: Scores) -> Any:
+    return part if isinstance(part, Scores) else constant_like(part, like)
 
 
 def _constant(part: Any, what: str) -> None:
@@ -32,13 +38,17 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
             condition, a = a, condition
     if a is None or isinstance(condition, Scores):
         raise UnsupportedOperation("its condition depends on the input; compare first (x > 0), that is frozen")
+    scored = a if isinstance(a, Scores) else b
+    if torch.broadcast_shapes(*(getattr(part, "shape", ()) for part in (condition, a, b))) != scored.shape:
+        return scored.join(scored.run, lambda parts: torch.where(condition, *parts), [_tensor(part, scored) for part in (a, b)])
+    if scored is b:
+        return _together([b, a], lambda parts: torch.where(condition, parts[1], parts[0]))
     return _together([a, b], lambda parts: torch.where(condition, parts[0], parts[1]))
 
 
 @rule("masked_fill")
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    _constant(mask, "mask")
-    return _together([x, value], lambda parts: torch.where(mask, parts[1], parts[0]))
+    return where(mask, value, x)
 
 
 def setitem(x: Any, index: Any, value: Any) -> Any:
@@ -51,7 +61,10 @@ def setitem(x: Any, index: Any, value: Any) -> Any:
 
 
 def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
-    return _together([x, source], lambda parts: parts[1].expand(parts[0].shape))
+    if not isinstance(source, Scores):
+        return fill(x, source)
+    shape = x.shape
+    return source.reshape(lambda v: v.expand(shape))
 
 
 def fill(x: Scores, value: Any = 0) -> Any:
