@@ -436,6 +436,18 @@ COMPOSED = set(
     "embedding embedding_bag one_hot var std var_mean std_mean".split()
 )
 
+# ---- exported programs -----------------------------------------------------------------------------------------------
+case("aten.slice", "linear", S((2, 4)), 1, 1, 3)
+case("aten.alias aten.lift_fresh_copy", "linear", S((2, 3)))
+case("aten._unsafe_view", "linear", S((2, 3)), (3, 2))
+case("aten.index", "linear", S((2, 3)), [None, torch.tensor([2, 0])])
+case("aten.upsample_nearest1d", "linear", S((1, 1, 3)), None, [2.0])
+case("aten.upsample_nearest2d", "linear", S((1, 1, 2, 2)), None, [2.0, 2.0])
+case("aten.upsample_nearest3d", "linear", S((1, 1, 2, 2, 1)), None, [2.0, 2.0, 1.0])
+case("aten.upsample_linear1d", "linear", S((1, 1, 3)), None, False, [2.0])
+case("aten.upsample_bilinear2d", "linear", S((1, 1, 2, 2)), (3, 3), True, None)
+case("aten.upsample_trilinear3d", "linear", S((1, 1, 2, 2, 2)), (3, 3, 2), False, None)
+
 # Without a sample: they have random or no numbers, raise, or are no operation on numbers.
 WITHOUT_NUMBERS = {
     "metadata",

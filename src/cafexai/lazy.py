@@ -68,6 +68,9 @@ class LazyScores(PathScores):
         """The scores are not computed yet."""
         return self._full is None
 
+    def worst_sign(self) -> float:
+        return 0.0 if self.pending else super().worst_sign()
+
     def copy(self) -> LazyScores:
         return LazyScores(self.run, self._value, self.full)
 

@@ -145,6 +145,9 @@ def find(function: Callable[..., Any]) -> Rule | None:
 
 
 def _of_overload(function: Any) -> Rule | None:
+    packet = getattr(function, "overloadpacket", None)
+    if packet in _table:
+        return _table[packet]
     name = str(function).split(".")[1]
     for namespace in (torch, torch._C._nn, torch.Tensor, F):  # those with aten's order of arguments first
         known = _table.get(getattr(namespace, name, None))  # type: ignore[arg-type]

@@ -38,6 +38,7 @@ class Run:
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.path = ""  # the module that is running
         self.ledger = Ledger(batch)
+        self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[tuple[str, str], int] = {}  # (operation, module path) -> number of calls
         self._absolute: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -55,6 +56,10 @@ class Run:
             known = (constant, constant.abs())
             self._absolute[id(constant)] = known
         return known[1]
+
+    def note_operation(self, name: str) -> None:
+        """Count a call."""
+        self.operations[name] = self.operations.get(name, 0) + 1
 
     def note_dtype(self, dtype: torch.dtype) -> None:
         """Remember how exactly the model itself computes."""

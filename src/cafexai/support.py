@@ -35,4 +35,4 @@ def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> S
     cafe = CAFE(model)
     given, extra = cafe._accept(inputs, additional_forward_args, Request())
     trace = survey(cafe.subject, _batch(given, (None,) * len(given.tensors), extra, slice(0, given.rows)))
-    return Support(dict(trace.operations), tuple(trace.problems))
+    return Support(dict(trace.run.operations), tuple(trace.problems))

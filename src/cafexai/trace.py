@@ -35,7 +35,6 @@ class Trace(TorchFunctionMode):
         self.owned = owned  # ids of the model's parameters and buffers, with their names
         self.check_each = check_each
         self.problems: list[Problem] = []
-        self.operations: dict[str, int] = {}
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         self._swapped: list[tuple[Tensor, Tensor]] = []
 
@@ -67,9 +66,12 @@ class Trace(TorchFunctionMode):
             return args[0] if rule is not None and rule.in_place else value
         if rule.in_place or kwargs.get("inplace"):
             raise UnsupportedOperation("a softmax is changed in place; let the model use the returned value")
-        if rule.view and isinstance(value, Tensor):
-            return Frozen.of(value, rule.apply(args[0].logits, *args[1:], **kwargs))
-        return Frozen.of(value, args[0].logits) if rule.name in _IDENTITIES else value
+        if rule.view:
+            logits = rule.apply(args[0].logits, *args[1:], **kwargs)
+            if isinstance(value, Tensor):
+                return Frozen.of(value, logits)
+            return type(value)(Frozen.of(*pair) for pair in zip(value, logits, strict=True))
+        return Frozen.of(value, args[0].logits) if rule.name in (*_IDENTITIES, "clone") else value
 
     def _of_codes(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Integers: followed to their embedding, plain for everything else."""
@@ -102,7 +104,7 @@ class Trace(TorchFunctionMode):
                 result = _by_position(func, rule, states, options, error)
         except UnsupportedOperation as error:
             return self._survey(func, str(error), args, kwargs, dtype)
-        self.operations[rule.name] = self.operations.get(rule.name, 0) + 1
+        self.run.note_operation(rule.name)
         self.run.note_dtype(dtype)
         if self.check_each:
             check_operation(func, args, kwargs, result, self.run)
@@ -139,6 +141,8 @@ class Trace(TorchFunctionMode):
                 self._constants[id(value)] = (value, constant)
             return constant
 
+        if isinstance(values, tuple) and any(isinstance(value, complex) for value in values):
+            raise UnsupportedOperation("complex numbers are not followed")
         if isinstance(values, tuple) and not any(isinstance(v, (list, tuple, dict)) for v in values):
             return tuple(convert(v) if isinstance(v, Tensor) else v for v in values)
         return tree_map_only(Tensor, convert, values)
@@ -371,6 +375,7 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
         path = run.path
         previous, whole = stack.pop()
         if whole is not None:
+            run.note_operation(type(module).__name__)
             output = _as_one_function(module, whole)
         run.path = previous
         replaced = after(path, output) if after is not None else None

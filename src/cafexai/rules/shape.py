@@ -31,7 +31,7 @@ def _plain(part: Any) -> Any:
     return tuple(_plain(item) for item in part) if isinstance(part, tuple) else part
 
 
-def _move(function: Callable[..., Any]) -> Callable[..., Any]:
+def moving(function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(x: Any, *args: Any, **options: Any) -> Any:
         args = tuple(_plain(part) for part in args)
         if not isinstance(x, Scores):
@@ -43,7 +43,7 @@ def _move(function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name in _VIEWS + _COPIES:
     for _function in functions_named(_name):
-        add(_function, Rule(_name, _move(_function), view=_name in _VIEWS))
+        add(_function, Rule(_name, moving(_function), view=_name in _VIEWS))
 
 
 def _together(function: Callable[..., Tensor]) -> Callable[..., Any]:

@@ -33,9 +33,6 @@ def _constant(part: Any, what: str) -> None:
 
 @rule("where", in_place=False)
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:
-    if isinstance(condition, Scores) and not isinstance(a, Scores) and a is not None:  # Tensor.where(x, condition, other)
-        if isinstance(a, Tensor) and a.dtype == torch.bool:
-            condition, a = a, condition
     if a is None or isinstance(condition, Scores):
         raise UnsupportedOperation("its condition depends on the input; compare first (x > 0), that is frozen")
     scored = a if isinstance(a, Scores) else b
@@ -44,6 +41,11 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
     if scored is b:
         return _together([b, a], lambda parts: torch.where(condition, parts[1], parts[0]))
     return _together([a, b], lambda parts: torch.where(condition, parts[0], parts[1]))
+
+
+@rule(torch.Tensor.where, name="where")
+def where_method(x: Any, condition: Any, other: Any) -> Any:
+    return where(condition, x, other)
 
 
 @rule("masked_fill")

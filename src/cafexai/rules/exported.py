@@ -1,0 +1,33 @@
+"""Calls that only exported programs make (torch.export); all others share their names with torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..registry import Rule, add
+from ..scores import Scores
+from .linear import interpolate
+from .shape import moving
+
+aten = torch.ops.aten
+
+for _name in ("slice", "alias", "_unsafe_view", "index", "lift_fresh_copy"):
+    _packet = getattr(aten, _name)
+    add(_packet, Rule(f"aten.{_name}", moving(_packet), view=True))
+
+
+def upsample_nearest(x: Scores, size: Any, scales: Any = None, *more: Any) -> Any:
+    return interpolate(x, size, scales)
+
+
+def upsample_linear(x: Scores, size: Any, align_corners: bool, scales: Any = None, *more: Any) -> Any:
+    mode = {3: "linear", 4: "bilinear", 5: "trilinear"}[x.ndim]
+    return interpolate(x, size, scales, mode, align_corners)
+
+
+for _name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
+    add(getattr(aten, _name), Rule(f"aten.{_name}", upsample_nearest))
+for _name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"):
+    add(getattr(aten, _name), Rule(f"aten.{_name}", upsample_linear))
