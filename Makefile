@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all lint benchmark picture clean
+.PHONY: demo test test-all lint benchmark architectures picture clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -21,6 +21,10 @@ lint: .venv/dev
 
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/memory.py
+
+architectures: .venv/dev
+	$(BIN)/python tests/test_architectures.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/explanation.png

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import models
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import models
 from cafexai.models import FTTransformer
 
 

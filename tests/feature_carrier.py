@@ -53,6 +53,7 @@ class FeatureScores(Scores):
         return tuple(cls(run, r, m) for r, m in zip(references, moved, strict=True))
 
     def linear(self, fn, *constants, bias=None, bias_dims=0, aligned=False):
+        bias = bias() if callable(bias) else bias
         rest = (*constants, None) if bias is not None else constants
         shares = torch.vmap(lambda v: fn(v, *rest))(self.shares)
         reference = None if self.reference is None else fn(self.reference, *rest)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from architectures import ARCHITECTURES, Named
 from torch import nn
 
+from architectures import ARCHITECTURES, Named
 from cafexai import CAFE, elementwise_module, supported
 from cafexai.models import FTTransformer
 
@@ -263,7 +263,9 @@ def test_packed_sequences_and_projections_are_refused():
     net = nn.LSTM(3, 2, batch_first=True)
 
     def packed(v):
-        return pad_packed_sequence(net(pack_padded_sequence(v, torch.tensor([4, 4]), batch_first=True))[0], batch_first=True)[0][:, -1]
+        return pad_packed_sequence(net(pack_padded_sequence(v, torch.tensor([4, 4]), batch_first=True))[0], batch_first=True)[
+            0
+        ][:, -1]
 
     with pytest.raises(NotImplementedError, match="pack"):
         CAFE(packed).explain(torch.randn(2, 4, 3))

@@ -42,7 +42,8 @@ def activate(
     if reference is None and not keeps_zero:
         reference = torch.zeros_like(delta)
     new_reference = None if reference is None else phi(reference)
-    new_delta, new_total = _Elementwise.apply(delta, total, reference, new_reference, phi, c)
+    function = _LargeElementwise if delta.numel() >= LARGE else _Elementwise
+    new_delta, new_total = function.apply(delta, total, reference, new_reference, phi, c)
     return new_delta, new_total, new_reference
 
 
@@ -79,6 +80,30 @@ def flows(
     return change, along, against, smaller
 
 
+LARGE = 2**20  # elements from which on multipliers are computed again for each backward pass instead of being kept
+BLOCK = 2**18  # elements that are then worked on at a time
+
+
+def multipliers(
+    delta: Tensor, total: Tensor, change: Tensor, along: Tensor, against: Tensor, smaller: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """How delta' and total' depend on delta and total; ``along``, ``against`` and ``smaller`` are used up."""
+    both = along - against
+    net = along.add_(against)
+    size = change.abs()
+    tiny = torch.finfo(delta.dtype).tiny
+    smaller.mul_(0.5).clamp_min_(tiny)  # where it is 0 the flows are 0 as well: 0 / 0 = 0
+    net.div_(smaller)
+    both.div_(smaller)
+    larger = total.add(delta.abs()).clamp_min_(tiny)
+    sign = delta.sign()
+    dd = (net * total).addcmul_(sign, change).div_(larger)
+    dt = torch.addcmul(change, net, delta, value=-1).div_(larger)
+    td = sign.mul_(size).addcmul_(both, delta, value=-1).div_(larger)
+    tt = size.addcmul_(both, total).div_(larger)
+    return dd, dt, td, tt
+
+
 class _Elementwise(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -91,28 +116,63 @@ class _Elementwise(torch.autograd.Function):
         c: float,
     ) -> tuple[Tensor, Tensor]:
         change, along, against, smaller = flows(delta, total, reference, at_reference, phi, c)
-        both = along - against
-        net = along.add_(against)
-        size = change.abs()
-        new_total = torch.add(size, both, alpha=2)
-        tiny = torch.finfo(delta.dtype).tiny
-        smaller.mul_(0.5).clamp_min_(tiny)  # where it is 0 the flows are 0 as well: 0 / 0 = 0
-        net.div_(smaller)
-        both.div_(smaller)
-        larger = total.add(delta.abs()).clamp_min_(tiny)
-        sign = delta.sign()
-        dd = (net * total).addcmul_(sign, change).div_(larger)
-        dt = torch.addcmul(change, net, delta, value=-1).div_(larger)
-        td = sign.mul_(size).addcmul_(both, delta, value=-1).div_(larger)
-        tt = size.addcmul_(both, total).div_(larger)
-        ctx.save_for_backward(dd, dt, td, tt)
+        new_total = torch.sub(along, against).mul_(2).add_(change.abs())
+        ctx.save_for_backward(*multipliers(delta, total, change, along, against, smaller))
         ctx.set_materialize_grads(False)
         return change, new_total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        dd, dt, td, tt = ctx.saved_tensors
-        return (*_pull(gradients, dd, dt, td, tt), None, None, None, None)
+        return (*_pull(gradients, *ctx.saved_tensors), None, None, None, None)
+
+
+class _LargeElementwise(torch.autograd.Function):
+    """The same with less memory: nothing is kept but the arguments, and rows are worked on block by block."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        delta: Tensor,
+        total: Tensor,
+        reference: Tensor | None,
+        at_reference: Tensor | None,
+        phi: Callable[[Tensor], Tensor],
+        c: float,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(delta, total, reference, at_reference)
+        ctx.rule = (phi, c)
+        ctx.set_materialize_grads(False)
+        new_delta, new_total = torch.empty_like(delta), torch.empty_like(total)
+        for rows in _blocks(delta, phi):
+            parts = _cut(rows, delta, total, reference, at_reference)
+            change, along, against, _ = flows(*parts, phi, c)  # type: ignore[arg-type, call-arg]
+            new_total[rows] = along.sub_(against).mul_(2).add_(change.abs())
+            new_delta[rows] = change
+        return new_delta, new_total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        delta, total = ctx.saved_tensors[:2]
+        if gradients == (None, None):
+            return (None,) * 6
+        to_delta, to_total = torch.empty_like(delta), torch.empty_like(total)
+        for rows in _blocks(delta, ctx.rule[0]):
+            parts = _cut(rows, *ctx.saved_tensors)
+            maps = multipliers(parts[0], parts[1], *flows(*parts, *ctx.rule))  # type: ignore[arg-type]
+            to_delta[rows], to_total[rows] = _pull(_cut(rows, *gradients), *maps)
+        return to_delta, to_total, None, None, None, None
+
+
+def _blocks(delta: Tensor, phi: Callable[[Tensor], Tensor]) -> list[slice]:
+    """Slices of dimension 0; one for all if phi may hold constants of that size."""
+    if getattr(phi, "__closure__", None) is not None or delta.ndim == 0:
+        return [slice(None)]
+    step = max(1, BLOCK * len(delta) // delta.numel())
+    return [slice(start, start + step) for start in range(0, len(delta), step)]
+
+
+def _cut(rows: slice, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    return tuple(None if tensor is None else tensor[rows] for tensor in tensors)
 
 
 class _Relu(torch.autograd.Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -11,6 +12,10 @@ from torch import Tensor
 from .forward import Passed
 from .law import LawBroken, tolerance, widest
 from .scores import Leaf
+
+
+class Overflow(ArithmeticError):
+    """Cancelled influence has grown beyond the range of the floating point type."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,11 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     lack = sum((share.to(exact) for share in biases.values()), lack)
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
     limit = tolerance(whole.dtype)
+    if math.isnan(worst):
+        raise Overflow(
+            f"explain(...): the total influence inside the model is larger than {whole.dtype} can hold. The published scores "
+            "grow with depth. Lower c, or start at a later layer."
+        )
     if not worst <= limit:
         raise LawBroken(
             f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "
@@ -81,5 +91,5 @@ def warn_depth(passed: Passed) -> None:
             f"are rounded to about {rounding:.2g}, against a change of the output of {change:.3g}. combined keeps its digits, "
             "positive - negative does not. The published scores grow with depth: compare them only within one model, lower "
             "c, start at a later layer, or explain in float64 (model.double(), x.double()).",
-            stacklevel=5,
+            stacklevel=6,
         )

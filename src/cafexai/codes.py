@@ -64,8 +64,8 @@ class Coded(Tensor):
 
     def leaf(self, embed: Callable[[Tensor], Tensor]) -> Scores:
         """The embedded codes as a scored value in which explanations end."""
-        value = embed(self.plain())
-        reference = None if self.reference is None else embed(self.reference)
+        value = self.run.wide(embed(self.plain()))
+        reference = None if self.reference is None else self.run.wide(embed(self.reference))
         beyond = (1,) * (value.ndim - self.places.ndim)
         own = (self.places >= 0).view(*self.places.shape, *beyond)
         constant = value.masked_fill(own, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -11,14 +12,15 @@ import torch
 from torch import Tensor
 
 from .assemble import assembled, averaged, piece
-from .backward import distribute
+from .backward import Overflow, Shares, distribute
 from .explanation import Explanation
-from .forward import Batch, Request, forward
+from .forward import Batch, Passed, Request, forward
 from .groups import grouped
 from .inputs import Inputs, Reference, prepare, references
 from .subject import Subject
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 def with_gradients(method: F) -> F:
@@ -107,8 +109,8 @@ class CAFE:
         for rows in _chunks(given.rows, batch_size, show_progress):
             against = []
             for reference in stack:
-                passed = forward(self.subject, _batch(given, reference, extra, rows), request)
-                against.append(piece(passed))
+                batch = _batch(given, reference, extra, rows)
+                against.append(self._finished(piece, batch, request))
             pieces.append(averaged(against))
         explanation = assembled(pieces, given, self._settings(request))
         return explanation if feature_groups is None else grouped(explanation, feature_groups)
@@ -132,8 +134,8 @@ class CAFE:
         stack = self._references(given, baselines, request)
         shares = []
         for reference in stack:
-            passed = forward(self.subject, _batch(given, reference, extra, slice(0, given.rows)), request)
-            shares.append(distribute(passed, passed.chosen.delta, keep=False))
+            batch = _batch(given, reference, extra, slice(0, given.rows))
+            shares.append(self._finished(_net, batch, request))
         combined = tuple(sum(parts) / len(stack) for parts in zip(*(s.features for s in shares), strict=True))
         result = combined if given.is_tuple else combined[0]
         return (result, sum(s.lack for s in shares) / len(stack)) if return_convergence_delta else result
@@ -166,6 +168,20 @@ class CAFE:
         extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
         return prepare(inputs, self.model, feature_names, display, tokenizer), extra
 
+    def _finished(self, finish: Callable[[Passed], R], batch: Batch, request: Request) -> R:
+        """Forward and backward; once more in float64 where float32 is too small for the scores."""
+        try:
+            return finish(forward(self.subject, batch, request))
+        except Overflow:
+            if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
+                raise
+        warnings.warn(
+            "The total influence inside the model is larger than float32 can hold, so these rows are explained in float64. "
+            "The published scores grow with depth.",
+            stacklevel=4,
+        )
+        return finish(forward(self.subject, batch, dataclasses.replace(request, double=True)))
+
     def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
         return references(None if request.latent else baselines, given, self.background, self.model)
 
@@ -182,6 +198,10 @@ class CAFE:
             "version": __version__,
             "torch": str(torch.__version__),
         }
+
+
+def _net(passed: Passed) -> Shares:
+    return distribute(passed, passed.chosen.delta, keep=False)
 
 
 def _batch(given: Inputs, reference: tuple[Reference, ...], extra: Any, rows: slice) -> Batch:

@@ -32,6 +32,7 @@ class Request:
     start: bool = True
     target_layer: str | None = None
     check: str = "output"
+    double: bool = False  # carry the scores in float64, whatever the model computes in
     total: int = 0  # rows in all batches
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
 
@@ -75,7 +76,12 @@ class _Reached(BaseException):
 def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
     """Run the model on scored values and pick the target; both runs draw the same random numbers."""
     with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept():
-        run = Run(len(batch.tensors[0]), subject.sensitivity, subject.norm_mean)
+        run = Run(
+            len(batch.tensors[0]),
+            subject.sensitivity,
+            subject.norm_mean,
+            torch.float64 if request.double else torch.float32,
+        )
         trace = Trace(run, PathScores, subject.owned_tensors(), request.check == "each")
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
@@ -91,7 +97,7 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     arguments: list[Tensor] = []
     for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
         if x.is_floating_point():
-            scores = PathScores.of_input(run, _wide(x), None if reference is None else _wide(reference))
+            scores = PathScores.of_input(run, run.wide(x), None if reference is None else run.wide(reference))
             run.leaves.append(Leaf(scores, source))
             arguments.append(Scored(scores, x.dtype))
         else:
@@ -112,7 +118,7 @@ def _explained(run: Run, batch: Batch, request: Request) -> tuple[list[Tensor], 
             f"explain(...): the codes of input {min(missing)} never reached an embedding. Integer inputs are explained "
             "there; pass x.float() if these are quantities, or additional_forward_args if they are no features."
         )
-    inputs = [_wide(x) if x.is_floating_point() else x for x in batch.tensors]
+    inputs = [run.wide(x) if x.is_floating_point() else x for x in batch.tensors]
     return inputs, [_or_zeros(r, x) for r, x in zip(batch.references, inputs, strict=True)]
 
 
@@ -148,11 +154,6 @@ def _random_numbers_kept(tensors: tuple[Tensor, ...]) -> Iterator[Callable[[], N
         yield again
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Scores are carried in float32 at least."""
-    return x.float() if x.dtype.itemsize < 4 else x
-
-
 class _Layer:
     """Begins at the output of a hidden module, or remembers its scores."""
 
@@ -182,7 +183,7 @@ class _Layer:
         (reference,), *more = references(self.request.latent_baselines, Inputs((value,), False, None), None, None)
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
-        scores = PathScores.of_input(self.run, _wide(value), None if reference is None else _wide(reference))
+        scores = PathScores.of_input(self.run, self.run.wide(value), None if reference is None else self.run.wide(reference))
         self.run.leaves[:] = [Leaf(scores, 0)]
         return Scored(scores, value.dtype)
 

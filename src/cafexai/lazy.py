@@ -77,7 +77,8 @@ class LazyScores(PathScores):
     def linear(
         self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
     ) -> LazyScores:
-        value = fn(self._value, *constants) if bias is None else fn(self._value, *constants, bias)
+        last = () if bias is None else (bias() if callable(bias) else bias,)
+        value = fn(self._value, *constants, *last)
         return LazyScores(
             self.run,
             value,

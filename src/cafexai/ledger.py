@@ -7,6 +7,7 @@ also when a path was lost.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,14 +50,14 @@ class Ledger:
         self.page: dict[str, Tensor] = {}
         self.size = torch.zeros(())  # sum of the entries without their signs, the scale of rounding
 
-    def watch(self, delta: Tensor, total: Tensor, constant: Tensor, rows: Rows, path: str) -> None:
+    def watch(self, delta: Tensor, total: Tensor, constant: Tensor | Callable[[], Tensor], rows: Rows, path: str) -> None:
         """From now on, enter what flows back to ``delta`` and ``total`` through the constant added to them."""
-        constant = constant.detach()
-        magnitude = constant.abs()
         self.page.setdefault(path, delta.new_zeros(self.batch))
 
-        def enter(amount: Tensor) -> Any:
+        def enter(absolute: bool) -> Any:
             def hook(gradient: Tensor) -> None:
+                amount = constant() if callable(constant) else constant
+                amount = amount.abs() if absolute else amount
                 share = per_row(gradient, amount, rows, self.batch)
                 if not bool(share.isfinite().all()):  # an infinite constant, as in a mask, that nothing flows back to
                     share = per_row(gradient, amount.where(amount.isfinite(), 0), rows, self.batch)
@@ -67,8 +68,8 @@ class Ledger:
 
             return hook
 
-        delta.register_hook(enter(constant))
-        total.register_hook(enter(magnitude))
+        delta.register_hook(enter(False))
+        total.register_hook(enter(True))
 
     def take(self) -> tuple[dict[str, Tensor], Tensor]:
         """The finished page and its size; a new one is begun, with the same layers."""

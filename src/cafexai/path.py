@@ -15,6 +15,7 @@ from torch import Tensor
 from .activation import activate
 from .rows import Rows
 from .scores import Run, Scores
+from .weighted import Weighted, weighted
 
 
 class PathScores(Scores):
@@ -80,19 +81,22 @@ class PathScores(Scores):
     def linear(
         self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
     ) -> PathScores:
-        run = self.run
-        magnitudes = [run.absolute(c) for c in constants]
-        if bias is None:
-            delta, total = fn(self.delta, *constants), fn(self.total, *magnitudes)
-            reference = None if self.reference is None else fn(self.reference, *constants)
+        run, made = self.run, bias
+        bias = bias() if callable(bias) else bias
+        last = () if bias is None else (bias,)
+        nothing = () if bias is None else (None,)
+        reference = None if self.reference is None else fn(self.reference, *constants, *nothing)
+        if fn is weighted:
+            delta, total = (Weighted.apply(part, constants[0], bias, part is self.total) for part in self.parts)
         else:
-            delta, total = fn(self.delta, *constants, bias), fn(self.total, *magnitudes, run.absolute(bias))
-            reference = None if self.reference is None else fn(self.reference, *constants, None)
+            delta = fn(self.delta, *constants, *last)
+            total = fn(self.total, *(abs(constant) for constant in (*constants, *last)))
         if reference is not None and reference.shape != delta.shape:
             reference = reference.expand(delta.shape)
         rows = self._rows_linear(fn, constants, bias, aligned, delta)
         if bias is not None:
-            run.ledger.watch(delta, total, bias.reshape((*bias.shape, *(1,) * bias_dims)), rows, run.path)
+            amount = made if callable(made) else bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
+            run.ledger.watch(delta, total, amount, rows, run.path)
         return PathScores(run, reference, delta, total, rows)
 
     def add(self, other: PathScores, alpha: float = 1) -> PathScores:

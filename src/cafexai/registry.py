@@ -22,6 +22,7 @@ class Rule:
     apply: Callable[..., Any]
     in_place: bool = False  # the operation writes its result into its first argument
     view: bool = False  # the result may share memory with the first argument
+    casts: bool = False  # the rule brings constants to the working precision itself
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def plain_function(name: str) -> Callable[..., Any]:
 
 
 def rule(
-    *targets: str | Callable[..., Any], in_place: bool = True, view: bool = False, name: str | None = None
+    *targets: str | Callable[..., Any], in_place: bool = True, view: bool = False, name: str | None = None, casts: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a rule for functions, or for every function of torch with a given name.
 
@@ -98,7 +99,7 @@ def rule(
                 raise ValueError(f"rule({target!r}): torch has no function of this name")
             for function, writes in variants(target):
                 if in_place or not writes:
-                    _table[function] = Rule(name or target, apply, in_place=writes, view=view)
+                    _table[function] = Rule(name or target, apply, in_place=writes, view=view, casts=casts)
         return apply
 
     return register

@@ -29,10 +29,17 @@ S = TypeVar("S", bound="Scores")
 class Run:
     """What all scored values of one explained forward pass share."""
 
-    def __init__(self, batch: int, sensitivity: Callable[[str], float], norm_mean: str = "bias") -> None:
+    def __init__(
+        self,
+        batch: int,
+        sensitivity: Callable[[str], float],
+        norm_mean: str = "bias",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.batch = batch
         self.sensitivity = sensitivity  # the conflict sensitivity constant c of a module, by its path
         self.norm_mean = norm_mean  # what the mean inside a normalisation is: "bias" (the paper) or "linear"
+        self.dtype = dtype  # scores are carried in this at least
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.carrier: type[Scores]  # set by the pass
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
@@ -40,22 +47,15 @@ class Run:
         self.ledger = Ledger(batch)
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[tuple[str, str], int] = {}  # (operation, module path) -> number of calls
-        self._absolute: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def wide(self, x: Tensor) -> Tensor:
+        """An input in the precision that scores are carried in."""
+        return x.to(torch.promote_types(x.dtype, self.dtype))
 
     @property
     def c(self) -> float:
         """The conflict sensitivity constant where the pass is now."""
         return self.sensitivity(self.path)
-
-    def absolute(self, constant: Any) -> Any:
-        """|constant|, computed once per run."""
-        if not isinstance(constant, Tensor):
-            return abs(constant)
-        known = self._absolute.get(id(constant))
-        if known is None or known[0] is not constant:
-            known = (constant, constant.abs())
-            self._absolute[id(constant)] = known
-        return known[1]
 
     def note_operation(self, name: str) -> None:
         """Count a call."""
@@ -106,8 +106,9 @@ class Scores(abc.ABC):
     ) -> S:
         """A map linear in its first argument, ``fn(value, *constants)`` or ``fn(value, *constants, bias)``.
 
-        It must be monotone in the value when all constants are non-negative. ``bias_dims`` dimensions of the result
-        follow those of the bias. ``aligned`` says that dimension 0 of the value stays dimension 0, row by row.
+        It must be monotone in the value when all constants are non-negative. A bias is a tensor or,
+        if it is as large as the value, a function that makes it. ``bias_dims`` dimensions of the result follow those of
+        the bias. ``aligned`` says that dimension 0 of the value stays dimension 0, row by row.
         """
 
     @abc.abstractmethod

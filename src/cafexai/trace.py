@@ -35,7 +35,6 @@ class Trace(TorchFunctionMode):
         self.owned = owned  # ids of the model's parameters and buffers, with their names
         self.check_each = check_each
         self.problems: list[Problem] = []
-        self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         self._swapped: list[tuple[Tensor, Tensor]] = []
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -90,14 +89,14 @@ class Trace(TorchFunctionMode):
         in_place = bool(kwargs.get("inplace")) or (rule is not None and rule.in_place)
         options = {key: value for key, value in kwargs.items() if key != "inplace"}
         dtype = _nominal_dtype(args, options)
-        compute = _compute_dtype(args, options)
+        compute = torch.promote_types(_compute_dtype(args, options), self.run.dtype)
         try:
             if rule is None:
                 raise UnsupportedOperation("there is no rule for it")
             if options.pop("out", None) is not None:
                 raise UnsupportedOperation("writing into out= is not followed; use the returned value")
             codes = not _meets(args, options, Scored)
-            states, options = self._states(args, compute, codes), self._states(options, compute, codes)
+            states, options = (self._states(part, compute, codes, rule.casts) for part in (args, options))
             try:
                 result = rule.apply(*states, **options)
             except TypeError as error:
@@ -119,7 +118,7 @@ class Trace(TorchFunctionMode):
             _share(wrapped, args[0], func, args, kwargs)
         return wrapped
 
-    def _states(self, values: Any, compute: torch.dtype, codes: bool) -> Any:
+    def _states(self, values: Any, compute: torch.dtype, codes: bool, casts: bool) -> Any:
         """The arguments as rules take them: scored values, and constants without gradient in the working precision."""
 
         def convert(value: Tensor) -> Any:
@@ -129,17 +128,10 @@ class Trace(TorchFunctionMode):
                 raise UnsupportedOperation("complex numbers are not followed")
             if isinstance(value, Coded):
                 return value if codes else value.plain()
-            known = self._constants.get(id(value))
-            if known is not None and known[0] is value:
-                return known[1]
             constant = value.as_subclass(Tensor).detach()
-            if constant.is_floating_point() and constant.dtype != compute:
+            if constant.is_floating_point() and constant.dtype != compute and not casts:
                 constant = constant.to(compute)
-            if constant.is_inference():
-                constant = constant.clone()
-            if isinstance(value, nn.Parameter):
-                self._constants[id(value)] = (value, constant)
-            return constant
+            return constant.clone() if constant.is_inference() else constant
 
         if isinstance(values, tuple) and any(isinstance(value, complex) for value in values):
             raise UnsupportedOperation("complex numbers are not followed")

@@ -12,7 +12,7 @@ from ..registry import UnsupportedOperation, rule
 from ..scores import Scores
 
 
-@rule("embedding", in_place=False)
+@rule("embedding", in_place=False, casts=True)
 def embedding(
     codes: Any,
     weight: Any,

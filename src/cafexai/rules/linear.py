@@ -11,16 +11,17 @@ from torch import Tensor
 
 from ..registry import UnsupportedOperation, plain_function, rule
 from ..scores import Scores
+from ..weighted import weighted
 from .arithmetic import add, bilinear_map, multiply
 from .conversion import as_dtype
 
 
-@rule("linear")
+@rule("linear", casts=True)
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     if isinstance(x, Scores) and not isinstance(weight, Scores) and not isinstance(bias, Scores):
-        return x.linear(F.linear, weight, bias=bias, aligned=x.ndim > 1)
+        return x.linear(weighted, weight, bias=bias, aligned=x.ndim > 1)
     scored = isinstance(x, Scores) or isinstance(weight, Scores)
-    result = bilinear_map(F.linear, x, weight) if scored else F.linear(x, weight)
+    result = bilinear_map(weighted, x, weight) if scored else F.linear(x, weight)
     return result if bias is None else add(result, bias)
 
 
@@ -109,8 +110,10 @@ def _product_of(name: str) -> Callable[..., Any]:
     function = plain_function(name)
 
     def apply(a: Any, b: Any) -> Any:
-        aligned = name in _ROWS_FIRST and isinstance(a, Scores) and a.ndim > 1 and b.ndim <= 2
-        return bilinear_map(function, a, b, aligned)
+        rows_first = name in _ROWS_FIRST and isinstance(a, Scores) and a.ndim > 1 and not isinstance(b, Scores)
+        if rows_first and b.ndim == 2:
+            return a.linear(weighted, b.t(), aligned=True)
+        return bilinear_map(function, a, b, rows_first and b.ndim == 1)
 
     return apply
 
@@ -127,7 +130,11 @@ def rmatmul(b: Any, a: Any) -> Any:
 def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
     def apply(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         scored = isinstance(a, Scores) or isinstance(b, Scores)
-        product = bilinear_map(function, a, b) if scored else function(a, b)
+        product: Any
+        if function is torch.mm and isinstance(a, Scores) and not isinstance(b, Scores):
+            product = a.linear(weighted, b.t(), aligned=True)
+        else:
+            product = bilinear_map(function, a, b) if scored else function(a, b)
         return add(multiply(base, beta), product, alpha=alpha)
 
     return apply

@@ -31,12 +31,19 @@ def _normalised(x: Scores, name: str, dims: tuple[int, ...], eps: float, weight:
     dims = tuple(dim % x.ndim for dim in dims)
     variance, mean = x.freeze(name, lambda v: torch.var_mean(v, dims, correction=0, keepdim=True))
     scale = (variance + eps).rsqrt()
-    scale = scale if weight is None else scale * weight
+    weight = torch.ones_like(scale[:1]) if weight is None else weight
     if x.run.norm_mean == "linear":
-        result = centred(x, dims).scale(scale)
+        result = centred(x, dims).scale(scale).scale(weight)
         return result if bias is None else result.add_constant(bias)
-    shift = -mean * scale if bias is None else bias - mean * scale
-    return x.linear(lambda v, s, b: v * s if b is None else torch.addcmul(b, v, s), scale, bias=shift, aligned=True)
+
+    def shift() -> Tensor:
+        moved = -mean * scale * weight
+        return moved if bias is None else moved + bias
+
+    # Two factors instead of their product: what the backward pass needs of them is small.
+    return x.linear(
+        lambda v, s, w, b: v * s * w if b is None else torch.addcmul(b, v * s, w), scale, weight, bias=shift, aligned=True
+    )
 
 
 @rule("layer_norm", in_place=False)
