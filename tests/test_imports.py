@@ -12,7 +12,7 @@ import cafexai
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
     registry arguments models rows ledger scores codes activation weighted path lazy tensors law trace rules subject inputs
-    forward backward text plots explanation groups assemble explain sklearn support __init__
+    forward backward text plots explanation groups assemble explain sklearn support conflicts __init__
 """.split()
 
 

@@ -1,0 +1,91 @@
+"""Who fights whom in one prediction."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .definitions import as_rows, without
+
+
+@dataclass(frozen=True)
+class ConflictMap:
+    """Conflict magnitudes (Definition 4) between single features of one row; symmetric, 0 on the diagonal."""
+
+    magnitude: Tensor  # (features, features)
+    features: tuple[int, ...]  # their places in the row
+    names: tuple[str, ...]
+
+    def top(self, count: int = 10) -> list[tuple[str, str, float]]:
+        """The strongest pairs."""
+        pairs = itertools.combinations(range(len(self.names)), 2)
+        ranked = sorted(((self.magnitude[i, j].item(), i, j) for i, j in pairs), key=lambda entry: -entry[0])
+        return [(self.names[i], self.names[j], size) for size, i, j in ranked[:count] if size > 0]
+
+    def __str__(self) -> str:
+        lines = [f"{one} against {two}: {size:.4g}" for one, two, size in self.top()]
+        return "\n".join(lines) or "no two features are in conflict"
+
+
+def conflict_map(
+    model: Callable[[Tensor], Tensor],
+    x: Tensor,
+    reference: Any = 0,
+    output: Any = 0,
+    names: Sequence[str] | None = None,
+    features: Sequence[int] | None = None,
+    top: int | None = None,
+) -> ConflictMap:
+    """Pairwise input-output conflicts of one row: 1 + n + n (n - 1) / 2 evaluations for n features.
+
+    ``features`` restricts them; ``top`` takes those with the largest CAFE totals (c = 1) instead, for many features.
+    """
+    rows = as_rows("conflict_map", x)
+    if len(rows) != 1:
+        raise ValueError(f"conflict_map(..., x=...): {len(rows)} rows; a map is that of one prediction.")
+    count = rows.numel()
+    if features is not None and top is not None:
+        raise ValueError("conflict_map(..., features=..., top=...): give one of them.")
+    if top is not None:
+        features = _strongest(model, rows, reference, output, top)
+    chosen = tuple(range(count)) if features is None else tuple(features)
+    if len(set(chosen)) < len(chosen) or any(not 0 <= i < count for i in chosen):
+        raise ValueError(f"conflict_map(..., features={list(chosen)}): give different places among {count}, counted from 0.")
+    if names is not None and len(names) != count:
+        raise ValueError(f"conflict_map(..., names=...): {len(names)} names for {count} features.")
+    labels = tuple(str(names[i]) if names is not None else f"x{i}" for i in chosen)
+    n = len(chosen)
+    pairs = list(itertools.combinations(range(n), 2))
+    removed = torch.zeros(1 + n + len(pairs), count, dtype=torch.bool, device=rows.device)
+    for place, i in enumerate(chosen):
+        removed[1 + place, i] = True
+    for place, (i, j) in enumerate(pairs):
+        removed[1 + n + place, [chosen[i], chosen[j]]] = True
+    values = without("conflict_map", model, rows, reference, removed, output)[:, 0]
+    whole, single = values[0], values[1 : 1 + n]
+    joint = torch.zeros(n, n, dtype=values.dtype, device=values.device)
+    if pairs:
+        i, j = torch.tensor(pairs, device=values.device).T
+        joint[i, j] = joint[j, i] = values[1 + n :]
+    first = (whole - single)[:, None].expand(n, n)
+    second = single[:, None] - joint
+    size = torch.where(first * second.sign() < 0, torch.minimum(first.abs(), second.abs()), torch.zeros_like(second))
+    size.fill_diagonal_(0)
+    return ConflictMap(torch.maximum(size, size.T), chosen, labels)
+
+
+def _strongest(model: Any, rows: Tensor, reference: Any, output: Any, top: int) -> list[int]:
+    """The features with the largest totals."""
+    from ..explain import CAFE
+
+    baseline = torch.as_tensor(reference, dtype=rows.dtype, device=rows.device).expand(rows.shape)
+    target = (output,) if isinstance(output, int) else tuple(output)
+    single = model(rows).ndim == 1
+    e = CAFE(model, 1.0).explain(rows, baseline, target=None if single else target)
+    total = e._flat(e.positive)[0] + e._flat(e.negative)[0]
+    return sorted(total.topk(min(top, len(total))).indices.tolist())
