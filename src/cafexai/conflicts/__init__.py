@@ -1,14 +1,22 @@
 """The theory of conflicts: who counteracts whom, how strongly, and which conflicts are minimal."""
 
+from .audit import Audit, Offence, audit
 from .definitions import conflict_magnitude, conflicting, counteraction_magnitude, counteracts
 from .maps import ConflictMap, conflict_map
 from .minimal import Conflict, MinimalConflicts, minimal_conflicts
+from .prevalence import Prevalence, prevalence
+from .tuning import Tuned, tune_c
 from .units import inactive_conflicts, linear_conflicts, relu_conflicts
 
 __all__ = [
+    "Audit",
     "Conflict",
     "ConflictMap",
     "MinimalConflicts",
+    "Offence",
+    "Prevalence",
+    "Tuned",
+    "audit",
     "conflict_magnitude",
     "conflict_map",
     "conflicting",
@@ -17,5 +25,7 @@ __all__ = [
     "inactive_conflicts",
     "linear_conflicts",
     "minimal_conflicts",
+    "prevalence",
     "relu_conflicts",
+    "tune_c",
 ]

@@ -1,0 +1,241 @@
+"""Does an attribution method report the conflicts of a model's units? (Definitions 5 and 6.)
+
+For every ReLU unit that follows a linear or convolutional layer, its inputs are the features and its bias is one more,
+all with reference 0. A counteracted input is underreported if its score is smaller than the largest magnitude of its
+minimal conflicts, or if some set that counteracts it has a score of the wrong sign; it is hidden if its score is 0 or that
+sign is wrong. One count is a (row, unit, counteracted input).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .local import Layer, local_layers
+from .units import inactive_conflicts
+
+if TYPE_CHECKING:
+    import pandas
+
+SEARCH = 2_000  # covers that are tried for one input of an inactive unit
+OFFENDERS = 10
+ROWS = 256  # that are decided at a time: their numbers fit into the cache
+
+
+@dataclass(frozen=True)
+class Offence:
+    """One conflict that a method underreports."""
+
+    layer: str
+    row: int
+    unit: int
+    feature: int  # the place of the input; the number of inputs stands for the bias
+    score: float
+    magnitude: float
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Counts over all units: ``hidden`` are among the ``underreported``; ``undecided`` were too many to search."""
+
+    conflicts: int
+    underreported: int
+    hidden: int
+    undecided: int
+    by_layer: Mapping[str, tuple[int, int, int, int]]
+    worst: tuple[Offence, ...]
+    skipped: Mapping[str, str]  # layers that were not audited, and why
+
+    def __str__(self) -> str:
+        if not self.conflicts:
+            return "no conflicts in any unit"
+        verdict = "reports every conflict" if not (self.underreported or self.undecided) else (
+            f"underreports {self.underreported} ({self.underreported / self.conflicts:.1%}), hides {self.hidden}"
+        )  # fmt: skip
+        rest = f", {self.undecided} undecided" if self.undecided else ""
+        return f"{verdict}{rest}, of {self.conflicts} conflicts"
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The counts by layer; needs pandas."""
+        from ..explanation import _needs
+
+        columns = ["conflicts", "underreported", "hidden", "undecided"]
+        frame = _needs("pandas", "tabular").DataFrame.from_dict(dict(self.by_layer), orient="index", columns=columns)
+        frame["share underreported"] = frame.underreported / frame.conflicts.clip(lower=1)
+        return frame  # type: ignore[no-any-return]
+
+
+def audit(method: Any, model: Any, x: Any, layers: list[str] | None = None) -> Audit:
+    """Audit a method on every local ReLU unit of a model, for the rows x.
+
+    ``method``: a class such as ``CAFE`` or one of Captum's, a factory ``model -> explainer`` (``functools.partial(CAFE,
+    c=1.0)``), or a function ``(model, x, *, target) -> scores``. It is applied to each unit by itself.
+    """
+    score = _scorer(method)
+    found = local_layers(model, x)
+    names = [layer.name for layer in found]
+    unknown = set(layers or ()) - set(names)
+    if unknown:
+        raise ValueError(f"audit(..., layers={layers}): no local units in {sorted(unknown)}. There are some in {names}.")
+    counts: dict[str, tuple[int, int, int, int]] = {}
+    skipped: dict[str, str] = {}
+    offences: list[Offence] = []
+    for layer in found:
+        if layers is not None and layer.name not in layers:
+            continue
+        if layer.activation != "relu":
+            skipped[layer.name] = f"its activation is {layer.activation}; the closed forms are those of ReLU"
+            continue
+        result, worst = _layer(score, layer)
+        before = counts.get(layer.name, (0, 0, 0, 0))
+        counts[layer.name] = tuple(a + b for a, b in zip(before, result, strict=True))  # type: ignore[assignment]
+        offences = sorted([*offences, *worst], key=lambda o: abs(o.score) - o.magnitude)[:OFFENDERS]
+    if not counts:
+        raise ValueError(f"audit(method, model, x): the model has no ReLU units to audit. Skipped: {skipped or 'nothing'}.")
+    conflicts, under, hidden, undecided = (sum(count[k] for count in counts.values()) for k in range(4))
+    return Audit(conflicts, under, hidden, undecided, counts, tuple(offences), skipped)
+
+
+def _scorer(method: Any) -> Callable[[nn.Module, Tensor], Tensor]:
+    """The method as a function of a unit and its inputs."""
+    if hasattr(method, "attribute") and not inspect.isclass(method):
+        raise ValueError(
+            f"audit({type(method).__name__} object, ...): it is bound to the whole model, and units are audited by themselves. "
+            f"Give the class, or a factory: functools.partial({type(method).__name__}, ...)."
+        )
+    if not callable(method):
+        raise ValueError(f"audit({method!r}, ...): give a class, a factory or a function that attributes.")
+    made = inspect.isclass(method) or (isinstance(method, functools.partial) and inspect.isclass(method.func))
+    if not made:
+        needed = [
+            p for p in inspect.signature(method).parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]  # fmt: skip
+        made = len(needed) == 1
+
+    def score(unit: nn.Module, x: Tensor) -> Tensor:
+        result = method(unit).attribute(x, target=0) if made else method(unit, x, target=0)
+        if not isinstance(result, Tensor) or result.shape != x.shape:
+            raise ValueError(f"audit(...): the method gives scores that are not shaped like its input, {tuple(x.shape)}.")
+        return result.detach().double()
+
+    return score
+
+
+class Unit(nn.Module):
+    """One ReLU unit whose bias is the weight of a last feature."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.linear = nn.Linear(len(weight), 1, bias=False, dtype=weight.dtype, device=weight.device)
+        self.linear.weight.data = weight[None]
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, features) to (rows, 1)."""
+        return self.relu(self.linear(x))
+
+
+def _layer(score: Callable[[nn.Module, Tensor], Tensor], layer: Layer) -> tuple[tuple[int, ...], list[Offence]]:
+    rows = torch.cat([layer.inputs, layer.inputs.new_ones(len(layer.inputs), 1)], 1)
+    counts = torch.zeros(4, dtype=torch.long)
+    offences: list[Offence] = []
+    for number, (weight, bias) in enumerate(zip(layer.weight, layer.bias, strict=True)):
+        full = torch.cat([weight, bias[None]])
+        scores = score(Unit(full).eval(), rows)
+        for start in range(0, len(rows), ROWS):
+            part = slice(start, start + ROWS)
+            found, worst = _unit(rows[part] * full, scores[part])
+            counts += found
+            for row, feature, own, magnitude, hidden in worst:
+                offences.append(Offence(layer.name, start + row, number, feature, own, magnitude, hidden))
+        offences = sorted(offences, key=lambda o: abs(o.score) - o.magnitude)[:OFFENDERS]
+    return tuple(counts.tolist()), offences
+
+
+def _unit(contributions: Tensor, scores: Tensor) -> tuple[Tensor, list[tuple[int, int, float, float, bool]]]:
+    """Counts for one unit, and its worst offences. Everything is (rows, features)."""
+    value = contributions.sum(1, keepdim=True)
+    tolerance = 64 * torch.finfo(contributions.dtype).eps * contributions.abs().sum(1, keepdim=True)
+    sign = torch.where(scores.abs() <= tolerance, torch.zeros_like(scores), scores.sign())
+    active = value > 0
+    positive, negative = contributions > tolerance, contributions < -tolerance
+    size = contributions.abs()
+    nothing = torch.zeros_like(size)
+
+    largest_negative = torch.where(negative, size, nothing).amax(1, keepdim=True)
+    reach = value + size  # a positive input p counteracts a negative one if p < value + n
+    opposing = torch.where(positive, size, nothing)
+    largest_positive = _largest_below(opposing, reach)
+    counteracted = (positive & negative.any(1, keepdim=True)) | (active & negative & (largest_positive > 0))
+    bound = torch.minimum(size, torch.where(positive, largest_negative, largest_positive))  # for active units exact
+
+    wrong_negative = _wrong(sign, negative)
+    wrong_positive_least = _least_wrong(sign, positive, size)
+    side = torch.where(sign > 0, 0, 1)
+    misled = torch.where(positive, wrong_negative.gather(1, side), wrong_positive_least.gather(1, side) < reach)
+    zero = counteracted & (sign == 0)
+
+    decided = counteracted & active
+    hidden = zero | (decided & misled)
+    under = hidden | (decided & (scores.abs() < bound - tolerance))
+    fine = ~active & counteracted & ~zero & ~misled & (scores.abs() >= size - tolerance)
+    open_cases = counteracted & ~active & ~zero & ~fine
+    undecided = torch.zeros_like(under)
+    for row, feature in open_cases.nonzero().tolist():
+        verdict = _searched(contributions[row], scores[row], sign[row], feature, float(tolerance[row]))
+        hidden[row, feature] = verdict == "hidden"
+        under[row, feature] = verdict in ("hidden", "underreported")
+        undecided[row, feature] = verdict == "undecided"
+    counts = torch.stack([counteracted.sum(), under.sum(), hidden.sum(), undecided.sum()]).cpu()
+    return counts, list(_worst(under, hidden, scores, bound))
+
+
+def _largest_below(values: Tensor, limits: Tensor) -> Tensor:
+    """For every limit of a row, the largest value of that row below it, or 0."""
+    ordered = values.sort(1).values
+    place = torch.searchsorted(ordered, limits.contiguous()) - 1
+    return torch.where(place >= 0, ordered.gather(1, place.clamp_min(0)), torch.zeros_like(limits))
+
+
+def _wrong(sign: Tensor, among: Tensor) -> Tensor:
+    """(rows, 2): some of these features do not oppose a positive score, or a negative one."""
+    return torch.stack([(among & (sign >= 0)).any(1), (among & (sign <= 0)).any(1)], 1)
+
+
+def _least_wrong(sign: Tensor, among: Tensor, size: Tensor) -> Tensor:
+    """(rows, 2): the smallest of these features that does not oppose a positive score, or a negative one."""
+    far = torch.full_like(size, torch.inf)
+    return torch.stack([torch.where(among & wrong, size, far).amin(1) for wrong in (sign >= 0, sign <= 0)], 1)
+
+
+def _searched(contributions: Tensor, scores: Tensor, sign: Tensor, feature: int, tolerance: float) -> str:
+    """An input of an inactive unit that no short cut decides: try its minimal covers."""
+    value = float(contributions.sum())
+    result = inactive_conflicts(contributions, min(value, 0.0), SEARCH)
+    weak = False
+    for cover in result.covers:
+        members = list(cover)
+        total = float(scores[members].sum())
+        if (0 if abs(total) <= tolerance else (1 if total > 0 else -1)) != -int(sign[feature]):
+            return "hidden"
+        magnitude = min(float(contributions[feature]), value - float(contributions[members].sum()))
+        weak |= abs(float(scores[feature])) < magnitude - tolerance
+    if weak:
+        return "underreported"
+    return "fine" if result.complete else "undecided"
+
+
+def _worst(under: Tensor, hidden: Tensor, scores: Tensor, bound: Tensor) -> Iterator[tuple[int, int, float, float, bool]]:
+    gap = torch.where(under, bound - scores.abs(), torch.full_like(bound, -torch.inf)).flatten()
+    for place in gap.topk(min(OFFENDERS, len(gap))).indices.tolist():
+        row, feature = divmod(place, under.shape[1])
+        if under[row, feature]:
+            yield row, feature, float(scores[row, feature]), float(bound[row, feature]), bool(hidden[row, feature])

@@ -1,0 +1,57 @@
+"""How common conflicts are inside a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from .local import local_layers
+
+INACTIVE = {"relu": 0.0, "gelu": -0.4}  # a unit is inactive below this pre-activation
+SMALL = 1e-5  # inputs below this count as none
+
+
+@dataclass(frozen=True)
+class Prevalence:
+    """The share of (row, unit) that are inactive although positive and negative inputs arrive."""
+
+    overall: float
+    by_layer: Mapping[str, float]
+    units: int  # (row, unit) pairs that were looked at
+
+    def __str__(self) -> str:
+        lines = [f"{layer}: {share:.1%}" for layer, share in self.by_layer.items()]
+        return "\n".join([f"conflicts in {self.overall:.1%} of {self.units} units and rows", *lines])
+
+
+def prevalence(model: Any, data: Tensor | Iterable[Tensor]) -> Prevalence:
+    """Conflict prevalence as in the paper's real-data experiments, in one pass over a tensor or over batches.
+
+    A unit is in conflict on a row if its pre-activation lies below the threshold of its activation (ReLU 0, GELU -0.4)
+    while the sums of its positive and of its negative inputs, bias included, are both at least 1e-5.
+    """
+    found: dict[str, list[int]] = {}
+    for batch in [data] if isinstance(data, Tensor) else data:
+        for layer in local_layers(model, batch):
+            if layer.activation not in INACTIVE:
+                continue
+            positive, negative = _sides(layer.inputs, layer.weight, layer.bias)
+            value = positive - negative
+            conflict = (value < INACTIVE[layer.activation]) & (positive >= SMALL) & (negative >= SMALL)
+            entry = found.setdefault(layer.name, [0, 0])
+            entry[0] += int(conflict.sum())
+            entry[1] += conflict.numel()
+    if not found:
+        raise ValueError("prevalence(model, data): the model has no linear or convolutional layer followed by ReLU or GELU.")
+    inside, units = (sum(entry[k] for entry in found.values()) for k in (0, 1))
+    return Prevalence(inside / units, {name: hits / count for name, (hits, count) in found.items()}, units)
+
+
+def _sides(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of the positive and of the negative w x of each unit, with the signs of the activations. (rows, units)."""
+    total = x.abs() @ weight.abs().T + bias.abs()
+    net = x @ weight.T + bias
+    return ((total + net) / 2).clamp_min(0), ((total - net) / 2).clamp_min(0)

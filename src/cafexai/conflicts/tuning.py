@@ -1,0 +1,61 @@
+"""Choosing the conflict sensitivity constant on validation data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..explain import CAFE
+
+Metric = Callable[[Tensor], float]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best constant, and the metric at all that were tried."""
+
+    c: float | Mapping[str, float]
+    curve: Mapping[float, float]  # of the global constant
+    best: float
+
+
+def tune_c(
+    model: Any,
+    x: Any,
+    target: Any = None,
+    *,
+    metric: Callable[[Tensor], Any],
+    values: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
+    layers: Sequence[str] | None = None,
+    baselines: Any = None,
+    larger_is_better: bool = False,
+) -> Tuned:
+    """The c in ``values`` whose combined scores have the best metric, a function of the scores.
+
+    With ``layers``, patterns of module names, their constants are then improved one after the other.
+    """
+    if not values:
+        raise ValueError("tune_c(..., values=()): give at least one value of c.")
+
+    def cost(c: float | Mapping[str, float]) -> float:
+        number = float(metric(CAFE(model, c).attribute(x, baselines, target)))
+        return -number if larger_is_better else number
+
+    curve = {float(c): cost(float(c)) for c in values}
+    chosen = min(curve, key=lambda c: curve[c])
+    best, result = curve[chosen], float(chosen)
+    tuned: float | Mapping[str, float] = result
+    if layers:
+        by_layer = dict.fromkeys(layers, result)
+        for layer in layers:
+            for c in values:
+                trial = {"*": result, **by_layer, layer: float(c)}
+                reached = cost(trial)
+                if reached < best:
+                    best, by_layer[layer] = reached, float(c)
+        tuned = {"*": result, **by_layer}
+    sign = -1 if larger_is_better else 1
+    return Tuned(tuned, {c: sign * number for c, number in curve.items()}, sign * best)
