@@ -451,6 +451,8 @@ case("aten.upsample_trilinear3d", "linear", S((1, 1, 2, 2, 2)), (3, 3, 2), False
 # Without a sample: they have random or no numbers, raise, or are no operation on numbers.
 WITHOUT_NUMBERS = {
     "metadata",
+    "_nested_tensor_from_mask_left_aligned",
+    "aten._assert_tensor_metadata",
     "empty_like",
     "rand_like",
     "randn_like",

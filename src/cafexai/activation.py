@@ -26,6 +26,7 @@ float32 although its totals are many times its outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -164,8 +165,9 @@ class _LargeElementwise(torch.autograd.Function):
 
 
 def _blocks(delta: Tensor, phi: Callable[[Tensor], Tensor]) -> list[slice]:
-    """Slices of dimension 0; one for all if phi may hold constants of that size."""
-    if getattr(phi, "__closure__", None) is not None or delta.ndim == 0:
+    """Slices of dimension 0; one for all if phi is not a function of torch alone and may hold constants of that size."""
+    plain = isinstance(phi, (BuiltinFunctionType, FunctionType)) and getattr(phi, "__closure__", None) is None
+    if not plain or not str(getattr(phi, "__module__", "")).startswith("torch") or delta.ndim == 0:
         return [slice(None)]
     step = max(1, BLOCK * len(delta) // delta.numel())
     return [slice(start, start + step) for start in range(0, len(delta), step)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 
@@ -14,8 +13,8 @@ from .law import LawBroken, tolerance, widest
 from .scores import Leaf
 
 
-class Overflow(ArithmeticError):
-    """Cancelled influence has grown beyond the range of the floating point type."""
+class SumBroken(LawBroken):
+    """The shares do not add up: a path was lost, or float32 is too small for the influence inside the model."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
         raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
     biases, size = passed.run.ledger.take()
     exact = widest(whole.device)
-    size = size.to(whole.device, exact) + passed.chosen.total.detach().to(exact) + passed.chosen.value.to(exact).abs()
+    size = size.to(whole.device, exact) + whole.detach().to(exact).abs() + passed.chosen.value.to(exact).abs()
     features = [torch.zeros(x.shape, dtype=whole.dtype, device=whole.device) for x in passed.inputs]
     for place, leaf in enumerate(leaves):
         pairs = zip(leaf.scores.parts, gradients[2 * place : 2 * place + 2], strict=True)
@@ -51,14 +50,10 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     lack = sum((_per_row(share, exact) for share in features), -whole.detach().to(exact))
     lack = sum((share.to(exact) for share in biases.values()), lack)
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
-    limit = tolerance(whole.dtype)
-    if math.isnan(worst):
-        raise Overflow(
-            f"explain(...): the total influence inside the model is larger than {whole.dtype} can hold. The published scores "
-            "grow with depth. Lower c, or start at a later layer."
-        )
+    coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
+    limit = tolerance(coarsest)
     if not worst <= limit:
-        raise LawBroken(
+        raise SumBroken(
             f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "
             f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer= that "
             "scores are asked for, or a rule is wrong."

@@ -16,21 +16,14 @@ from .registry import Rule, UnsupportedOperation
 from .rows import settle
 from .scores import Leaf, Run, Scores
 
-MOVES = {"clone", "contiguous", "cat", "concat", "concatenate", "stack", "hstack", "vstack"}
-ARITHMETIC = {
-    "add",
-    "sub",
-    "subtract",
-    "rsub",
-    "__rsub__",
-    "mul",
-    "multiply",
-    "clamp",
-    "clip",
-    "clamp_min",
-    "clamp_max",
-    "remainder",
-}
+MOVES = set("clone contiguous cat concat concatenate stack hstack vstack flip roll repeat tile index_select".split())
+ARITHMETIC = set(
+    "add sub subtract rsub __rsub__ mul multiply clamp clip clamp_min clamp_max remainder floor_divide masked_fill where to "
+    "torch.Tensor.long torch.Tensor.int".split()
+)
+INDEXING = set(
+    "gather index_select take take_along_dim __getitem__ __setitem__ index_add index_copy index_fill scatter".split()
+)
 
 
 class Coded(Tensor):
@@ -73,7 +66,8 @@ class Coded(Tensor):
         index = torch.where(self.places >= 0, self.places // self.width + 1, 0)
         if self.run.batch > 1:
             scores.rows = settle(index.view(*index.shape, *beyond).expand(value.shape), self.run.batch)
-        self.run.leaves.append(Leaf(scores, self.source, self.places))
+        if not self.run.closed:
+            self.run.leaves.append(Leaf(scores, self.source, self.places))
         return scores if bool(own.all()) else scores.add_constant(constant)
 
 
@@ -85,27 +79,41 @@ def looked_up(table: Tensor, index: Any) -> Scores:
 
 
 def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
-    """A call on codes alone: moves and offsets keep them codes, all else sees plain integers."""
-    first = next(part for part in _flat((args, kwargs)) if isinstance(part, Coded))
+    """A call on codes alone: moves and offsets keep them codes, numbers made of them are scored, all else is frozen."""
+    parts = [part for part in _flat((args, kwargs)) if isinstance(part, Coded)]
+    first, name = parts[0], rule.name if rule is not None else getattr(function, "__name__", str(function))
+    if (rule is not None and rule.in_place) or (name.endswith("_") and not name.endswith("__")):
+        raise UnsupportedOperation("integer codes are changed in place, or written into another tensor; use torch.where")
 
     def call(pick: Callable[[Any], Any]) -> Any:
         return function(*(_mapped(part, pick) for part in args), **{key: _mapped(part, pick) for key, part in kwargs.items()})
 
     result = call(lambda part: part.plain() if isinstance(part, Coded) else part)
-    name = rule.name if rule is not None else ""
     moves = rule is not None and (rule.view or name in MOVES)
+    if isinstance(result, Tensor) and result.is_floating_point() and result.shape == first.shape and not moves:
+        _only_one(parts, name)
+        return first.leaf(lambda ids: call(lambda part: ids if isinstance(part, Coded) else part))
     if not moves and name not in ARITHMETIC:
+        if not (rule is not None and rule.name == "metadata"):
+            first.run.note_frozen(f"{name} of codes")
         return result
+    if not moves:
+        _only_one(parts, name)
+    if len({part.source for part in parts}) > 1:
+        raise UnsupportedOperation("codes of different inputs are joined; look them up one by one, or pass them as one input")
     reference = None
-    if first.reference is not None:
+    if any(part.reference is not None for part in parts):
         reference = call(lambda part: part.reference if isinstance(part, Coded) else part)
-    places: Any = first.places
-    if moves:
-        places = call(_place)
+    places: Any = call(_place) if moves else first.places
     if isinstance(result, Tensor):
         return first.changed(result, places, reference) if _integers(result) else result
     many = zip(result, places, reference or [None] * len(result), strict=True)
     return type(result)(first.changed(*parts) for parts in many)
+
+
+def _only_one(parts: list[Coded], name: str) -> None:
+    if len(parts) > 1:
+        raise UnsupportedOperation(f"{name} combines several codes into one, which then belongs to no single feature")
 
 
 def _place(part: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .assemble import assembled, averaged, piece
-from .backward import Overflow, Shares, distribute
+from .backward import Shares, SumBroken, distribute
 from .explanation import Explanation
 from .forward import Batch, Passed, Request, forward
 from .groups import grouped
@@ -172,15 +172,16 @@ class CAFE:
         """Forward and backward; once more in float64 where float32 is too small for the scores."""
         try:
             return finish(forward(self.subject, batch, request))
-        except Overflow:
+        except SumBroken:
             if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
                 raise
+        result = finish(forward(self.subject, batch, dataclasses.replace(request, double=True)))
         warnings.warn(
-            "The total influence inside the model is larger than float32 can hold, so these rows are explained in float64. "
-            "The published scores grow with depth.",
+            "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
+            "published scores grow with depth.",
             stacklevel=4,
         )
-        return finish(forward(self.subject, batch, dataclasses.replace(request, double=True)))
+        return result
 
     def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
         return references(None if request.latent else baselines, given, self.background, self.model)

@@ -228,6 +228,7 @@ class Explanation:
 
 
 def _beside(features: Tensor, bias: Tensor) -> Any:
+    features = features if features.is_floating_point() else features.to(bias.dtype)
     return torch.cat([features, bias.to(features)[:, None]], 1).flatten().cpu().numpy()
 
 

@@ -101,7 +101,7 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
             run.leaves.append(Leaf(scores, source))
             arguments.append(Scored(scores, x.dtype))
         else:
-            arguments.append(Coded.of_input(run, x, reference, source))
+            arguments.append(Coded.of_input(run, x.clone(), None if reference is None else reference.clone(), source))
     return tuple(arguments)
 
 
@@ -177,6 +177,7 @@ class _Layer:
             raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
         scores = value.state.reshape(lambda v: v.view_as(v))  # behind the layer's own bias
         self.run.leaves[:] = [Leaf(scores, 0)]
+        self.run.closed = True
         return Scored(scores, value.dtype)
 
     def _begin(self, value: Tensor) -> Scored:
@@ -185,6 +186,7 @@ class _Layer:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
         scores = PathScores.of_input(self.run, self.run.wide(value), None if reference is None else self.run.wide(reference))
         self.run.leaves[:] = [Leaf(scores, 0)]
+        self.run.closed = True
         return Scored(scores, value.dtype)
 
 

@@ -193,6 +193,8 @@ def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any, names:
     if isinstance(part, (int, float)) and not isinstance(part, bool):
         if part == 0 and x.is_floating_point():
             return [None]
+        if not x.is_floating_point() and not isinstance(part, int):
+            raise ValueError(f"explain(..., baselines={part}): the baseline of an integer input is an integer code, or None.")
         part = torch.full((1,) * x.ndim, part, dtype=x.dtype)
     if isinstance(part, np.ndarray):
         part = torch.tensor(part)
@@ -234,6 +236,8 @@ def _statistic(name: str, background: Any, place: int, model: Any, names: tuple[
     data = _by_name(data, names, None)
     data = _checked(_to_tensor(data, model, place), place, 1)
     if name == "mean":
+        if not data.is_floating_point():
+            raise ValueError('explain(..., baselines="mean"): codes have no mean; use "mode", a code, or None.')
         return data.mean(0, keepdim=True)
     return (data.median(0) if name == "median" else data.mode(0)).values[None]
 

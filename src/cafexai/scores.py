@@ -42,6 +42,7 @@ class Run:
         self.dtype = dtype  # scores are carried in this at least
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.carrier: type[Scores]  # set by the pass
+        self.closed = False  # the explanation begins at a layer that was met: no further leaves
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.path = ""  # the module that is running
         self.ledger = Ledger(batch)

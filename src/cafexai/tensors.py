@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from .codes import Coded
 from .registry import UnsupportedOperation
 from .scores import Scores
 
@@ -122,4 +123,4 @@ def plain(values: Any) -> Any:
             return value.state.value.to(value.dtype, copy=True)
         return value.as_subclass(Tensor)
 
-    return tree_map_only((Scored, Frozen), convert, values)
+    return tree_map_only((Scored, Frozen, Coded), convert, values)

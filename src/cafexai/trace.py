@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_any, tree_map_only
 
 from . import registry
 from .arguments import in_order
-from .codes import Coded, follow, looked_up
+from .codes import INDEXING, Coded, follow, looked_up
 from .law import check_operation
 from .registry import Problem, Rule, UnsupportedOperation
 from .scores import Run, Scores
@@ -77,7 +77,13 @@ class Trace(TorchFunctionMode):
         if rule is not None and rule.name.startswith("__get") and not isinstance(args[0], Coded):
             return Scored(looked_up(args[0].detach(), args[1]), args[0].dtype)
         try:
-            return follow(func, rule, args, kwargs)
+            result = follow(func, rule, args, kwargs)
+            if not isinstance(result, Scores):
+                return result
+            self.run.note_operation(rule.name if rule is not None else "codes")
+            return Scored(result, result.template.dtype)
+        except UnsupportedOperation as error:
+            return self._survey(func, str(error), args, kwargs, torch.get_default_dtype())
         except RuntimeError as error:
             name = resolve_name(func) or str(func)
             raise ValueError(
@@ -96,7 +102,7 @@ class Trace(TorchFunctionMode):
             if options.pop("out", None) is not None:
                 raise UnsupportedOperation("writing into out= is not followed; use the returned value")
             codes = not _meets(args, options, Scored)
-            states, options = (self._states(part, compute, codes, rule.casts) for part in (args, options))
+            states, options = (self._states(part, compute, codes, rule) for part in (args, options))
             try:
                 result = rule.apply(*states, **options)
             except TypeError as error:
@@ -118,7 +124,14 @@ class Trace(TorchFunctionMode):
             _share(wrapped, args[0], func, args, kwargs)
         return wrapped
 
-    def _states(self, values: Any, compute: torch.dtype, codes: bool, casts: bool) -> Any:
+    def _beside(self, codes: Coded, compute: torch.dtype, rule: Rule) -> Any:
+        """Codes that meet scored values: they choose among them, or count as numbers."""
+        if rule.name in INDEXING:
+            self.run.note_frozen(f"{rule.name} by codes")
+            return codes.plain()
+        return codes.leaf(lambda ids: ids.to(compute))
+
+    def _states(self, values: Any, compute: torch.dtype, codes: bool, rule: Rule) -> Any:
         """The arguments as rules take them: scored values, and constants without gradient in the working precision."""
 
         def convert(value: Tensor) -> Any:
@@ -127,9 +140,9 @@ class Trace(TorchFunctionMode):
             if value.is_complex():
                 raise UnsupportedOperation("complex numbers are not followed")
             if isinstance(value, Coded):
-                return value if codes else value.plain()
+                return value if codes else self._beside(value, compute, rule)
             constant = value.as_subclass(Tensor).detach()
-            if constant.is_floating_point() and constant.dtype != compute and not casts:
+            if constant.is_floating_point() and constant.dtype != compute and not rule.casts:
                 constant = constant.to(compute)
             return constant.clone() if constant.is_inference() else constant
 
@@ -339,7 +352,10 @@ def _engine_settings() -> Iterator[None]:
 def _as_one_function(module: nn.Module, x: Scored) -> Scored:
     """The output of a module that is declared elementwise."""
     with torch.inference_mode(False), torch.enable_grad():
-        keeps_zero = not bool(module.forward(torch.zeros(1, dtype=torch.float64)).any())
+        try:
+            keeps_zero = not bool(module.forward(torch.zeros_like(x.state.template[:1])).any())
+        except RuntimeError:
+            keeps_zero = False
         return Scored(x.state.elementwise(module.forward, keeps_zero), x.dtype)
 
 

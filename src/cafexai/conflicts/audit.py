@@ -23,7 +23,8 @@ from .units import inactive_conflicts
 if TYPE_CHECKING:
     import pandas
 
-SEARCH = 2_000  # covers that are tried for one input of an inactive unit
+SEARCH = 500  # covers that are tried for one input of an inactive unit
+CASES = 50  # inputs that are searched for, per unit and block of rows; the rest is undecided
 OFFENDERS = 10
 ROWS = 256  # that are decided at a time: their numbers fit into the cache
 
@@ -69,7 +70,7 @@ class Audit:
         columns = ["conflicts", "underreported", "hidden", "undecided"]
         frame = _needs("pandas", "tabular").DataFrame.from_dict(dict(self.by_layer), orient="index", columns=columns)
         frame["share underreported"] = frame.underreported / frame.conflicts.clip(lower=1)
-        return frame  # type: ignore[no-any-return]
+        return frame
 
 
 def audit(method: Any, model: Any, x: Any, layers: list[str] | None = None) -> Audit:
@@ -186,10 +187,20 @@ def _unit(contributions: Tensor, scores: Tensor) -> tuple[Tensor, list[tuple[int
     decided = counteracted & active
     hidden = zero | (decided & misled)
     under = hidden | (decided & (scores.abs() < bound - tolerance))
-    fine = ~active & counteracted & ~zero & ~misled & (scores.abs() >= size - tolerance)
-    open_cases = counteracted & ~active & ~zero & ~fine
+    # Inactive units. A minimal cover C frees C - |value| <= the largest negative input: ``bound`` holds for all of them.
+    # The largest negative input alone, if it is a cover, and a misled one that is a cover, decide most of the rest.
+    single = torch.minimum(size, (largest_negative + value).clamp_min(0))
+    misled_alone = _wrong(sign, negative & (size + value > tolerance)).gather(1, side)
+    inactive = counteracted & ~active & ~zero
+    hidden |= inactive & misled_alone
+    under |= inactive & (misled_alone | (~misled & (scores.abs() < single - tolerance)))
+    fine = inactive & ~misled & (scores.abs() >= bound - tolerance)
+    open_cases = inactive & ~under & ~fine
     undecided = torch.zeros_like(under)
-    for row, feature in open_cases.nonzero().tolist():
+    for number, (row, feature) in enumerate(open_cases.nonzero().tolist()):
+        if number >= CASES:
+            undecided[row, feature] = True
+            continue
         verdict = _searched(contributions[row], scores[row], sign[row], feature, float(tolerance[row]))
         hidden[row, feature] = verdict == "hidden"
         under[row, feature] = verdict in ("hidden", "underreported")

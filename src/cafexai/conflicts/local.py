@@ -107,5 +107,5 @@ def _patches(inputs: Tensor, weight: Tensor, parts: dict[str, Any], spatial: int
     options = {"stride": both("stride", 1), "padding": both("padding", 0), "dilation": both("dilation", 1)}
     if spatial == 1:
         options["padding"] = (0, options["padding"][1])
-    columns = F.unfold(inputs, weight.shape[2:], **options)  # type: ignore[arg-type]
+    columns = F.unfold(inputs, weight.shape[2:], **options)
     return columns.transpose(1, 2).reshape(-1, columns.shape[1]), weight.flatten(1)

@@ -77,6 +77,12 @@ def detach(x: Scores) -> Any:
     return x.freeze("detach", torch.clone)
 
 
+@rule("_nested_tensor_from_mask_left_aligned", in_place=False)
+def left_aligned(x: Scores, mask: Any) -> bool:
+    """nn.TransformerEncoder asks whether it may take its fast path: not while it is explained."""
+    return False
+
+
 @rule(torch.as_tensor, name="as_tensor")
 def as_tensor(x: Scores, dtype: Any = None, device: Any = None) -> Any:
     return x if dtype is None else as_dtype(x, dtype)

@@ -43,6 +43,8 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
+    if isinstance(per_sample_weights, Scores) or not isinstance(codes, Coded):
+        raise UnsupportedOperation("its weights per sample depend on the input; look the codes up with F.embedding")
     if offsets is not None or codes.ndim != 2:
         raise UnsupportedOperation("bags given by offsets are not followed; pass one row of codes per bag, padded")
     rows = embedding(codes, weight, max_norm=max_norm, norm_type=norm_type)

@@ -1,0 +1,167 @@
+"""Integer inputs: never a code that is lost, mixed up with another, or changed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from cafexai import CAFE, LawBroken, UnsupportedOperation, rule
+
+
+@pytest.fixture
+def table():
+    return nn.Embedding(20, 4)
+
+
+def test_codes_used_as_numbers_beside_an_embedding(table):
+    head = nn.Linear(6, 1)
+    ids = torch.randint(0, 10, (4, 3))
+    numbers = ids[:, 1:].double()
+    expected = CAFE(lambda c, v: head(torch.relu(torch.cat([table(c), v / 10.0], 1)))).explain((ids[:, 0], numbers))
+    for f in (
+        lambda x: head(torch.relu(torch.cat([table(x[:, 0]), x[:, 1:] / 10.0], 1))),
+        lambda x: head(torch.relu(torch.cat([table(x[:, 0]), x[:, 1:] * 0.1], 1))),
+        lambda x: head(torch.relu(torch.cat([table(x[:, 0]), x[:, 1:].double() / 10], 1))),
+    ):
+        e = CAFE(f).explain(ids)
+        torch.testing.assert_close(e.positive[:, 1:], expected.positive[1].to(e.positive.dtype))
+        torch.testing.assert_close(e.positive[:, 0], expected.positive[0])
+    scaled = CAFE(lambda x: (table(x[:, 0]) * x[:, 1:2]).sum(1)).explain(ids)
+    assert (scaled.positive + scaled.negative)[:, 1][ids[:, 1] > 0].min() > 0
+
+
+def test_quotient_and_remainder(table):
+    """Two small tables instead of a large one: the same codes, twice looked up."""
+    one, two, head = nn.Embedding(10, 4), nn.Embedding(10, 4), nn.Linear(4, 1)
+    whole = nn.Embedding(100, 4)
+    whole.weight.data = one.weight[torch.arange(100) % 10].data + two.weight[torch.arange(100) // 10].data
+    ids = torch.randint(0, 100, (3, 2))
+    for baseline in (None, 17):
+        e = CAFE(lambda x: head(torch.relu(one(x % 10) + two(x // 10)).sum(1))).explain(ids, baseline)
+        f = CAFE(lambda x: head(torch.relu(whole(x)).sum(1))).explain(ids, baseline)
+        torch.testing.assert_close(e.combined, f.combined)
+        torch.testing.assert_close(e.baseline_output, f.baseline_output)
+
+
+def test_flipped_and_shifted_codes(table):
+    other, head = nn.Embedding(20, 4), nn.Linear(12, 1)
+    ids = torch.randint(0, 20, (3, 3))
+    e = CAFE(lambda x: head((table(x.flip(1)) + other(x)).flatten(1))).explain(ids)
+    close = CAFE(lambda x: head((table(x)[:, [2, 1, 0]] + other(x)).flatten(1))).explain(ids)
+    torch.testing.assert_close(e.combined, close.combined)
+
+    def shifted(x):
+        moved = x.new_zeros(x.shape)
+        moved[:, 1:] = x[:, :-1]
+        return head(table(moved).flatten(1))
+
+    with pytest.raises(UnsupportedOperation, match="written into another tensor"):
+        CAFE(shifted).explain(ids)
+
+
+def test_what_is_read_off_codes_is_listed(table):
+    e = CAFE(lambda x: table(x).sum((1, 2)) + (x == 3).sum(1)).explain(torch.randint(0, 5, (3, 2)))
+    assert "eq of codes" in " ".join(e.frozen)
+
+
+def test_two_codes_in_one_are_refused(table):
+    with pytest.raises(UnsupportedOperation, match="several codes"):
+        CAFE(lambda x: table(x[:, 0] + 10 * x[:, 1]).sum(1)).explain(torch.randint(0, 2, (3, 2)))
+    with pytest.raises(UnsupportedOperation, match="different inputs"):
+        CAFE(lambda a, b: table(torch.cat([a, b], 1)).sum((1, 2))).explain((torch.ones(2, 1).long(), torch.ones(2, 1).long()))
+
+
+def test_codes_of_the_caller_stay_as_they_are(table):
+    def writes(x):
+        x += 1
+        return table(x).sum((1, 2))
+
+    ids, baseline = torch.randint(0, 5, (3, 2)), torch.randint(0, 5, (3, 2))
+    before = ids.clone(), baseline.clone()
+    with pytest.raises(UnsupportedOperation, match="in place"):
+        CAFE(writes).explain(ids, baseline)
+    assert torch.equal(ids, before[0])
+    assert torch.equal(baseline, before[1])
+
+
+def test_a_layer_that_codes_bypass(table):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.e, self.g, self.h = nn.Embedding(5, 2), nn.Embedding(5, 2), nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.h(torch.relu(self.e(x).flatten(1))) * 0 + self.h(torch.relu(self.g(x).flatten(1)))
+
+    with pytest.raises(LawBroken, match="bypass"):
+        CAFE(Two()).explain(torch.randint(0, 5, (1, 2)), layer="e", start=False)
+
+
+def test_baselines_of_codes(table):
+    ids = torch.randint(0, 5, (3, 2))
+    cafe = CAFE(lambda x: table(x).sum((1, 2)), background=ids)
+    assert (cafe.explain(ids, ids).combined == 0).all()
+    mode = cafe.explain(ids, "mode")
+    assert torch.equal(mode.baselines[0], ids.mode(0).values)
+    assert (cafe.explain(ids).baselines == -1).all()
+    frame = mode.to_frame()
+    assert frame.value.isna().sum() == 3
+    for bad in (1.5, torch.rand(3, 2), "mean"):
+        with pytest.raises(ValueError, match="code"):
+            cafe.explain(ids, bad)
+
+
+def test_mixed_precision_of_leaf_and_model():
+    net = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 1)).double()
+    e = CAFE(lambda x: net(x.double())).explain(torch.randn(3, 5, dtype=torch.float32))
+    assert e.completeness_error.abs().max() < 1e-5
+
+
+def test_a_lost_path_is_seen_in_a_deep_net(monkeypatch):
+    """However large the cancelled influence, the combined scores are checked against their own size."""
+    from cafexai import registry
+
+    monkeypatch.setattr(registry, "_table", dict(registry._table))
+
+    @rule(torch.special.i1)
+    def lost(v):
+        result = v.elementwise(torch.special.i1, True)
+        result.delta, result.total = result.delta.detach().requires_grad_(), result.total.detach().requires_grad_()
+        return result
+
+    layers = []
+    for _ in range(20):
+        layers += [nn.utils.parametrizations.orthogonal(nn.Linear(16, 16)), nn.LeakyReLU(0.97)]
+    deep = nn.Sequential(*layers, nn.Linear(16, 1))
+    cafe = CAFE(lambda x: deep(x) + 5 * torch.special.i1(x).sum(1, keepdim=True))
+    for method in (cafe.explain, cafe.attribute):
+        with pytest.raises(LawBroken, match="a path from the input was lost"):
+            method(torch.randn(3, 16))
+
+
+def test_influence_beyond_float32_is_explained_in_float64():
+    torch.manual_seed(0)
+    layers = []
+    for _ in range(40):
+        layers += [nn.LayerNorm(64), nn.Linear(64, 64), nn.GELU()]
+    net = nn.Sequential(*layers, nn.Linear(64, 1))
+    x = torch.randn(2, 64)
+    exact = CAFE(net, 1.0).explain(x)
+    with pytest.warns(UserWarning, match="explained in float64"):
+        e = CAFE(net.float(), 1.0).explain(x.float())
+    assert e.positive.dtype == torch.float64
+    torch.testing.assert_close(e.combined, exact.combined, rtol=1e-3, atol=1e-3 * exact.combined.abs().max().item())
+    with pytest.warns(UserWarning, match="explained in float64"):
+        CAFE(net, 1.0).attribute(x.float())
+
+
+def test_keyword_only_arguments():
+    x, y = torch.randn(2, 3), torch.randn(2, 3)
+    e = CAFE(lambda v: torch.add(v, other=y, alpha=2).sum(1)).explain(x, check="each")
+    torch.testing.assert_close(e.bias, 2 * y.sum(1))
+    CAFE(lambda v: torch.sum(input=v, dim=1, dtype=torch.float64)).explain(x)
+    b = torch.randn(2, 3, 3)
+    CAFE(
+        lambda v: torch.zeros(2, 3, 3).baddbmm(batch1=v[:, :, None] * b[:, :1], batch2=b, beta=0.5, alpha=2).sum((1, 2))
+    ).explain(x)
