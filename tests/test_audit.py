@@ -14,17 +14,17 @@ from torch import nn
 
 import models
 from cafexai import CAFE
-from cafexai.conflicts import audit, minimal_conflicts, prevalence, tune_c
+from cafexai.conflicts import audit, audit_outputs, minimal_conflicts, prevalence, tune_c
 from cafexai.conflicts.audit import _unit
 
 CAFE_1 = functools.partial(CAFE, c=1.0)
 WHOLE = st.integers(-4, 4)
 
 
-def by_definition(contributions, scores):
+def by_definition(contributions, scores, offset=0.0):
     """Definition 5 for one row, by exhaustive search."""
     counteracted = {}
-    for c in minimal_conflicts(lambda v: torch.relu(v.sum(1)), contributions):
+    for c in minimal_conflicts(lambda v: torch.relu(v.sum(1) + offset), contributions):
         if c.first_counteracts:
             counteracted.setdefault(c.second, []).append((c.first, c.magnitude))
         if c.second_counteracts:
@@ -39,19 +39,20 @@ def by_definition(contributions, scores):
     return [len(counteracted), under, hidden]
 
 
-@given(st.lists(st.tuples(WHOLE, WHOLE), min_size=1, max_size=7))
-def test_counts_equal_definition_5(pairs):
+@given(st.lists(st.tuples(WHOLE, WHOLE), min_size=1, max_size=7), WHOLE)
+def test_counts_equal_definition_5(pairs, offset):
+    """``offset`` is what the unit gets at a reference that is not 0."""
     contributions = torch.tensor([[float(k) for k, _ in pairs]])
     scores = torch.tensor([[float(s) for _, s in pairs]])
-    counts, _ = _unit(contributions, scores)
-    assert counts[:3].tolist() == by_definition(contributions[0], scores[0])
+    counts, _ = _unit(contributions, scores, contributions.sum(1) + offset)
+    assert counts[:3].tolist() == by_definition(contributions[0], scores[0], offset)
     assert counts[3] == 0
 
 
 @given(st.lists(WHOLE, min_size=1, max_size=7), st.sampled_from([0.5, 1.0, 2.0]))
 def test_counts_equal_definition_5_for_scores_near_the_truth(values, factor):
     contributions = torch.tensor([[float(k) for k in values]])
-    counts, _ = _unit(contributions, factor * contributions)
+    counts, _ = _unit(contributions, factor * contributions, contributions.sum(1))
     assert counts[:3].tolist() == by_definition(contributions[0], factor * contributions[0])
 
 
@@ -170,3 +171,29 @@ def test_tuning_c():
     assert layered.c["1"] == 0.0
     with pytest.raises(ValueError, match="at least one"):
         tune_c(model, x, 0, metric=torch.norm, values=())
+
+
+def test_audit_against_other_baselines():
+    model, x, baseline = models.mlp(4, 8, 8, 2), torch.randn(20, 4), torch.randn(1, 4)
+    result = audit(CAFE_1, model, x, baselines=baseline)
+    assert result.conflicts > 100
+    zero = audit(CAFE_1, model, x, baselines=torch.zeros(1, 4))
+    assert (zero.conflicts, zero.underreported) == (audit(CAFE_1, model, x).conflicts, 0)
+    with pytest.raises(ValueError, match="takes no baselines"):
+        audit(InputXGradient, model, x, baselines=baseline)
+
+
+def test_audit_of_outputs():
+    def neuron(v):
+        return torch.relu(0.9 * v[:, :1] - v[:, 1:])
+
+    x = torch.ones(1, 2)
+    assert audit_outputs(CAFE_1, neuron, x).underreported == 0
+    hides = audit_outputs(InputXGradient, neuron, x)
+    assert (hides.conflicts, hides.hidden) == (1, 1)
+    assert hides.worst[0].magnitude == pytest.approx(0.9)
+    net, rows = models.mlp(4, 6, 2), torch.randn(6, 4)
+    assert audit_outputs(CAFE_1, net, rows, target=1).conflicts > 6
+    assert audit_outputs(CAFE_1, net, rows, 1, torch.randn(1, 4).expand(6, 4)).conflicts > 6
+    with pytest.raises(ValueError, match="too many"):
+        audit_outputs(CAFE_1, models.mlp(20, 4, 1), torch.randn(1, 20))

@@ -191,10 +191,22 @@ def test_map_of_conflicts():
     assert best[0] in "abcde"
     small = conflict_map(net, x, output=2, top=3)
     assert len(small.features) == 3
-    kept = torch.tensor(small.features)
+    kept = torch.tensor([i for (i,) in small.features])
     torch.testing.assert_close(small.magnitude, chart.magnitude[kept][:, kept])
     assert "no two" in str(conflict_map(lambda v: v.sum(1), torch.ones(3)))
     assert " against " in str(conflict_map(lambda v: v.sum(1), torch.tensor([1.0, -2.0])))
+
+
+def test_groups_of_features():
+    net, x = models.mlp(5, 8, 1), torch.randn(5)
+    groups = {"left": [0, 1], "right": [3, 4], "middle": [2]}
+    chart = conflict_map(net, x, groups=groups)
+    assert chart.names == ("left", "right", "middle")
+    expected = conflict_magnitude(net, [0, 1], [3, 4], x)
+    assert chart.magnitude[0, 1].item() == pytest.approx(expected, abs=1e-12)
+    assert conflict_magnitude(net, "left", "right", x, names=groups) == expected
+    with pytest.raises(ValueError, match="more than one group"):
+        conflict_map(net, x, groups={"a": [0, 1], "b": [1]})
 
 
 X = torch.ones(3)

@@ -1,6 +1,6 @@
 """The theory of conflicts: who counteracts whom, how strongly, and which conflicts are minimal."""
 
-from .audit import Audit, Offence, audit
+from .audit import Audit, Offence, audit, audit_outputs
 from .definitions import conflict_magnitude, conflicting, counteraction_magnitude, counteracts
 from .maps import ConflictMap, conflict_map
 from .minimal import Conflict, MinimalConflicts, minimal_conflicts
@@ -17,6 +17,7 @@ __all__ = [
     "Prevalence",
     "Tuned",
     "audit",
+    "audit_outputs",
     "conflict_magnitude",
     "conflict_map",
     "conflicting",

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from .definitions import as_rows
 from .local import Layer, local_layers
+from .minimal import minimal_conflicts
 from .units import inactive_conflicts
 
 if TYPE_CHECKING:
@@ -73,14 +75,15 @@ class Audit:
         return frame
 
 
-def audit(method: Any, model: Any, x: Any, layers: list[str] | None = None) -> Audit:
-    """Audit a method on every local ReLU unit of a model, for the rows x.
+def audit(method: Any, model: Any, x: Any, baselines: Any = None, layers: list[str] | None = None) -> Audit:
+    """Audit a method on every local ReLU unit of a model, for the rows x. ``audit_outputs`` audits it on the whole model.
 
     ``method``: a class such as ``CAFE`` or one of Captum's, a factory ``model -> explainer`` (``functools.partial(CAFE,
-    c=1.0)``), or a function ``(model, x, *, target) -> scores``. It is applied to each unit by itself.
+    c=1.0)``), or a function ``(model, x, *, target, baselines) -> scores``. It is applied to each unit by itself. The
+    references of the units are 0, or what reaches them in the bias-free model at ``baselines``.
     """
     score = _scorer(method)
-    found = local_layers(model, x)
+    found = local_layers(model, x, baselines)
     names = [layer.name for layer in found]
     unknown = set(layers or ()) - set(names)
     if unknown:
@@ -104,7 +107,7 @@ def audit(method: Any, model: Any, x: Any, layers: list[str] | None = None) -> A
     return Audit(conflicts, under, hidden, undecided, counts, tuple(offences), skipped)
 
 
-def _scorer(method: Any) -> Callable[[nn.Module, Tensor], Tensor]:
+def _scorer(method: Any) -> Callable[..., Tensor]:
     """The method as a function of a unit and its inputs."""
     if hasattr(method, "attribute") and not inspect.isclass(method):
         raise ValueError(
@@ -121,8 +124,12 @@ def _scorer(method: Any) -> Callable[[nn.Module, Tensor], Tensor]:
         ]  # fmt: skip
         made = len(needed) == 1
 
-    def score(unit: nn.Module, x: Tensor) -> Tensor:
-        result = method(unit).attribute(x, target=0) if made else method(unit, x, target=0)
+    def score(unit: Any, x: Tensor, reference: Tensor | None = None, target: Any = 0) -> Tensor:
+        attribute = method(unit).attribute if made else functools.partial(method, unit)
+        options = {"target": target} if reference is None else {"target": target, "baselines": reference}
+        if reference is not None and "baselines" not in inspect.signature(attribute).parameters:
+            raise ValueError("audit(..., baselines=...): the method takes no baselines.")
+        result = attribute(x, **options)
         if not isinstance(result, Tensor) or result.shape != x.shape:
             raise ValueError(f"audit(...): the method gives scores that are not shaped like its input, {tuple(x.shape)}.")
         return result.detach().double()
@@ -144,16 +151,18 @@ class Unit(nn.Module):
         return self.relu(self.linear(x))
 
 
-def _layer(score: Callable[[nn.Module, Tensor], Tensor], layer: Layer) -> tuple[tuple[int, ...], list[Offence]]:
+def _layer(score: Callable[..., Tensor], layer: Layer) -> tuple[tuple[int, ...], list[Offence]]:
     rows = torch.cat([layer.inputs, layer.inputs.new_ones(len(layer.inputs), 1)], 1)
+    start_at = None if layer.reference is None else torch.cat([layer.reference, torch.zeros_like(rows[:, :1])], 1)
     counts = torch.zeros(4, dtype=torch.long)
     offences: list[Offence] = []
     for number, (weight, bias) in enumerate(zip(layer.weight, layer.bias, strict=True)):
         full = torch.cat([weight, bias[None]])
-        scores = score(Unit(full).eval(), rows)
+        scores = score(Unit(full).eval(), rows, start_at)
+        moved = rows if start_at is None else rows - start_at
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS)
-            found, worst = _unit(rows[part] * full, scores[part])
+            found, worst = _unit(moved[part] * full, scores[part], rows[part] @ full)
             counts += found
             for row, feature, own, magnitude, hidden in worst:
                 offences.append(Offence(layer.name, start + row, number, feature, own, magnitude, hidden))
@@ -161,9 +170,9 @@ def _layer(score: Callable[[nn.Module, Tensor], Tensor], layer: Layer) -> tuple[
     return tuple(counts.tolist()), offences
 
 
-def _unit(contributions: Tensor, scores: Tensor) -> tuple[Tensor, list[tuple[int, int, float, float, bool]]]:
-    """Counts for one unit, and its worst offences. Everything is (rows, features)."""
-    value = contributions.sum(1, keepdim=True)
+def _unit(contributions: Tensor, scores: Tensor, value: Tensor) -> tuple[Tensor, list[tuple[int, int, float, float, bool]]]:
+    """Counts for one unit, and its worst offences, from (rows, features) and the pre-activations (rows,)."""
+    value = value[:, None]
     tolerance = 64 * torch.finfo(contributions.dtype).eps * contributions.abs().sum(1, keepdim=True)
     sign = torch.where(scores.abs() <= tolerance, torch.zeros_like(scores), scores.sign())
     active = value > 0
@@ -175,7 +184,10 @@ def _unit(contributions: Tensor, scores: Tensor) -> tuple[Tensor, list[tuple[int
     reach = value + size  # a positive input p counteracts a negative one if p < value + n
     opposing = torch.where(positive, size, nothing)
     largest_positive = _largest_below(opposing, reach)
-    counteracted = (positive & negative.any(1, keepdim=True)) | (active & negative & (largest_positive > 0))
+    covered = torch.where(negative, size, nothing).sum(1, keepdim=True) + value > tolerance  # some set of them is a cover
+    counteracted = (positive & negative.any(1, keepdim=True) & (active | covered)) | (
+        active & negative & (largest_positive > 0)
+    )
     bound = torch.minimum(size, torch.where(positive, largest_negative, largest_positive))  # for active units exact
 
     wrong_negative = _wrong(sign, negative)
@@ -201,7 +213,7 @@ def _unit(contributions: Tensor, scores: Tensor) -> tuple[Tensor, list[tuple[int
         if number >= CASES:
             undecided[row, feature] = True
             continue
-        verdict = _searched(contributions[row], scores[row], sign[row], feature, float(tolerance[row]))
+        verdict = _searched(contributions[row], scores[row], sign[row], feature, float(value[row]), float(tolerance[row]))
         hidden[row, feature] = verdict == "hidden"
         under[row, feature] = verdict in ("hidden", "underreported")
         undecided[row, feature] = verdict == "undecided"
@@ -227,15 +239,14 @@ def _least_wrong(sign: Tensor, among: Tensor, size: Tensor) -> Tensor:
     return torch.stack([torch.where(among & wrong, size, far).amin(1) for wrong in (sign >= 0, sign <= 0)], 1)
 
 
-def _searched(contributions: Tensor, scores: Tensor, sign: Tensor, feature: int, tolerance: float) -> str:
+def _searched(contributions: Tensor, scores: Tensor, sign: Tensor, feature: int, value: float, tolerance: float) -> str:
     """An input of an inactive unit that no short cut decides: try its minimal covers."""
-    value = float(contributions.sum())
     result = inactive_conflicts(contributions, min(value, 0.0), SEARCH)
     weak = False
     for cover in result.covers:
         members = list(cover)
         total = float(scores[members].sum())
-        if (0 if abs(total) <= tolerance else (1 if total > 0 else -1)) != -int(sign[feature]):
+        if _sign(total, tolerance) != -int(sign[feature]):
             return "hidden"
         magnitude = min(float(contributions[feature]), value - float(contributions[members].sum()))
         weak |= abs(float(scores[feature])) < magnitude - tolerance
@@ -250,3 +261,39 @@ def _worst(under: Tensor, hidden: Tensor, scores: Tensor, bound: Tensor) -> Iter
         row, feature = divmod(place, under.shape[1])
         if under[row, feature]:
             yield row, feature, float(scores[row, feature]), float(bound[row, feature]), bool(hidden[row, feature])
+
+
+def audit_outputs(method: Any, model: Any, x: Tensor, target: Any = 0, baselines: Any = None) -> Audit:
+    """Definition 5 for the output of the whole model: every row by exhaustive search, so for at most 12 features."""
+    score = _scorer(method)
+    rows = as_rows("audit_outputs", x)
+    features = rows[0].numel()
+    if features > 12:
+        raise ValueError(f"audit_outputs(..., x): {features} features are too many to search; conflict_map shows the pairs.")
+    scores = score(model, rows, baselines, target).flatten(1)
+    reference = torch.as_tensor(0 if baselines is None else baselines, dtype=rows.dtype, device=rows.device).expand(rows.shape)
+    counts = [0, 0, 0, 0]
+    offences = []
+    for row, (values, start, own) in enumerate(zip(rows, reference, scores, strict=True)):
+        opponents: dict[tuple[int, ...], list[tuple[tuple[int, ...], float]]] = {}
+        for c in minimal_conflicts(model, values[None], start[None], target):
+            for does, by, of in ((c.first_counteracts, c.first, c.second), (c.second_counteracts, c.second, c.first)):
+                if does:
+                    opponents.setdefault(of, []).append((by, c.magnitude))
+        tolerance = 64 * torch.finfo(own.dtype).eps * float(own.abs().sum())
+        for of, sets in opponents.items():
+            total = float(own[list(of)].sum())
+            misled = any(_sign(float(own[list(by)].sum()), tolerance) != -_sign(total, tolerance) for by, _ in sets)
+            magnitude = max(size for _, size in sets)
+            hidden = abs(total) <= tolerance or misled
+            under = hidden or abs(total) < magnitude - tolerance
+            counts = [counts[0] + 1, counts[1] + under, counts[2] + hidden, 0]
+            if under:
+                offences.append(Offence("(model)", row, 0, of[0], total, magnitude, hidden))
+    worst = sorted(offences, key=lambda o: abs(o.score) - o.magnitude)[:OFFENDERS]
+    by_layer = {"(model)": (counts[0], counts[1], counts[2], counts[3])}
+    return Audit(*by_layer["(model)"], by_layer=by_layer, worst=tuple(worst), skipped={})
+
+
+def _sign(value: float, tolerance: float) -> int:
+    return 0 if abs(value) <= tolerance else (1 if value > 0 else -1)

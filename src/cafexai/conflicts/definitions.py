@@ -1,18 +1,19 @@
 """Definitions 1 to 4 of the paper, for any function of rows.
 
 Features are the elements of a row, counted from 0 in row-major order; sets of them are given by index, or by name with
-``names``. Setting a feature to its reference removes it.
+``names``: one for each feature, or a dictionary of groups, ``{"sex": [3, 4]}``. Setting a feature to its reference removes it.
 """
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+Names = Sequence[str] | Mapping[str, Iterable[int]] | None  # of all features, or of groups of them
 CHUNK = 4096  # rows that are evaluated at a time
 
 
@@ -23,7 +24,7 @@ def counteracts(
     x: Tensor,
     reference: Any = 0,
     output: Any = 0,
-    names: Sequence[str] | None = None,
+    names: Names = None,
 ) -> Any:
     """Definition 1: (f(x) - f(x without C)) / (f(x without C) - f(x without C and D)) < 0.
 
@@ -40,7 +41,7 @@ def conflicting(
     x: Tensor,
     reference: Any = 0,
     output: Any = 0,
-    names: Sequence[str] | None = None,
+    names: Names = None,
 ) -> Any:
     """Definition 2: C counteracts D, or D counteracts C."""
     one = counteracts(f, C, D, x, reference, output, names)
@@ -55,7 +56,7 @@ def counteraction_magnitude(
     x: Tensor,
     reference: Any = 0,
     output: Any = 0,
-    names: Sequence[str] | None = None,
+    names: Names = None,
 ) -> Any:
     """Definition 3: the smaller of the two changes if C counteracts D, else 0."""
     first, second = _changes("counteraction_magnitude", f, C, D, x, reference, output, names)
@@ -70,7 +71,7 @@ def conflict_magnitude(
     x: Tensor,
     reference: Any = 0,
     output: Any = 0,
-    names: Sequence[str] | None = None,
+    names: Names = None,
 ) -> Any:
     """Definition 4: the larger of both counteraction magnitudes."""
     one = counteraction_magnitude(f, C, D, x, reference, output, names)
@@ -78,9 +79,7 @@ def conflict_magnitude(
     return torch.maximum(one, two) if isinstance(one, Tensor) else max(one, two)
 
 
-def _changes(
-    call: str, f: Any, C: Any, D: Any, x: Tensor, reference: Any, output: Any, names: Sequence[str] | None
-) -> tuple[Tensor, Tensor]:
+def _changes(call: str, f: Any, C: Any, D: Any, x: Tensor, reference: Any, output: Any, names: Names) -> tuple[Tensor, Tensor]:
     """What C changes, and what D changes once C is removed."""
     rows = as_rows(call, x)
     count = rows[0].numel()
@@ -101,15 +100,18 @@ def as_rows(call: str, x: Any) -> Tensor:
     return x.detach()[None] if x.ndim == 1 else x.detach()
 
 
-def feature_set(call: str, part: Any, count: int, names: Sequence[str] | None) -> frozenset[int]:
+def feature_set(call: str, part: Any, count: int, names: Names) -> frozenset[int]:
     """A set of features given by one index or name, or by several."""
     members: Iterable[Any] = [part] if isinstance(part, (str, numbers.Integral)) else part
-    found = set()
+    found: set[int] = set()
     for member in members:
         if isinstance(member, str):
             if names is None or member not in names:
                 known = "no names are given" if names is None else f"the names are {', '.join(names)}"
                 raise ValueError(f"{call}(...): there is no feature {member!r}; {known}.")
+            if isinstance(names, Mapping):
+                found |= feature_set(call, list(names[member]), count, None)
+                continue
             member = list(names).index(member)
         if not isinstance(member, numbers.Integral) or not 0 <= int(member) < count:
             raise ValueError(f"{call}(...): there is no feature {member!r} among {count}, counted from 0.")

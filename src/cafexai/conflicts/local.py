@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..inputs import prepare
+from ..inputs import prepare, references
 from ..registry import find
 from ..scores import Run
 from ..subject import Subject
@@ -29,15 +30,16 @@ class Layer:
     weight: Tensor  # (units, features)
     bias: Tensor  # (units,)
     activation: str
-    phi: Callable[[Tensor], Tensor]
+    reference: Tensor | None = None  # like inputs, of the model without its biases
 
 
 class _Recorder(TorchFunctionMode):
     """Remembers linear results that an elementwise function takes as they are."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, biases: bool = True) -> None:
         super().__init__()
         self.run = run
+        self.biases = biases
         self.results: dict[int, tuple[Tensor, str, Any, Any, Any]] = {}
         self.layers: list[Layer] = []
 
@@ -47,9 +49,10 @@ class _Recorder(TorchFunctionMode):
         name = rule.name if rule is not None else ""
         taken = self.results.pop(id(args[0]), None) if args else None
         if taken is not None and taken[0] is args[0] and name in ACTIVATIONS:
-            options = {key: value for key, value in kwargs.items() if key != "inplace"}
-            self.layers.append(_layer(taken, name, func, args[1:], options))
+            self.layers.append(_layer(taken, name))
         result = func(*args, **kwargs)
+        if not self.biases and name in WITH_BIAS:
+            result = result - func(torch.zeros_like(args[0]), *args[1:], **kwargs)  # a linear map has its bias at 0
         if func in (F.linear, torch.conv1d, torch.conv2d, torch.conv3d) and isinstance(result, Tensor):
             self.results[id(result)] = (result, self.run.path, func, args, kwargs)
         return result
@@ -61,19 +64,33 @@ ACTIVATIONS = frozenset(
 )
 
 
-def local_layers(model: Any, x: Any, c: float = 0.5) -> list[Layer]:
-    """The layers of local units that a forward pass meets, in float64."""
-    subject = Subject(model, c, "bias")
+WITH_BIAS = frozenset("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm".split())
+
+
+def local_layers(model: Any, x: Any, baselines: Any = None) -> list[Layer]:
+    """The layers of local units that a forward pass meets, in float64, with their inputs at the baselines if given."""
+    subject = Subject(model, 0.5, "bias")
     subject.ready()
     given = prepare(x, subject.model, None)
-    run = Run(given.rows, subject.sensitivity)
-    recorder = _Recorder(run)
+    found = _recorded(subject, given.tensors, True)
+    if baselines is None:
+        return found
+    (reference,), *more = references(baselines, given, None, subject.model)
+    if more or reference is None:
+        raise ValueError("audit(..., baselines=...): give one baseline, in the shape of a single input.")
+    at_reference = _recorded(subject, (reference,), False)
+    return [dataclasses.replace(layer, reference=other.inputs) for layer, other in zip(found, at_reference, strict=True)]
+
+
+def _recorded(subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[Layer]:
+    run = Run(len(tensors[0]), subject.sensitivity)
+    recorder = _Recorder(run, biases)
     with torch.no_grad(), subject.kept(), recorder, module_paths(run, subject.names):
-        subject.model(*(tensor.clone() for tensor in given.tensors))
+        subject.model(*(tensor.clone() for tensor in tensors))
     return recorder.layers
 
 
-def _layer(taken: Any, name: str, func: Any, args: Any, options: Any) -> Layer:
+def _layer(taken: Any, name: str) -> Layer:
     _, path, linear, called, named = taken
     parts = dict(zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), called, strict=False), **named)
     inputs, weight, bias = (None if parts.get(k) is None else parts[k].detach().double() for k in ("input", "weight", "bias"))
@@ -85,11 +102,7 @@ def _layer(taken: Any, name: str, func: Any, args: Any, options: Any) -> Layer:
         rows, weight = _patches(inputs, weight, parts, _CONVOLUTIONS[linear])
     bias = torch.zeros(len(weight), dtype=torch.float64, device=weight.device) if bias is None else bias
 
-    def phi(value: Tensor) -> Tensor:
-        result: Tensor = func(value.clone(), *args, **options)
-        return result
-
-    return Layer(path or "(model)", rows, weight, bias, name, phi)
+    return Layer(path or "(model)", rows, weight, bias, name)
 
 
 def _patches(inputs: Tensor, weight: Tensor, parts: dict[str, Any], spatial: int) -> tuple[Tensor, Tensor]:

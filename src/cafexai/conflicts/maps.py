@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .definitions import as_rows, without
+from .definitions import as_rows, feature_set, without
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class ConflictMap:
     """Conflict magnitudes (Definition 4) between single features of one row; symmetric, 0 on the diagonal."""
 
     magnitude: Tensor  # (features, features)
-    features: tuple[int, ...]  # their places in the row
+    features: tuple[tuple[int, ...], ...]  # their places in the row, several for a group
     names: tuple[str, ...]
 
     def top(self, count: int = 10) -> list[tuple[str, str, float]]:
@@ -39,33 +39,29 @@ def conflict_map(
     output: Any = 0,
     names: Sequence[str] | None = None,
     features: Sequence[int] | None = None,
+    groups: Mapping[str, Sequence[int]] | None = None,
     top: int | None = None,
 ) -> ConflictMap:
     """Pairwise input-output conflicts of one row: 1 + n + n (n - 1) / 2 evaluations for n features.
 
-    ``features`` restricts them; ``top`` takes those with the largest CAFE totals (c = 1) instead, for many features.
+    ``features`` restricts them, ``groups`` compares groups of features instead (``{"sex": [3, 4]}``); ``top`` takes those
+    with the largest CAFE totals (c = 1), for many features.
     """
     rows = as_rows("conflict_map", x)
     if len(rows) != 1:
         raise ValueError(f"conflict_map(..., x=...): {len(rows)} rows; a map is that of one prediction.")
-    count = rows.numel()
-    if features is not None and top is not None:
-        raise ValueError("conflict_map(..., features=..., top=...): give one of them.")
+    if (features is not None) + (top is not None) + (groups is not None) > 1:
+        raise ValueError("conflict_map(..., features=..., top=..., groups=...): give one of them.")
     if top is not None:
         features = _strongest(model, rows, reference, output, top)
-    chosen = tuple(range(count)) if features is None else tuple(features)
-    if len(set(chosen)) < len(chosen) or any(not 0 <= i < count for i in chosen):
-        raise ValueError(f"conflict_map(..., features={list(chosen)}): give different places among {count}, counted from 0.")
-    if names is not None and len(names) != count:
-        raise ValueError(f"conflict_map(..., names=...): {len(names)} names for {count} features.")
-    labels = tuple(str(names[i]) if names is not None else f"x{i}" for i in chosen)
+    chosen, labels = _players(rows.numel(), features, groups, names)
     n = len(chosen)
     pairs = list(itertools.combinations(range(n), 2))
-    removed = torch.zeros(1 + n + len(pairs), count, dtype=torch.bool, device=rows.device)
-    for place, i in enumerate(chosen):
-        removed[1 + place, i] = True
+    removed = torch.zeros(1 + n + len(pairs), rows.numel(), dtype=torch.bool, device=rows.device)
+    for place, members in enumerate(chosen):
+        removed[1 + place, list(members)] = True
     for place, (i, j) in enumerate(pairs):
-        removed[1 + n + place, [chosen[i], chosen[j]]] = True
+        removed[1 + n + place, [*chosen[i], *chosen[j]]] = True
     values = without("conflict_map", model, rows, reference, removed, output)[:, 0]
     whole, single = values[0], values[1 : 1 + n]
     joint = torch.zeros(n, n, dtype=values.dtype, device=values.device)
@@ -77,6 +73,23 @@ def conflict_map(
     size = torch.where(first * second.sign() < 0, torch.minimum(first.abs(), second.abs()), torch.zeros_like(second))
     size.fill_diagonal_(0)
     return ConflictMap(torch.maximum(size, size.T), chosen, labels)
+
+
+def _players(
+    count: int, features: Sequence[int] | None, groups: Mapping[str, Sequence[int]] | None, names: Sequence[str] | None
+) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
+    """The sets of features that are compared, and what they are called."""
+    if names is not None and len(names) != count:
+        raise ValueError(f"conflict_map(..., names=...): {len(names)} names for {count} features.")
+    if groups is not None:
+        chosen = tuple(tuple(sorted(feature_set("conflict_map", part, count, names))) for part in groups.values())
+        if sum(map(len, chosen)) > len({i for members in chosen for i in members}):
+            raise ValueError("conflict_map(..., groups=...): a feature is in more than one group.")
+        return chosen, tuple(groups)
+    places = range(count) if features is None else features
+    if len(set(places)) < len(places) or any(not 0 <= i < count for i in places):
+        raise ValueError(f"conflict_map(..., features={list(places)}): give different places among {count}, counted from 0.")
+    return tuple((i,) for i in places), tuple(f"x{i}" if names is None else str(names[i]) for i in places)
 
 
 def _strongest(model: Any, rows: Tensor, reference: Any, output: Any, top: int) -> list[int]:
