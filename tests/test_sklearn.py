@@ -67,7 +67,7 @@ def test_classifier_gives_the_same_probabilities(activation, y):
     explanation = CAFE(from_sklearn(estimator)).explain(X)
     adds_up(explanation)
     torch.testing.assert_close(explanation.output, logits.max(1).values)
-    assert not explanation.notes
+    assert not any("left out" in note for note in explanation.notes)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -275,3 +275,11 @@ def test_the_background_of_a_pipeline_is_raw():
 def test_an_estimator_is_pointed_to_from_sklearn():
     with pytest.raises(ValueError, match="from_sklearn"):
         CAFE(MLPRegressor())
+
+
+def test_a_binary_classifier_says_whose_logit_it_is():
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    model = MLPClassifier(hidden_layer_sizes=(3,), max_iter=10, random_state=0).fit(x, np.where(x[:, 0] > 0, "yes", "no"))
+    e = CAFE(from_sklearn(model)).explain(x)
+    assert "class yes" in e.notes[0]
+    assert "class yes" in e.ledger(0)

@@ -103,7 +103,8 @@ class CAFE:
         """
         request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines)
         given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
-        request = dataclasses.replace(request, total=given.rows)
+        notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()
+        request = dataclasses.replace(request, total=given.rows, notes=notes)
         stack = self._references(given, baselines, request)
         pieces = []
         for rows in _chunks(given.rows, batch_size, show_progress):

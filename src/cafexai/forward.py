@@ -34,6 +34,7 @@ class Request:
     check: str = "output"
     double: bool = False  # carry the scores in float64, whatever the model computes in
     total: int = 0  # rows in all batches
+    notes: tuple[str, ...] = ()  # what the model itself has to say of its output
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
 
     @property
@@ -293,14 +294,15 @@ def _choose(
     scores = output.logits if isinstance(output, Frozen) else output
     found = output.as_subclass(Tensor) if isinstance(output, Frozen) else scores.value
     _check_output(found, expected, run)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = request.notes
     if isinstance(output, Frozen) or scores.logits is not None:
         scores = scores if isinstance(output, Frozen) else scores.logits or scores
-        notes = ("The final sigmoid or softmax is left out: the scores are about its logit.",)
+        notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)
     if scores.rows is not None or not scores.ndim or scores.shape[0] != run.batch:
         raise ValueError(
             f"explain(...): the output of shape {tuple(scores.shape)} does not have one entry per row in dimension 0, for "
-            f"{run.batch} row(s). Select or reshape it: output=lambda out: ..."
+            f"{run.batch} row(s). Dimension 0 of the inputs is the batch (a single row is x[None]); the output can be "
+            "selected or reshaped: output=lambda out: ..."
         )
     pick, index = choose_target(scores.value, request.target, rows, request.total or run.batch)
     chosen = scores.reshape(pick)

@@ -33,6 +33,10 @@ class SklearnMLP(nn.Module):
         self.steps = steps
         self.count = int(perceptron.n_features_in_)
         self.known = _names_of(perceptron, "feature_names_in_")
+        classes = list(getattr(perceptron, "classes_", []))
+        self.notes: tuple[str, ...] = ()
+        if len(classes) == 2 and perceptron.n_outputs_ == 1:
+            self.notes = (f"Output 0 is the logit of class {classes[1]}; below 0 the model predicts {classes[0]}.",)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transformed features (rows, features) -> (rows, outputs)."""
