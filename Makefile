@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all lint benchmark architectures picture clean
+.PHONY: demo test test-all lint benchmark architectures conflicts picture clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -25,6 +25,9 @@ benchmark: .venv/dev
 
 architectures: .venv/dev
 	$(BIN)/python tests/test_architectures.py
+
+conflicts: .venv/dev
+	$(BIN)/python examples/conflicts.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/explanation.png

@@ -15,11 +15,12 @@ from .codes import Coded
 from .inputs import Inputs, Reference, choose_target, references
 from .law import LawBroken, gap, tolerance
 from .path import PathScores
+from .paths import module_paths
 from .registry import UnsupportedOperation
 from .scores import Leaf, Run, Scores
 from .subject import Subject
 from .tensors import Frozen, Scored
-from .trace import Trace, module_paths
+from .trace import Trace
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..inputs import prepare, references
+from ..paths import module_paths
 from ..registry import find
 from ..scores import Run
 from ..subject import Subject
-from ..trace import module_paths
 
 _CONVOLUTIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 
