@@ -55,6 +55,19 @@ def test_complete_and_lawful(name, zero):
                 assert (torch.cat([part.flatten() for part in e.positive])[same] == 0).all()
 
 
+@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if not name.startswith("exported")])
+def test_a_batch_is_its_rows(name):
+    model, inputs, references, options = prepared(name, torch.float64)
+    whole = CAFE(model).explain(inputs, references, target=1, **options)
+    for i in range(len(whole)):
+        row, start = (tuple(x[i : i + 1] for x in part) for part in (inputs, references))
+        one = CAFE(model).explain(row, start, target=1, **options)
+        for part in ("bias_positive", "bias_negative", "bias", "output", "baseline_output", "conflict"):
+            torch.testing.assert_close(getattr(one, part), getattr(whole[i], part), rtol=1e-7, atol=1e-9)
+        for mine, yours in zip(one.positive, whole[i].positive, strict=True):
+            torch.testing.assert_close(mine, yours, rtol=1e-7, atol=1e-9)
+
+
 def table():
     lines = []
     for name in ARCHITECTURES:
