@@ -33,7 +33,8 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     """
     leaves = passed.run.leaves
     parts = [tensor for leaf in leaves for tensor in leaf.scores.parts]
-    gradients = torch.autograd.grad(whole, parts, torch.ones_like(whole), retain_graph=keep, allow_unused=True)
+    # From the sum: with weights of its own, torch first loads its symbolic shapes, which takes a third of a second.
+    gradients = torch.autograd.grad(whole.sum(), parts, retain_graph=keep, allow_unused=True)
     if all(gradient is None for gradient in gradients):
         raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
     biases, size = passed.run.ledger.take()
