@@ -10,8 +10,6 @@ from torch import Tensor
 
 from ..explain import CAFE
 
-Metric = Callable[[Tensor], float]
-
 
 @dataclass(frozen=True)
 class Tuned:
