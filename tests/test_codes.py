@@ -165,3 +165,9 @@ def test_keyword_only_arguments():
     CAFE(
         lambda v: torch.zeros(2, 3, 3).baddbmm(batch1=v[:, :, None] * b[:, :1], batch2=b, beta=0.5, alpha=2).sum((1, 2))
     ).explain(x)
+
+
+def test_a_table_indexed_by_codes_and_more_is_named(table):
+    weight = torch.randn(5, 3)
+    with pytest.raises(UnsupportedOperation, match=r"1 operation\(s\)[\s\S]*other indices"):
+        CAFE(lambda x: weight[x, 0].sum(1)).explain(torch.randint(0, 5, (2, 3)))

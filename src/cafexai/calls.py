@@ -18,6 +18,7 @@ from .tensors import Scored, plain
 
 
 def meets(args: Any, kwargs: Any, kind: Any) -> bool:
+    """Some argument is of this kind."""
     for value in args:
         if isinstance(value, kind):
             return True
@@ -30,6 +31,7 @@ def meets(args: Any, kwargs: Any, kind: Any) -> bool:
 
 
 def map_states(result: Any, wrap: Callable[[Scores], Any]) -> Any:
+    """The result with its scored values wrapped, in the same structure."""
     if isinstance(result, Scores):
         return wrap(result)
     if isinstance(result, (tuple, list)):
@@ -86,6 +88,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def shapes(args: Any) -> str:
+    """The arguments as an error names them."""
     return ", ".join(str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in args)
 
 
@@ -101,6 +104,7 @@ def call_site() -> str:
 
 
 def usual_settings() -> bool:
+    """Nothing is switched that the engine would have to switch back."""
     return (
         torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")

@@ -61,14 +61,17 @@ class Coded(Tensor):
         reference = None if self.reference is None else self.run.wide(embed(self.reference))
         beyond = (1,) * (value.ndim - self.places.ndim)
         own = (self.places >= 0).view(*self.places.shape, *beyond)
-        constant = value.masked_fill(own, 0)
-        scores = self.run.carrier.of_input(self.run, value * own, None if reference is None else reference * own)
-        index = torch.where(self.places >= 0, self.places // self.width + 1, 0)
+        constant = None
+        if not bool(own.all()):
+            constant = value.masked_fill(own, 0)
+            value, reference = value * own, None if reference is None else reference * own
+        scores = self.run.carrier.of_input(self.run, value, reference)
         if self.run.batch > 1:
+            index = torch.where(self.places >= 0, self.places // self.width + 1, 0)
             scores.rows = settle(index.view(*index.shape, *beyond).expand(value.shape), self.run.batch)
         if not self.run.closed:
             self.run.leaves.append(Leaf(scores, self.source, self.places))
-        return scores if bool(own.all()) else scores.add_constant(constant)
+        return scores if constant is None else scores.add_constant(constant)
 
 
 def looked_up(table: Tensor, index: Any) -> Scores:

@@ -62,8 +62,7 @@ class Ledger:
                 if not bool(share.isfinite().all()):  # an infinite constant, as in a mask, that nothing flows back to
                     share = per_row(gradient, amount.where(amount.isfinite(), 0), rows, self.batch)
                     share = share.where((gradient == 0).logical_or(amount.isfinite()).all(), torch.nan)
-                known = self.page.get(path)
-                self.page[path] = share if known is None else known + share
+                self.page[path] = self.page[path] + share
                 self.size = self.size + share.abs()
 
             return hook

@@ -79,10 +79,11 @@ class Trace(TorchFunctionMode):
 
     def _of_codes(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Integers: followed to their embedding, plain for everything else."""
-        if rule is not None and rule.name.startswith("__get") and not isinstance(args[0], Coded):
-            return Scored(looked_up(args[0].detach(), args[1]), args[0].dtype)
         try:
-            result = follow(func, rule, args, kwargs)
+            if rule is not None and rule.name == "__getitem__" and not isinstance(args[0], Coded):
+                result: Any = looked_up(args[0].detach(), args[1])
+            else:
+                result = follow(func, rule, args, kwargs)
             if not isinstance(result, Scores):
                 return result
             self.run.note_operation(rule.name if rule is not None else "codes")
@@ -195,9 +196,7 @@ class Trace(TorchFunctionMode):
         def lift(value: Tensor) -> Any:
             if not value.is_floating_point():
                 return value
-            return Scored(
-                self.run.carrier.of_input(self.run, value.float() if value.itemsize < 4 else value, None), value.dtype
-            )
+            return Scored(self.run.carrier.of_input(self.run, self.run.wide(value), None), value.dtype)
 
         return tree_map_only(Tensor, lift, result)
 
