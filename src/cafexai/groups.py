@@ -82,11 +82,7 @@ def _flat(mask: Any, shape: torch.Size) -> Tensor:
     if mask.is_floating_point() or mask.dtype == torch.bool:
         raise ValueError(f"explain(..., feature_groups=mask): a mask holds integers, not {mask.dtype}.")
     try:
-        return (
-            mask.view(mask.shape[1:] if mask.ndim == len(shape) + 1 and mask.shape[0] == 1 else mask.shape)
-            .expand(shape)
-            .flatten()
-        )
+        return (mask[0] if mask.ndim == len(shape) + 1 and len(mask) == 1 else mask).expand(shape).flatten()
     except RuntimeError:
         raise ValueError(
             f"explain(..., feature_groups=mask): a mask of shape {tuple(mask.shape)} does not fit one row, "

@@ -211,18 +211,14 @@ def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any, names:
     if part.ndim == x.ndim - 1 and part.shape == x.shape[1:]:
         part = part[None]
     many = part if part.ndim == x.ndim + 1 else part[None]
-    try:
-        return [one.expand(x.shape) if one.shape != x.shape else one for one in many] if many.ndim == x.ndim + 1 else _raise()
-    except RuntimeError:
+    fits = many.ndim == x.ndim + 1 and all(a in (1, b) for a, b in zip(many.shape[1:], x.shape, strict=True))
+    if not fits:
         raise ValueError(
             f"explain(..., baselines=...): a baseline of shape {tuple(part.shape)} does not fit the input of shape "
             f"{tuple(x.shape)}. Give that shape, (1, {', '.join(map(str, x.shape[1:]))}), or a stack "
             "of such with one more dimension in front."
-        ) from None
-
-
-def _raise() -> list[Reference]:
-    raise RuntimeError
+        )
+    return [one.expand(x.shape) for one in many]
 
 
 def _statistic(name: str, background: Any, place: int, model: Any, names: tuple[str, ...] | None) -> Tensor:

@@ -31,7 +31,7 @@ def counteracts(
     A zero denominator is "no". True or False for a row, a tensor of them for a batch.
     """
     first, second = _changes("counteracts", f, C, D, x, reference, output, names)
-    return _shaped(first * second.sign() < 0, x, f)
+    return _shaped(first * second.sign() < 0, x)
 
 
 def conflicting(
@@ -61,7 +61,7 @@ def counteraction_magnitude(
     """Definition 3: the smaller of the two changes if C counteracts D, else 0."""
     first, second = _changes("counteraction_magnitude", f, C, D, x, reference, output, names)
     size = torch.minimum(first.abs(), second.abs())
-    return _shaped(torch.where(first * second.sign() < 0, size, torch.zeros_like(size)), x, f)
+    return _shaped(torch.where(first * second.sign() < 0, size, torch.zeros_like(size)), x)
 
 
 def conflict_magnitude(
@@ -159,5 +159,5 @@ def _selected(call: str, result: Tensor, output: Any, rows: int) -> Tensor:
     return chosen.detach()
 
 
-def _shaped(values: Tensor, x: Tensor, f: Any) -> Any:
+def _shaped(values: Tensor, x: Tensor) -> Any:
     return values[0].item() if x.ndim == 1 else values

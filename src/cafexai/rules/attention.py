@@ -18,6 +18,13 @@ def _value(part: Any) -> Tensor:
     return part.value if isinstance(part, Scores) else part
 
 
+def _note_pattern(query: Any, key: Any) -> None:
+    """The pattern is a constant of the current input, if it depends on it."""
+    scored = query if isinstance(query, Scores) else key
+    if isinstance(scored, Scores):
+        scored.run.note_frozen("attention pattern")
+
+
 def _mapped(pattern: Tensor, value: Scores) -> Any:
     return value.linear(lambda v: pattern @ v, aligned=value.ndim > 2 and pattern.ndim == value.ndim)
 
@@ -37,10 +44,7 @@ def scaled_dot_product_attention(
         raise ValueError("explain(...): dropout in attention is active (dropout_p > 0). Call model.eval() first.")
     if isinstance(attn_mask, Scores):
         attn_mask = attn_mask.freeze("attention mask", lambda v: v)
-    for part in (query, key):
-        if isinstance(part, Scores):
-            part.run.note_frozen("attention pattern")
-            break
+    _note_pattern(query, key)
     q, k = _value(query), _value(key)
     if enable_gqa:
         repeat = q.shape[-3] // k.shape[-3]
@@ -103,10 +107,7 @@ def multi_head_attention(
     if not use_separate_proj_weight:
         q_proj_weight, k_proj_weight, v_proj_weight = in_proj_weight.chunk(3)
     q_bias, k_bias, v_bias = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-    for part in (query, key):
-        if isinstance(part, Scores):
-            part.run.note_frozen("attention pattern")
-            break
+    _note_pattern(query, key)
     q = F.linear(_value(query), q_proj_weight, q_bias)
     k = F.linear(_value(key), k_proj_weight, k_bias)
     v = linear(value, v_proj_weight, v_bias) if isinstance(value, Scores) else F.linear(value, v_proj_weight, v_bias)
