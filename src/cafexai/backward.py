@@ -41,13 +41,12 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     exact = widest(whole.device)
     size = size.to(whole.device, exact) + whole.detach().to(exact).abs() + passed.chosen.value.to(exact).abs()
     features = [torch.zeros(x.shape, dtype=whole.dtype, device=whole.device) for x in passed.inputs]
-    for place, leaf in enumerate(leaves):
-        pairs = zip(leaf.scores.parts, gradients[2 * place : 2 * place + 2], strict=True)
-        for tensor, gradient in pairs:
-            if gradient is not None:
-                term = _at_features(tensor.detach() * gradient, leaf, features[leaf.source].shape)
-                features[leaf.source] += term
-                size = size + _per_row(term.abs(), exact)
+    of_part = [leaf for leaf in leaves for _ in leaf.scores.parts]
+    for leaf, tensor, gradient in zip(of_part, parts, gradients, strict=True):
+        if gradient is not None:
+            term = _at_features(tensor.detach() * gradient, leaf, features[leaf.source].shape)
+            features[leaf.source] += term
+            size = size + _per_row(term.abs(), exact)
     lack = sum((_per_row(share, exact) for share in features), -whole.detach().to(exact))
     lack = sum((share.to(exact) for share in biases.values()), lack)
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()

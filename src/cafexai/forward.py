@@ -37,6 +37,7 @@ class Request:
     total: int = 0  # rows in all batches
     notes: tuple[str, ...] = ()  # what the model itself has to say of its output
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
+    carrier: type[Scores] = PathScores  # how influence is carried along
 
     @property
     def latent(self) -> bool:
@@ -62,7 +63,7 @@ class Passed:
     run: Run  # with the leaves, in which the backward passes end
     inputs: list[Tensor]  # what the scores are shaped like
     baselines: list[Tensor]
-    chosen: PathScores  # the explained output, one number per row
+    chosen: Any  # the explained output as a scored value, one number per row
     target: Tensor
     output_error: float
     notes: tuple[str, ...]
@@ -84,7 +85,7 @@ def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
             subject.norm_mean,
             torch.float64 if request.double else torch.float32,
         )
-        trace = Trace(run, PathScores, subject.owned_tensors(), request.check == "each")
+        trace = Trace(run, request.carrier, subject.owned_tensors(), request.check == "each")
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
         with subject.kept():
@@ -99,7 +100,7 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     arguments: list[Tensor] = []
     for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
         if x.is_floating_point():
-            scores = PathScores.of_input(run, run.wide(x), None if reference is None else run.wide(reference))
+            scores = run.carrier.of_input(run, run.wide(x), None if reference is None else run.wide(reference))
             run.leaves.append(Leaf(scores, source))
             arguments.append(Scored(scores, x.dtype))
         else:
@@ -175,7 +176,7 @@ class _Layer:
         self.met = True
         if self.request.start:
             return self._begin(value.detach().clone())
-        if not isinstance(value, Scored) or not isinstance(value.state, PathScores):
+        if not isinstance(value, Scored):
             raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
         scores = value.state.reshape(lambda v: v.view_as(v))  # behind the layer's own bias
         self.run.leaves[:] = [Leaf(scores, 0)]
@@ -186,7 +187,7 @@ class _Layer:
         (reference,), *more = references(self.request.latent_baselines, Inputs((value,), False, None), None, None)
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
-        scores = PathScores.of_input(self.run, self.run.wide(value), None if reference is None else self.run.wide(reference))
+        scores = self.run.carrier.of_input(self.run, self.run.wide(value), None if reference is None else self.run.wide(reference))
         self.run.leaves[:] = [Leaf(scores, 0)]
         self.run.closed = True
         return Scored(scores, value.dtype)
@@ -307,7 +308,6 @@ def _choose(
         )
     pick, index = choose_target(scores.value, request.target, rows, request.total or run.batch)
     chosen = scores.reshape(pick)
-    assert isinstance(chosen, PathScores)
     return Passed(run, *explained, chosen, index, float((found - expected).abs().max()), notes)
 
 

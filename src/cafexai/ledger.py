@@ -50,7 +50,9 @@ class Ledger:
         self.page: dict[str, Tensor] = {}
         self.size = torch.zeros(())  # sum of the entries without their signs, the scale of rounding
 
-    def watch(self, delta: Tensor, total: Tensor, constant: Tensor | Callable[[], Tensor], rows: Rows, path: str) -> None:
+    def watch(
+        self, delta: Tensor, total: Tensor | None, constant: Tensor | Callable[[], Tensor], rows: Rows, path: str
+    ) -> None:
         """From now on, enter what flows back to ``delta`` and ``total`` through the constant added to them."""
         self.page.setdefault(path, delta.new_zeros(self.batch))
 
@@ -68,7 +70,8 @@ class Ledger:
             return hook
 
         delta.register_hook(enter(False))
-        total.register_hook(enter(True))
+        if total is not None:
+            total.register_hook(enter(True))
 
     def take(self) -> tuple[dict[str, Tensor], Tensor]:
         """The finished page and its size; a new one is begun, with the same layers."""

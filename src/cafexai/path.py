@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .activation import activate
+from .lazy import joined_lazily, lazy
 from .rows import Rows
 from .scores import Run, Scores
 from .weighted import Weighted, weighted
@@ -46,20 +47,16 @@ class PathScores(Scores):
         return max(short, 0.0) / max(self.total.max().item(), 1e-30)
 
     @property
-    def pending(self) -> bool:
-        """The scores are not computed yet."""
-        return False
-
-    @property
     def parts(self) -> tuple[Tensor, Tensor]:
         """The tensors that carry gradients."""
         return self.delta, self.total
 
     @classmethod
     def join(cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False) -> Any:
+        waiting = joined_lazily(PathScores, run, fn, parts, aligned)
+        if waiting is not None:
+            return waiting
         scored = [p for p in parts if isinstance(p, PathScores)]
-        if all(p.pending for p in scored) and (lazy := _lazily(run, fn, parts, aligned)) is not None:
-            return lazy
         deltas = fn([p.delta if isinstance(p, PathScores) else p for p in parts])
         totals = fn([p.total if isinstance(p, PathScores) else p.abs() for p in parts])
         references = None
@@ -110,9 +107,7 @@ class PathScores(Scores):
 
     def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False, routing: bool = False) -> PathScores:
         if routing:
-            from .lazy import LazyScores
-
-            return LazyScores(self.run, phi(self.value), lambda: self.elementwise(phi, keeps_zero))
+            return lazy(PathScores, self.run, phi(self.value), lambda: self.elementwise(phi, keeps_zero))
         delta, total, reference = activate(self.delta, self.total, self.reference, phi, self.run.c, keeps_zero)
         return PathScores(self.run, reference, delta, total, self.rows)
 
@@ -124,9 +119,7 @@ class PathScores(Scores):
 
     def product(self, other: PathScores, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> PathScores:
         if routing:
-            from .lazy import LazyScores
-
-            return LazyScores(self.run, fn(self.value, other.value), lambda: self.product(other, fn))
+            return lazy(PathScores, self.run, fn(self.value, other.value), lambda: self.product(other, fn))
         mine, yours = _midpoint(self), _midpoint(other)
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         total = fn(self.total, yours.abs()) + fn(mine.abs(), other.total)
@@ -135,12 +128,6 @@ class PathScores(Scores):
             reference = fn(self.reference, other.reference)
         rows = self._rows_product(other, fn, delta)
         return PathScores(self.run, reference, delta, total, rows)
-
-
-def _lazily(run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool) -> PathScores | None:
-    from .lazy import joined_lazily
-
-    return joined_lazily(run, fn, parts, aligned)
 
 
 def _reference(scores: PathScores) -> Tensor:
