@@ -17,6 +17,8 @@ from .explanation import Explanation
 from .forward import Batch, Passed, Request, forward
 from .groups import grouped
 from .inputs import Inputs, Reference, prepare, references
+from .path import PathScores
+from .scores import Scores
 from .subject import Subject
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +44,8 @@ class CAFE:
     instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``background`` is data for
     the baselines "mean", "median" and "mode".
     """
+
+    carrier: type[Scores] = PathScores
 
     def __init__(
         self,
@@ -130,7 +134,7 @@ class CAFE:
         One backward pass instead of two. The convergence delta is the sum of the scores of features and biases minus
         (output - baseline output).
         """
-        request = Request(target)
+        request = Request(target, carrier=self.carrier)
         given, extra = self._accept(inputs, additional_forward_args, request)
         stack = self._references(given, baselines, request)
         shares = []

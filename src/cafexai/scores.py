@@ -169,7 +169,7 @@ class Scores(abc.ABC):
 
     def add_constant(self: S, constant: Tensor, alpha: float = 1) -> S:
         """self + alpha * constant: the constant is a bias."""
-        return self.linear(_plus, bias=constant * alpha, aligned=constant.ndim <= self.ndim)
+        return self.linear(plus, bias=constant * alpha, aligned=constant.ndim <= self.ndim)
 
     def scale(self: S, factor: Any) -> S:
         """self * factor, a constant."""
@@ -257,8 +257,20 @@ class Scores(abc.ABC):
         return merged((mine, out), (yours, out), batch)
 
 
-def _plus(value: Tensor, bias: Tensor | None) -> Tensor:
+def plus(value: Tensor, bias: Tensor | None) -> Tensor:
+    """A constant added."""
     return value if bias is None else value + bias
+
+
+def affine(value: Tensor, *factors_and_bias: Any) -> Tensor:
+    """Scaled by one or more factors, with a constant added."""
+    *factors, bias = factors_and_bias
+    for factor in factors[:-1]:
+        value = value * factor
+    return value * factors[-1] if bias is None else torch.addcmul(bias, value, factors[-1])
+
+
+ONE_TO_ONE = (plus, affine, torch.mul, torch.div)  # linear maps that do not sum over elements
 
 
 def _ones_like(constant: Any) -> Any:

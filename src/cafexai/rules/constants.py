@@ -29,7 +29,7 @@ _SHAPED_LIKE = """
     __repr__ __format__
 """.split()
 _OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge")
-_COMPARED = """
+COMPARED = """
     eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isnan isinf isfinite isclose allclose
     argmax argmin argsort any all nonzero count_nonzero bucketize searchsorted logical_not logical_and logical_or logical_xor
     isposinf isneginf isreal signbit item tolist __bool__ __nonzero__ __float__ __int__ __index__ __contains__ histc
@@ -62,7 +62,7 @@ def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 for _name in _SHAPED_LIKE:
     for _function in functions_named(_name):
         add(_function, Rule(_name, _like(_name, _function)))
-for _name in _COMPARED:
+for _name in COMPARED:
     for _function in functions_named(_name) + functions_named(f"__{_name}__") * (_name in _OPERATORS):
         add(_function, Rule(_name, _frozen(_name, _function)))
 

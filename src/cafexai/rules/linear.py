@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..registry import UnsupportedOperation, plain_function, rule
-from ..scores import Scores
+from ..scores import Scores, affine
 from ..weighted import weighted
 from .arithmetic import add, bilinear_map, multiply
 from .conversion import as_dtype
@@ -79,12 +79,7 @@ def batch_norm(
         scale = scale * weight
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
     shape = (-1, *(1,) * (x.ndim - 2))
-    return x.linear(
-        lambda v, s, b: v * s if b is None else torch.addcmul(b, v, s),
-        scale.view(shape),
-        bias=shift.view(shape),
-        aligned=True,
-    )
+    return x.linear(affine, scale.view(shape), bias=shift.view(shape), aligned=True)
 
 
 @rule(torch.batch_norm, name="batch_norm")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..registry import rule
-from ..scores import Scores
+from ..scores import Scores, affine
 from .elementwise import finite
 
 
@@ -41,9 +41,7 @@ def _normalised(x: Scores, name: str, dims: tuple[int, ...], eps: float, weight:
         return moved if bias is None else moved + bias
 
     # Two factors instead of their product: what the backward pass needs of them is small.
-    return x.linear(
-        lambda v, s, w, b: v * s * w if b is None else torch.addcmul(b, v * s, w), scale, weight, bias=shift, aligned=True
-    )
+    return x.linear(affine, scale, weight, bias=shift, aligned=True)
 
 
 @rule("layer_norm", in_place=False)

@@ -1,0 +1,77 @@
+"""DeepLIFT (Shrikumar et al. 2017) with its Rescale and RevealCancel rules, and LRP, on whatever the engine can follow.
+
+DeepLIFT's reference is the model at the reference input, biases included. Where the engine freezes a value at the current
+input (attention patterns, the statistics of a norm), the reference passes through the frozen model too: the scores then
+add up to f(x) minus the output of that frozen model at the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .signed import Multiplied, SignedScores, divided
+
+
+class RescaleScores(SignedScores):
+    """The Rescale rule: the multiplier of a function is its change by the change of its argument."""
+
+    biases_in_reference = True
+
+    def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        start = torch.zeros_like(self.delta) if self.reference is None else self.reference
+        at_start = phi(start)
+        change = phi(self.value) - at_start
+        delta = self.delta.detach()
+        # For a change within rounding the quotient means nothing; its limit is the derivative.
+        small = delta.abs() <= 8 * torch.finfo(delta.dtype).eps * (start.abs() + self.value.abs())
+        multiplier = divided(change, delta)
+        if bool(small.any()):
+            multiplier = torch.where(small, derivative(phi, self.value), multiplier)
+        return at_start, Multiplied.apply(change, self.delta, multiplier)
+
+
+class RevealCancelScores(SignedScores):
+    """The RevealCancel rule: positive and negative part each get their mean effect over the two orders of adding them."""
+
+    biases_in_reference = True
+
+    def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        total = self.total
+        positive, negative = (total + self.delta) / 2, (self.delta - total) / 2
+        start = torch.zeros_like(total) if self.reference is None else self.reference
+        at_start, at_value = phi(start), phi(self.value)
+        up, down = positive.detach().clamp_min(0), negative.detach().clamp_max(0)
+        after_up, after_down = phi(start + up), phi(start + down)
+        of_up = ((after_up - at_start) + (at_value - after_down)) / 2
+        of_down = ((after_down - at_start) + (at_value - after_up)) / 2
+        multipliers = divided(of_up, up), divided(of_down, down)
+        return at_start, Multiplied.apply(at_value - at_start, positive, negative, *multipliers)
+
+
+class RelevanceScores(SignedScores):
+    """LRP-0: relevance passes an elementwise function as it is, so its multiplier is phi(a) / a; biases keep their share."""
+
+    biases_in_reference = False
+
+    def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[None, Tensor]:
+        value = self.delta.detach()
+        result = phi(value)
+        delta = Multiplied.apply(result, self.delta, divided(result, value))
+        alone = torch.where(value == 0, result, torch.zeros_like(result))  # of an argument 0 nothing can be relevant
+        if bool(alone.any()):
+            self.run.ledger.watch(delta, None, alone, self.rows, self.run.path)
+        return None, delta
+
+
+def derivative(phi: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+    """The slope of an elementwise function."""
+    with torch.enable_grad():
+        point = at.detach().requires_grad_()
+        result = phi(point)
+        if not result.requires_grad:
+            return torch.zeros_like(at)
+        (slope,) = torch.autograd.grad(result.sum(), point, allow_unused=True)
+    return torch.zeros_like(at) if slope is None else slope
