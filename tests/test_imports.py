@@ -11,8 +11,8 @@ import cafexai
 
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
-    registry arguments models rows ledger scores codes activation weighted lazy path tensors law calls paths trace rules
-    subject inputs forward backward text plots explanation groups assemble explain sklearn support conflicts methods __init__
+    registry progress arguments models metrics rows ledger scores codes activation weighted lazy path tensors law calls paths trace rules
+    subject inputs forward backward text plots explanation groups assemble explain sklearn support conflicts methods comparison compare __init__
 """.split()
 
 

@@ -2,6 +2,7 @@
 
 __version__ = "0.1.0"
 
+from .compare import compare
 from .explain import CAFE
 from .explanation import Explanation
 from .law import LawBroken
@@ -15,6 +16,7 @@ __all__ = [
     "LawBroken",
     "UnsupportedOperation",
     "__version__",
+    "compare",
     "elementwise_module",
     "from_sklearn",
     "rule",

@@ -18,6 +18,7 @@ from .forward import Batch, Passed, Request, forward
 from .groups import grouped
 from .inputs import Inputs, Reference, prepare, references
 from .path import PathScores
+from .progress import progress
 from .scores import Scores
 from .subject import Subject
 
@@ -232,13 +233,4 @@ def _chunks(rows: int, batch_size: int | None, show_progress: bool | None) -> It
         raise ValueError(f"explain(..., batch_size={batch_size}): give a positive number of rows.")
     step = batch_size or rows
     slices = [slice(i, min(i + step, rows)) for i in range(0, rows, step)]
-    if show_progress is False or (show_progress is None and len(slices) == 1):
-        return slices
-    try:
-        from tqdm.auto import tqdm
-    except ModuleNotFoundError:
-        if show_progress:
-            raise ModuleNotFoundError("This needs tqdm: pip install 'cafexai[progress]'.") from None
-        return slices
-    progress: Iterable[slice] = tqdm(slices, desc="explaining", unit="batch", disable=False if show_progress else None)
-    return progress
+    return progress(slices, "explaining", "batch", show_progress)

@@ -32,4 +32,6 @@ METHODS: dict[str, Method] = {
     "bias_backpropagation": bias_backpropagation,
 }
 
-__all__ = ["METHODS", "Method", *METHODS]
+GROUP_SCORES = (kernel_shap, lime, shapley_value_sampling)  # every element of a group gets the score of the group
+
+__all__ = ["GROUP_SCORES", "METHODS", "Method", *METHODS]

@@ -1,0 +1,61 @@
+"""Infidelity (Yeh et al. 2019): do the scores predict how the output follows a perturbation?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .outputs import blocks_of_rows, chosen_output
+from .perturbations import Perturb
+
+
+def infidelity(
+    model: Callable[[Tensor], Any],
+    x: Tensor,
+    attributions: Tensor | Mapping[str, Tensor],
+    perturb: Perturb,
+    *,
+    target: Any = None,
+    baselines: Tensor | float = 0.0,
+    n_samples: int = 20,
+    normalize: bool = True,
+    multiplies_by_inputs: bool = True,
+    seed: int = 0,
+) -> Any:
+    """E[(beta I a - (f(x) - f(x')))^2] over perturbed rows x', one number per row; the same draws for all attributions.
+
+    I = (x - x') / (x - baseline), where the denominator is 0 just x - x': scores are contributions, and this share of them
+    should be lost. For scores that are slopes, ``multiplies_by_inputs=False`` takes I = x - x'. With ``normalize`` beta
+    fits best, else it is 1. Several attributions (a mapping) share the model's answers.
+    """
+    many = dict(attributions) if isinstance(attributions, Mapping) else {"": attributions}
+    for name, scores in many.items():
+        if scores.shape != x.shape:
+            raise ValueError(f"infidelity(...): attributions {name} of shape {tuple(scores.shape)} for x of {tuple(x.shape)}.")
+    outputs = chosen_output(model, x, target)
+    generator = torch.Generator(x.device).manual_seed(seed)
+    unit = x - torch.as_tensor(baselines, dtype=x.dtype, device=x.device) if multiplies_by_inputs else torch.ones_like(x)
+    unit = torch.where(unit == 0, torch.ones_like(unit), unit)
+    results: dict[str, list[Tensor]] = {name: [] for name in many}
+    for rows in blocks_of_rows(x, n_samples):
+        original = x[rows, None]
+        repeated = x[rows].repeat_interleave(n_samples, 0)
+        disturbed = perturb(repeated, generator).view(-1, n_samples, *x.shape[1:])
+        change = (outputs(original, rows) - outputs(disturbed, rows)).double()
+        lost = ((original - disturbed) / unit[rows, None]).flatten(2)
+        for name, scores in many.items():
+            predicted = (lost @ scores[rows].to(lost).flatten(1)[..., None])[..., 0].double()
+            results[name].append(_mean_square(predicted, change, normalize))
+    joined = {name: torch.cat(parts) for name, parts in results.items()}
+    return joined if isinstance(attributions, Mapping) else joined[""]
+
+
+def _mean_square(predicted: Tensor, change: Tensor, normalize: bool) -> Tensor:
+    if normalize:
+        size = predicted.square().sum(1, keepdim=True)
+        fit = (predicted * change).sum(1, keepdim=True) / torch.where(size == 0, torch.ones_like(size), size)
+        predicted = predicted * fit
+    return (predicted - change).square().mean(1)

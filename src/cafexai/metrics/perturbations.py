@@ -1,0 +1,103 @@
+"""Ways to disturb rows, for metrics that watch how the output follows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Perturb = Callable[[Tensor, torch.Generator], Tensor]  # rows and a source of chance -> disturbed rows
+
+
+@dataclass(frozen=True)
+class TabularPerturbation:
+    """Gaussian noise on continuous columns; each categorical block is now and then replaced by that of another row.
+
+    ``data``: rows to take categories from. ``blocks``: the columns of each categorical feature, ``[[5, 6], [7]]``; all others
+    are continuous. ``std`` is in the units of the columns, times ``scale`` if that is given (one number per column).
+    """
+
+    data: Tensor
+    blocks: Sequence[Sequence[int]] = ()
+    std: float = 0.5
+    flip: float = 0.1
+    scale: Tensor | None = None
+
+    @classmethod
+    def small(cls, data: Tensor, blocks: Sequence[Sequence[int]] = (), **options: Any) -> TabularPerturbation:
+        """The paper's smaller perturbation: noise of 0.5, one block in ten replaced."""
+        return cls(data, blocks, 0.5, 0.1, **options)
+
+    @classmethod
+    def large(cls, data: Tensor, blocks: Sequence[Sequence[int]] = (), **options: Any) -> TabularPerturbation:
+        """The paper's larger perturbation: noise of 0.75, one block in five replaced."""
+        return cls(data, blocks, 0.75, 0.2, **options)
+
+    def __post_init__(self) -> None:
+        width = self.data.shape[-1]
+        columns = [column for block in self.blocks for column in block]
+        if self.data.ndim != 2 or len(set(columns)) < len(columns) or any(not 0 <= c < width for c in columns):
+            raise ValueError(
+                f"TabularPerturbation(data, blocks={list(self.blocks)}): data is a table (rows, columns), and every column "
+                f"stands in at most one block; these data have shape {tuple(self.data.shape)}."
+            )
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Disturbed rows, shaped like x."""
+        if x.ndim != 2 or x.shape[1] != self.data.shape[1]:
+            raise ValueError(
+                f"TabularPerturbation: rows of shape {tuple(x.shape)} for data of shape {tuple(self.data.shape)}; other inputs "
+                "need a perturbation of their own, such as PatchPerturbation for images."
+            )
+        columns = [column for block in self.blocks for column in block]
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device) * self.std
+        noise = noise if self.scale is None else noise * self.scale.to(x)
+        noise[:, columns] = 0
+        disturbed = x + noise
+        for block in map(list, self.blocks):
+            flips = torch.rand(len(x), generator=generator, device=x.device) < self.flip
+            other = torch.randint(len(self.data), (len(x),), generator=generator, device=x.device)
+            replaced = self.data.to(x)[other][:, block]
+            disturbed[:, block] = torch.where(flips[:, None], replaced, disturbed[:, block])
+        return disturbed
+
+    def scaled(self, scale: Tensor) -> TabularPerturbation:
+        """The same with noise in units of ``scale``."""
+        return dataclasses.replace(self, scale=scale)
+
+
+@dataclass(frozen=True)
+class PatchPerturbation:
+    """Square patches of images (rows, channels, height, width) are filled with a number, or with that plus noise.
+
+    ``size`` is the side of a patch, ``patches`` how many there are in each image; they may overlap.
+    """
+
+    size: int = 4
+    patches: int = 1
+    fill: float = 0.0
+    noise: float = 0.0
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Disturbed images, shaped like x."""
+        if x.ndim != 4 or min(x.shape[2:]) < self.size:
+            raise ValueError(
+                f"PatchPerturbation(size={self.size}): images are (rows, channels, height, width) and at least that large; "
+                f"these have shape {tuple(x.shape)}."
+            )
+        covered = torch.zeros(len(x), *x.shape[2:], dtype=torch.bool, device=x.device)
+        for _ in range(self.patches):
+            inside = []
+            for dim in (2, 3):
+                place = torch.arange(x.shape[dim], device=x.device)
+                start = torch.randint(x.shape[dim] - self.size + 1, (len(x), 1), generator=generator, device=x.device)
+                inside.append((place >= start) & (place < start + self.size))
+            covered |= inside[0][:, :, None] & inside[1][:, None, :]
+        fill = torch.full_like(x, self.fill)
+        if self.noise:
+            fill = fill + self.noise * torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+        return torch.where(covered[:, None], fill, x)

@@ -1,0 +1,89 @@
+"""Metrics that need little more than the scores."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .outputs import chosen_output
+
+
+def max_sensitivity(
+    attribute: Callable[..., Tensor], x: Tensor, *, radius: float = 0.02, n_samples: int = 2, seed: int = 0, **options: Any
+) -> Tensor:
+    """The largest relative change of the scores under uniform noise of the rows (Yeh et al. 2019), one number per row.
+
+    ``attribute(x, **options)``; options with one entry per row (``target``, ``baselines``) follow the rows. Without a target
+    every disturbed row is explained for the class that is predicted for it.
+    """
+    generator = torch.Generator(x.device).manual_seed(seed)
+    repeated = x.repeat_interleave(n_samples, 0)
+    noise = torch.rand(repeated.shape, generator=generator, dtype=x.dtype, device=x.device) * 2 - 1
+    scores = attribute(x, **options).flatten(1)
+    follow = {name: _repeated(value, len(x), n_samples) for name, value in options.items()}
+    others = attribute(repeated + radius * noise, **follow).flatten(1).view(len(x), n_samples, -1)
+    size = scores.norm(dim=1, keepdim=True)
+    change = (others - scores[:, None]).norm(dim=2)
+    return (change / torch.where(size == 0, torch.ones_like(size), size)).amax(1)
+
+
+def _repeated(option: Any, rows: int, n: int) -> Any:
+    if isinstance(option, Tensor) and option.ndim and len(option) == rows > 1:
+        return option.repeat_interleave(n, 0)
+    if isinstance(option, list) and len(option) == rows:
+        return [entry for entry in option for _ in range(n)]
+    return option
+
+
+def complexity(attributions: Tensor) -> Tensor:
+    """Entropy of the shares |a_i| / sum |a| (Bhatt et al. 2020), one number per row; 0 where all scores are 0."""
+    size = attributions.flatten(1).abs().double()
+    share = size / size.sum(1, keepdim=True).clamp_min(torch.finfo(size.dtype).tiny)
+    return -torch.special.xlogy(share, share).sum(1)
+
+
+def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
+    """Root mean square error over the rows, one number per feature; the paper reports the mean of these."""
+    if attributions.shape != truth.shape:
+        raise ValueError(f"rmse(...): scores of shape {tuple(attributions.shape)}, known ones of shape {tuple(truth.shape)}.")
+    return (attributions - truth).flatten(1).square().mean(0).sqrt()
+
+
+def completeness_error(
+    model: Callable[[Tensor], Any],
+    x: Tensor,
+    attributions: Tensor,
+    *,
+    baselines: Tensor | float = 0.0,
+    target: Any = None,
+    bias: Tensor | None = None,
+    feature_mask: Tensor | None = None,
+) -> Tensor:
+    """Sum of the scores (and of the biases, if they are given apart) minus f(x) - f(baselines), one number per row.
+
+    With ``feature_mask`` every group is counted once, for methods that hand the score of a group to all its elements.
+    """
+    outputs = chosen_output(model, x, target)
+    start = torch.as_tensor(baselines, dtype=x.dtype, device=x.device).expand(x.shape)
+    everything = slice(0, len(x))
+    change = (outputs(x[:, None], everything) - outputs(start[:, None], everything))[:, 0]
+    flat = attributions.flatten(1)
+    if feature_mask is not None:
+        mask = feature_mask.flatten().tolist()
+        flat = flat[:, [mask.index(group) for group in sorted(set(mask))]]
+    return flat.sum(1) + (0 if bias is None else bias) - change
+
+
+def runtime(run: Callable[[], Any], repeats: int = 3) -> float:
+    """Median seconds of a call."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)

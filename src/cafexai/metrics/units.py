@@ -1,0 +1,129 @@
+"""Infidelity on random units inside a model, not only on its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .infidelity import infidelity
+from .perturbations import Perturb
+
+LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
+
+
+class _Reached(BaseException):
+    """Ends a forward pass at a layer."""
+
+    def __init__(self, output: Tensor) -> None:
+        self.output = output
+
+
+class UnitModel(nn.Module):
+    """A model that ends at one unit of one of its layers: rows to (rows, 1).
+
+    ``call``: which call of the layer, if forward makes several. ``index``: the place in the output of the layer, without rows.
+    """
+
+    def __init__(self, model: nn.Module, layer: str, index: Sequence[int], call: int = 0) -> None:
+        super().__init__()
+        self.model = model
+        self.layer, self.index, self.call = layer, tuple(index), call
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The unit's value for each row."""
+        calls = 0
+
+        def stop(module: nn.Module, args: Any, output: Tensor) -> None:
+            nonlocal calls
+            if calls == self.call:
+                raise _Reached(output)
+            calls += 1
+
+        handle = self.model.get_submodule(self.layer).register_forward_hook(stop)
+        try:
+            self.model(x)
+        except _Reached as reached:
+            return reached.output[(slice(None), *self.index)].unsqueeze(1)
+        finally:
+            handle.remove()
+        raise ValueError(f"The model called {self.layer!r} {calls} time(s), not {self.call + 1}.")
+
+    def __str__(self) -> str:
+        return f"{self.layer}[{', '.join(map(str, self.index))}]" + (f" (call {self.call + 1})" if self.call else "")
+
+
+def random_units(model: nn.Module, x: Tensor, count: int = 50, seed: int = 0, layers: Any = LAYERS) -> list[UnitModel]:
+    """Units drawn as in the paper: a layer, then a place in its output. The output layer is among them.
+
+    ``layers``: classes of modules, or the names of some. Every model does in which these are modules; a layer that is called
+    several times has one of its calls drawn.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"random_units({type(model).__name__}): units belong to the layers of a torch module.")
+    by_name = not isinstance(layers, tuple) or any(isinstance(layer, str) for layer in layers)
+    found: dict[str, list[torch.Size]] = {}
+    handles = []
+    for name, module in model.named_modules():
+        if (name in layers) if by_name else isinstance(module, layers):
+
+            def note(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
+                if isinstance(output, Tensor) and output.ndim > 1 and len(output) == len(x):
+                    found.setdefault(name, []).append(output.shape[1:])
+
+            handles.append(module.register_forward_hook(note))
+    try:
+        with torch.no_grad():
+            model(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not found:
+        raise ValueError(
+            f"random_units(...): forward called none of the layers {layers} with one output per row. Give layers= the names of "
+            "modules that it calls, or their classes."
+        )
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(limit: int) -> int:
+        return int(torch.randint(limit, (), generator=generator))
+
+    units = []
+    for _ in range(count):
+        name = list(found)[draw(len(found))]
+        call = draw(len(found[name]))
+        units.append(UnitModel(model, name, [draw(size) for size in found[name][call]], call).train(model.training))
+    return units
+
+
+def structural_infidelity(
+    methods: Mapping[str, Callable[..., Tensor]] | Callable[..., Tensor],
+    model: nn.Module,
+    x: Tensor,
+    perturb: Perturb,
+    *,
+    n_units: int = 50,
+    seed: int = 0,
+    layers: Any = LAYERS,
+    baselines: Any = None,
+    feature_mask: Any = None,
+    n_samples: int = 20,
+    progress: Callable[[Any], Any] = list,
+) -> Any:
+    """Infidelity of attributions to random units, (rows, units); the same units and draws for all methods.
+
+    A method is called as ``method(unit, x, target=0, baselines=..., feature_mask=...)``.
+    """
+    many = dict(methods) if isinstance(methods, Mapping) else {"": methods}
+    results: dict[str, list[Tensor]] = {name: [] for name in many}
+    start = 0.0 if baselines is None else baselines
+    for number, unit in enumerate(progress(random_units(model, x, n_units, seed, layers))):
+        options = {"target": 0, "baselines": baselines, "feature_mask": feature_mask}
+        scores = {name: method(unit, x, **options) for name, method in many.items()}
+        draws = {"n_samples": n_samples, "seed": seed + number}
+        for name, value in infidelity(unit, x, scores, perturb, target=0, baselines=start, **draws).items():
+            results[name].append(value)
+    joined = {name: torch.stack(values, 1) for name, values in results.items()}
+    return joined if isinstance(methods, Mapping) else joined[""]
