@@ -11,8 +11,9 @@ import cafexai
 
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
-    registry progress arguments models metrics rows ledger scores codes activation weighted lazy path tensors law calls paths trace rules
-    subject inputs forward backward text plots explanation groups assemble explain sklearn support conflicts methods comparison compare __init__
+    registry progress arguments models metrics rows ledger scores codes activation weighted lazy path tensors law calls paths
+    trace rules subject inputs forward backward text plots explanation groups assemble explain sklearn support conflicts
+    methods comparison compare adapters __init__
 """.split()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,10 @@ from .methods import GROUP_SCORES, METHODS, Method
 from .methods.case import Case, case
 from .progress import progress
 
+NOTES = (
+    "Completeness: |sum of the scores - (f(x) - f(baseline))|. CAFE and LRP report the share of the biases apart, bias "
+    "back-propagation adds up to f(x), gradient x input and SmoothGrad do not aim at it.",
+)
 DEFAULT_METRICS = ("infidelity", "max_sensitivity", "complexity", "completeness_error")
 
 
@@ -69,21 +74,19 @@ def compare(
     for name, seed in progress(work, "attributing", "run", show_progress):
         if name in reasons:
             continue
-        run = _bound(asked[name], given, feature_mask, seed)
+        place = {"target": given.target, "baselines": given.baselines[0], "feature_mask": feature_mask}
         try:
             start = time.perf_counter()
-            result = run(given.x, target=given.target, baselines=given.baselines[0])
+            result = _seeded(asked[name], seed)(given.model, given.x, **place)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
             scores[name, seed] = _checked(result, given)
         except Exception as error:  # whatever a method raises is its reason
             reasons[name] = _reason(error)
     able = {name: method for name, method in asked.items() if name not in reasons}
+    bench = Bench(given, disturb, feature_mask, truth, n_samples, n_units, layers)
     for metric, seed in progress([(m, s) for m in wanted for s in draws], "measuring", "metric", show_progress):
         found = {name: scores[name, seed] for name in able}
-        bound = {name: _bound(method, given, feature_mask, seed) for name, method in able.items()}
-        for name, value in _measured(
-            metric, found, bound, given, disturb, seed, truth, n_samples, n_units, layers, reasons, feature_mask
-        ).items():
+        for name, value in getattr(bench, metric)(found, able, seed).items():
             values.setdefault(name, {}).setdefault(metric, []).append(value)
     return Comparison(
         {name: {metric: summary(per_seed) for metric, per_seed in of.items()} for name, of in values.items()},
@@ -92,68 +95,73 @@ def compare(
         next((name for name, method in able.items() if _plain(method) is METHODS["cafe"]), None),
         len(given.x),
         draws,
-        _notes(wanted, given),
+        NOTES if "completeness_error" in wanted else (),
     )
 
 
-def _measured(
-    metric: str,
-    scores: dict[str, Tensor],
-    bound: dict[str, Callable[..., Tensor]],
-    given: Case,
-    disturb: measure.Perturb,
-    seed: int,
-    truth: Tensor | None,
-    n_samples: int,
-    n_units: int,
-    layers: Any,
-    reasons: dict[str, str],
-    feature_mask: Any,
-) -> dict[str, Tensor]:
-    """One metric with one seed for all methods."""
-    start, where = given.baselines[0], _target_for_metrics(given)
-    if metric == "infidelity":
-        return measure.infidelity(
-            given.model, given.x, scores, disturb, target=where, baselines=start, n_samples=n_samples, seed=seed
-        )
-    if metric == "structural_infidelity":
-        options: dict[str, Any] = {} if layers is None else {"layers": layers}
-        units = {name: functools.partial(_on_unit, method, given) for name, method in bound.items()}
-        found = measure.structural_infidelity(
-            units, given.model, given.x, disturb, n_units=n_units, seed=seed, n_samples=n_samples, baselines=start, **options
-        )
+@dataclass(frozen=True)
+class Bench:
+    """The metrics, each for all methods with one seed: attributions and methods by name -> one number per row by name."""
+
+    given: Case
+    disturb: measure.Perturb
+    feature_mask: Any
+    truth: Tensor | None
+    n_samples: int
+    n_units: int
+    layers: Any
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        """The explained output and what rows are compared with."""
+        target = tuple(self.given.index.unbind(1)) if self.given.sizes else None
+        return {"target": target, "baselines": self.given.baselines[0]}
+
+    def infidelity(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
+        """How badly the scores predict what perturbations do."""
+        options = {**self._place, "n_samples": self.n_samples, "seed": seed}
+        return measure.infidelity(self.given.model, self.given.x, scores, self.disturb, **options)
+
+    def structural_infidelity(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
+        """The same on random units."""
+        options: dict[str, Any] = {"n_units": self.n_units, "n_samples": self.n_samples, "seed": seed}
+        options |= {"baselines": self.given.baselines[0], "feature_mask": self.feature_mask}
+        options |= {} if self.layers is None else {"layers": self.layers}
+        seeded = {name: _seeded(method, seed) for name, method in methods.items()}
+        found = measure.structural_infidelity(seeded, self.given.model, self.given.x, self.disturb, **options)
         return {name: value.mean(1) for name, value in found.items()}
-    result = {}
-    for name, values in scores.items():
-        if metric == "complexity":
-            result[name] = measure.complexity(values)
-        elif metric == "completeness_error":
-            once = given.groups if _plain(bound[name].keywords["method"]) in GROUP_SCORES else None  # type: ignore[attr-defined]
-            result[name] = measure.completeness_error(
-                given.model, given.x, values, baselines=start, target=where, feature_mask=once
-            ).abs()
-        elif metric == "rmse":
-            assert truth is not None
-            result[name] = measure.rmse(values, truth.to(values))
-        else:
-            result[name] = measure.max_sensitivity(bound[name], given.x, seed=seed, target=given.target, baselines=start)
-    return result
+
+    def max_sensitivity(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
+        """How much the scores change with the rows."""
+        where = {"target": self.given.target, "baselines": self.given.baselines[0], "feature_mask": self.feature_mask}
+        result = {}
+        for name, method in methods.items():
+            attribute = functools.partial(_seeded(method, seed), self.given.model)
+            result[name] = measure.max_sensitivity(attribute, self.given.x, seed=seed, **where)
+        return result
+
+    def complexity(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
+        """Over how many features the scores are spread."""
+        return {name: measure.complexity(values) for name, values in scores.items()}
+
+    def completeness_error(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
+        """Do the scores add up?"""
+        result = {}
+        for name, values in scores.items():
+            once = self.given.groups if _plain(methods[name]) in GROUP_SCORES else None
+            error = measure.completeness_error(self.given.model, self.given.x, values, feature_mask=once, **self._place)
+            result[name] = error.abs()
+        return result
+
+    def rmse(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
+        """How far the scores are from the known ones."""
+        assert self.truth is not None
+        return {name: measure.rmse(values, self.truth.to(values)) for name, values in scores.items()}
 
 
-def _bound(method: Method, given: Case, feature_mask: Any, seed: int) -> Callable[..., Tensor]:
-    """The method on this model with one seed, as a function of the rows."""
-    return functools.partial(_call, method=method, model=given.model, feature_mask=feature_mask, seed=seed)
-
-
-def _call(x: Tensor, *, method: Method, model: Any, feature_mask: Any, seed: int, **options: Any) -> Tensor:
-    if "seed" in inspect.signature(method).parameters:
-        options["seed"] = seed
-    return method(model, x, feature_mask=feature_mask, **options)
-
-
-def _on_unit(bound: Callable[..., Tensor], given: Case, unit: Any, x: Tensor, **options: Any) -> Tensor:
-    options.pop("feature_mask", None)
-    return bound(x, model=unit, **options)
+def _seeded(method: Method, seed: int) -> Method:
+    """The method with a seed, if it takes one."""
+    return functools.partial(method, seed=seed) if "seed" in inspect.signature(method).parameters else method
 
 
 def _plain(method: Any) -> Any:
@@ -169,7 +177,9 @@ def _methods(methods: Any) -> dict[str, Method]:
         known = {**METHODS, **default_methods()}
         unknown = [name for name in methods if not isinstance(name, str) or name not in known]
         if unknown:
-            raise ValueError(f"compare(..., methods={list(methods)}): there is no {unknown[0]!r}. There are: {', '.join(known)}.")
+            raise ValueError(
+                f"compare(..., methods={list(methods)}): there is no {unknown[0]!r}. There are: {', '.join(known)}."
+            )
         methods = {name: known[name] for name in methods}
     if not methods:
         raise ValueError("compare(..., methods=[]): give at least one method, or None for all.")
@@ -201,10 +211,6 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:300]}" + ("..." if len(text) > 300 else "")
 
 
-def _target_for_metrics(given: Case) -> Any:
-    return tuple(given.index.unbind(1)) if given.sizes else None
-
-
 def _default_perturbation(given: Case) -> measure.Perturb:
     if given.x.ndim == 4:
         return measure.PatchPerturbation(size=max(1, min(given.x.shape[2:]) // 4))
@@ -218,13 +224,3 @@ def _default_perturbation(given: Case) -> measure.Perturb:
         f"compare(..., perturb=None): there is no usual way to disturb rows of shape {tuple(given.x.shape[1:])}. Give one: a "
         "function (rows, generator) -> disturbed rows."
     )
-
-
-def _notes(wanted: list[str], given: Case) -> tuple[str, ...]:
-    notes = []
-    if "completeness_error" in wanted:
-        notes.append(
-            "Completeness: |sum of the scores - (f(x) - f(baseline))|. CAFE and LRP report the share of the biases apart, and "
-            "gradient x input and SmoothGrad do not aim at it."
-        )
-    return tuple(notes)

@@ -20,7 +20,7 @@ TITLES = {
     "structural_infidelity": "structural infidelity",
     "max_sensitivity": "max-sensitivity",
     "complexity": "complexity",
-    "completeness_error": "|completeness error|",
+    "completeness_error": "completeness error",
     "rmse": "RMSE",
 }
 RANKED = ("infidelity", "structural_infidelity", "max_sensitivity", "complexity", "rmse")  # the smaller the better
@@ -121,8 +121,8 @@ class Comparison:
         rows = f"{self.rows} row" + "s" * (self.rows > 1)
         lines += ["", f"Mean ± standard error over {rows}, {seeds}; less is better, best in bold, second best underlined."]
         if self.against is not None:
-            lines.append(f"\\* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the paired rows.")
-        return "\n".join([*lines, *self.notes]) + "\n"
+            lines.append(f"\n\\* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the paired rows.")
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
 
     def _cell(self, method: str, metric: str) -> str:
         if metric not in self.values.get(method, {}):

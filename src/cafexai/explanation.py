@@ -152,16 +152,28 @@ class Explanation:
         columns["combined"] = _beside(self._flat(self.combined), self.bias)
         return pandas.DataFrame(columns)
 
-    def to_shap(self) -> Any:
-        """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output."""
+    def to_shap(self, scores: str = "combined") -> Any:
+        """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output.
+
+        "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
+        first minus the second is the output.
+        """
         shap = _needs("shap", "shap")
-        if isinstance(self.combined, tuple):
+        bases = {
+            "combined": self.baseline_output + self.bias,
+            "positive": self.baseline_output + self.bias_positive,
+            "negative": self.bias_negative,
+        }
+        if scores not in bases:
+            raise ValueError(f"to_shap({scores!r}): the scores are {', '.join(map(repr, bases))}.")
+        values = getattr(self, scores)
+        if isinstance(values, tuple):
             raise ValueError("to_shap(): the explanation has several inputs; shap takes one. Use feature_groups.")
         return shap.Explanation(
-            values=self.combined.cpu().numpy(),
-            base_values=(self.baseline_output + self.bias).cpu().numpy(),
+            values=values.cpu().numpy(),
+            base_values=bases[scores].cpu().numpy(),
             data=None if self.grouped else self._each(self.shown)[0].cpu().numpy(),
-            feature_names=list(self.names()) if self.combined.ndim == 2 else None,
+            feature_names=list(self.names()) if values.ndim == 2 else None,
         )
 
     def ledger(self, row: int = 0, most: int = 12) -> str:

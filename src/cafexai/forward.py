@@ -187,7 +187,9 @@ class _Layer:
         (reference,), *more = references(self.request.latent_baselines, Inputs((value,), False, None), None, None)
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
-        scores = self.run.carrier.of_input(self.run, self.run.wide(value), None if reference is None else self.run.wide(reference))
+        scores = self.run.carrier.of_input(
+            self.run, self.run.wide(value), None if reference is None else self.run.wide(reference)
+        )
         self.run.leaves[:] = [Leaf(scores, 0)]
         self.run.closed = True
         return Scored(scores, value.dtype)
@@ -295,7 +297,7 @@ def _choose(
         )
     scores = output.logits if isinstance(output, Frozen) else output
     found = output.as_subclass(Tensor) if isinstance(output, Frozen) else scores.value
-    _check_output(found, expected, run)
+    _check_output(found, None if isinstance(output, Frozen) else scores.reference, expected, run)
     notes: tuple[str, ...] = request.notes
     if isinstance(output, Frozen) or scores.logits is not None:
         scores = scores if isinstance(output, Frozen) else scores.logits or scores
@@ -311,13 +313,13 @@ def _choose(
     return Passed(run, *explained, chosen, index, float((found - expected).abs().max()), notes)
 
 
-def _check_output(found: Tensor, expected: Tensor, run: Run) -> None:
+def _check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run: Run) -> None:
     """The law, against a number that the engine did not make."""
     if not bool(found.isfinite().all()):
         raise ValueError(
             'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
         )
-    error = gap(found, expected.to(found.dtype))
+    error = gap(found, expected.to(found.dtype), reference)
     run.note_dtype(expected.dtype)
     limit = tolerance(run.coarsest)
     if not error <= limit:

@@ -27,16 +27,19 @@ def widest(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def gap(found: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative to the largest expected value (at least 1e-30)."""
+def gap(found: Tensor, expected: Tensor, reference: Tensor | None = None) -> float:
+    """The largest difference, relative to the largest number involved: expected values and what they are measured from."""
     if found.shape != expected.shape:
         return torch.inf
     if not expected.numel():
         return 0.0
     same = (found == expected) | (found.isnan() & expected.isnan())
     difference = (found - expected).abs().masked_fill(same, 0).max().item()
-    finite = expected.abs().where(expected.isfinite(), torch.zeros_like(expected))
-    return float(difference / max(finite.max().item(), 1e-30))
+    return float(difference / max(_largest(expected), 0.0 if reference is None else _largest(reference), 1e-30))
+
+
+def _largest(values: Tensor) -> float:
+    return values.abs().where(values.isfinite(), torch.zeros_like(values)).max().item()
 
 
 def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, run: Run) -> None:
@@ -52,7 +55,7 @@ def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: An
             continue
         found = scores.value
         limit = tolerance(run.coarsest)
-        error = gap(found, correct.to(found.dtype))
+        error = gap(found, correct.to(found.dtype), scores.reference)
         if not error <= limit:
             raise LawBroken(
                 f'check="each": {name} in module {run.path!r} breaks the law: reference + positive - negative differs from '

@@ -52,12 +52,12 @@ def bias_backpropagation(
     amounts = [(slope * bias * share).sum() for slope, (_, bias, share) in zip(slopes[1:], sites, strict=True)]
     of_biases = torch.zeros_like(leaf.delta)
     if amounts:
-        (of_biases,) = torch.autograd.grad(sum(amounts), leaf.share, allow_unused=True, materialize_grads=True)
+        (of_biases,) = torch.autograd.grad(torch.stack(amounts).sum(), leaf.share, allow_unused=True, materialize_grads=True)
     return of_biases if bias_only else leaf.delta.detach() * slopes[0] + of_biases
 
 
 class LocalScores(SignedScores):
-    """The value with the slope of the network, and ``share``, the mean of ones at the inputs by which amounts are handed down."""
+    """The value with the slope of the network, and ``share``, a mean over the inputs by which amounts are handed down."""
 
     biases_in_reference = False
 

@@ -39,8 +39,9 @@ class Case:
         out = self.model(x.flatten(0, 1))
         if out.shape[0] != rows * count:
             raise ValueError(f"The output of shape {tuple(out.shape)} does not have one entry for each of {rows * count} rows.")
-        places = self.index.to(out.device).repeat_interleave(count, 0).unbind(1) if self.sizes else ()
-        return out[(torch.arange(rows * count, device=out.device), *places)].view(rows, count)
+        picks = self.index.to(out.device).repeat_interleave(count, 0).unbind(1) if self.sizes else ()
+        places = (torch.arange(rows * count, device=out.device), *picks)
+        return out[places].view(rows, count)
 
 
 def one_tensor(name: str, model: Any, x: Any) -> Tensor:
@@ -82,8 +83,8 @@ def groups(name: str, feature_mask: Any, given: Inputs) -> Tensor:
     mask = mask[0] if mask.ndim == row.ndim + 1 and len(mask) == 1 else mask
     if mask.is_floating_point() or mask.shape != row.shape:
         raise ValueError(
-            f"{name}(..., feature_mask=...): give integers shaped like one row, {tuple(row.shape)}; equal numbers make a group. "
-            f"These are {mask.dtype} of shape {tuple(mask.shape)}."
+            f"{name}(..., feature_mask=...): give integers shaped like one row, {tuple(row.shape)}; equal numbers make a "
+            f"group. These are {mask.dtype} of shape {tuple(mask.shape)}."
         )
     return torch.unique(mask, return_inverse=True)[1].view(row.shape)
 

@@ -60,7 +60,9 @@ def gradient_shap(
     def attribute(baseline: Tensor) -> Tensor:
         same = bool((baseline == baseline[:1]).all())
         if not same:
-            raise ValueError("gradient_shap(..., baselines=...): give baselines for all rows alike; points are drawn from them.")
+            raise ValueError(
+                "gradient_shap(..., baselines=...): give baselines for all rows alike; points are drawn from them."
+            )
         return explainer.attribute(_leaf(given.x), baseline[:1], n_samples=n_samples, stdevs=noise, target=given.target)
 
     with drawing(seed, given.x):

@@ -23,8 +23,9 @@ def chosen_output(model: Callable[[Tensor], Any], x: Tensor, target: Any = None)
         count, n = versions.shape[:2]
         with torch.no_grad():
             out = model(versions.flatten(0, 1))
-        places = tuple(part[rows].to(out.device).repeat_interleave(n) for part in index)
-        return out[(torch.arange(count * n, device=out.device), *places)].view(count, n)
+        each = torch.arange(count * n, device=out.device)
+        places = (each, *(part[rows].to(out.device).repeat_interleave(n) for part in index))
+        return out[places].view(count, n)
 
     return outputs
 
@@ -38,7 +39,9 @@ def _index(model: Callable[[Tensor], Any], x: Tensor, target: Any) -> tuple[Tens
     sizes = out.shape[1:]
     if target is None:
         if len(sizes) > 1 and sizes.numel() > 1:
-            raise ValueError(f"target=None: the output of shape {tuple(out.shape)} has no single predicted class; give a tuple.")
+            raise ValueError(
+                f"target=None: the output of shape {tuple(out.shape)} has no single predicted class; give a tuple."
+            )
         target = (0,) * len(sizes) if sizes.numel() == 1 else out.argmax(1)
     index = target if isinstance(target, tuple) else (target,) if sizes else ()
     try:

@@ -46,7 +46,8 @@ class UnitModel(nn.Module):
         try:
             self.model(x)
         except _Reached as reached:
-            return reached.output[(slice(None), *self.index)].unsqueeze(1)
+            place: Any = (slice(None), *self.index)
+            return reached.output[place].unsqueeze(1)
         finally:
             handle.remove()
         raise ValueError(f"The model called {self.layer!r} {calls} time(s), not {self.call + 1}.")
@@ -122,7 +123,7 @@ def structural_infidelity(
     for number, unit in enumerate(progress(random_units(model, x, n_units, seed, layers))):
         options = {"target": 0, "baselines": baselines, "feature_mask": feature_mask}
         scores = {name: method(unit, x, **options) for name, method in many.items()}
-        draws = {"n_samples": n_samples, "seed": seed + number}
+        draws: dict[str, Any] = {"n_samples": n_samples, "seed": seed + number}
         for name, value in infidelity(unit, x, scores, perturb, target=0, baselines=start, **draws).items():
             results[name].append(value)
     joined = {name: torch.stack(values, 1) for name, values in results.items()}

@@ -1,0 +1,208 @@
+"""Comparing methods end to end, and our scores in the hands of SHAP, Quantus and Captum."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_wine
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+import models
+from cafexai import CAFE, compare, from_sklearn, metrics
+from cafexai.adapters import captum_attribution, quantus_explain, quantus_table
+from cafexai.compare import default_methods
+from cafexai.methods import METHODS
+
+
+@pytest.fixture(scope="module")
+def wine():
+    torch.set_default_dtype(torch.float64)
+    table = load_wine()
+    x = StandardScaler().fit_transform(table.data)
+    fitted = MLPClassifier((16, 8), random_state=0, max_iter=400).fit(x, table.target)
+    return from_sklearn(fitted), torch.tensor(x[:40]), list(table.feature_names)
+
+
+def test_compare_on_scikit_learn_data(wine):
+    model, x, _ = wine
+    result = compare(model, x, seeds=(0, 1), show_progress=False)
+    assert not result.reasons
+    assert set(result.values) == set(default_methods()) == set(result.seconds)
+    assert result.metrics == ("infidelity", "max_sensitivity", "complexity", "completeness_error")
+    assert result.against == "cafe c=0.5"
+    for name in result.values:
+        for metric in result.metrics:
+            assert result.values[name][metric].shape == (40,)
+            assert result.values[name][metric].isfinite().all()
+    perturb = metrics.TabularPerturbation.small(x, scale=x.std(0))
+    logits = CAFE(model).model
+    scores = METHODS["cafe"](model, x, c=1.0)
+    by_hand = [metrics.infidelity(logits, x, scores, perturb, seed=seed) for seed in (0, 1)]
+    torch.testing.assert_close(result.values["cafe c=1"]["infidelity"], (by_hand[0] + by_hand[1]) / 2)
+    frame = result.to_frame()
+    assert list(frame.index) == list(default_methods())
+    assert frame.loc["cafe c=0.5", "infidelity"] == pytest.approx(result.values["cafe c=0.5"]["infidelity"].mean().item())
+    assert sorted(frame["infidelity place"].dropna().unique()) == [1, 2]
+    assert np.isnan(frame.loc["cafe c=0.5", "infidelity p"])
+    assert 0 <= frame.loc["lime", "infidelity p"] <= 1
+    text = result.to_markdown()
+    assert text.count("**") >= 2 * 3
+    assert "cafe c=0.5" in text
+    assert "<u>" in text
+    assert len(result.plot().axes) == 5
+
+
+def test_a_method_that_cannot_run_is_a_line_with_its_reason():
+    model, x = models.mlp(4, 6, 2, activation=nn.GELU), torch.randn(6, 4)
+
+    def broken(model, x, *, target=None, baselines=None, feature_mask=None):
+        return x[:, :2]
+
+    methods = {"ours": METHODS["cafe"], "bbp": METHODS["bias_backpropagation"], "broken": broken}
+    result = compare(model, x, methods=methods, metrics=["complexity"], show_progress=False)
+    assert set(result.reasons) == {"bbp", "broken"}
+    assert "piecewise linear" in result.reasons["bbp"]
+    assert "shaped like x" in result.reasons["broken"]
+    lines = result.to_markdown().splitlines()
+    width = lines[0].count("|")
+    assert all(line.count("|") == width for line in lines[:5])
+    assert "piecewise linear" in result.to_frame().loc["bbp", "reason"]
+    assert len(result.plot().axes) == 2
+
+
+def test_ties_and_tests():
+    model, x = models.mlp(4, 6, 2, bias=False), torch.randn(30, 4)
+    methods = {
+        "cafe 0": functools.partial(METHODS["cafe"], c=0.0),
+        **{n: METHODS[n] for n in ("gradient_x_input", "smoothgrad")},
+    }
+    result = compare(model, x, 1, methods, ["infidelity"], show_progress=False)
+    assert result.best("infidelity") == (("cafe 0", "gradient_x_input"), ("smoothgrad",))
+    assert result.p_value("gradient_x_input", "infidelity") == 1
+    assert result.p_value("smoothgrad", "infidelity") < 0.05
+    assert "\\*" in next(line for line in result.to_markdown().splitlines() if line.startswith("| smoothgrad"))
+
+
+def test_groups_truth_units_and_images():
+    weights = torch.tensor([[1.0, -2.0, 0.5, 3.0]])
+    model = nn.Linear(4, 1, bias=False)
+    model.weight.data = weights
+    x = torch.randn(12, 4)
+    result = compare(
+        model,
+        x,
+        methods=["cafe", "kernel_shap"],
+        metrics=["completeness_error", "structural_infidelity", "rmse"],
+        feature_mask=torch.tensor([0, 1, 2, 2]),
+        truth=x * weights,
+        n_units=2,
+        show_progress=False,
+    )
+    assert result.values["cafe"]["rmse"].shape == (4,)
+    assert result.mean("cafe", "rmse") < 1e-12
+    assert result.mean("kernel_shap", "completeness_error") < 1e-6
+    assert result.mean("cafe", "structural_infidelity") < 1e-12
+    cnn = models.with_statistics(models.Mixed(), 4, 1, 8, 8)
+    images = compare(cnn, torch.randn(3, 1, 8, 8), 0, ["cafe", "deeplift_revealcancel"], ["infidelity"], show_progress=False)
+    assert images.values["cafe"]["infidelity"].shape == (3,)
+    one = compare(model, x[:1], methods=["cafe", "lrp"], metrics=["complexity"], show_progress=False)
+    assert np.isnan(one.standard_error("lrp", "complexity"))
+    assert "1 row," in one.to_markdown()
+
+
+def test_bad_arguments_are_named():
+    model, x = models.mlp(4, 6, 2), torch.randn(6, 4)
+    with pytest.raises(ValueError, match="there is no 'shapley'"):
+        compare(model, x, methods=["cafe", "shapley"])
+    with pytest.raises(ValueError, match="there is no 'speed'"):
+        compare(model, x, metrics=["speed"])
+    with pytest.raises(ValueError, match="truth="):
+        compare(model, x, metrics=["rmse"])
+    with pytest.raises(ValueError, match="seed"):
+        compare(model, x, seeds=())
+    with pytest.raises(ValueError, match="at least one method"):
+        compare(model, x, methods=[])
+    with pytest.raises(ValueError, match="one baseline"):
+        compare(model, x, baselines=torch.randn(2, 1, 4))
+    with pytest.raises(ValueError, match="disturb rows"):
+        compare(nn.Sequential(nn.Flatten(), *models.mlp(6, 4, 2)), torch.randn(3, 2, 3), methods=["cafe"])
+
+
+# ---- adapters -------------------------------------------------------------------------------------------------------
+def test_shap_draws_the_exported_object(wine):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import shap
+
+    model, x, names = wine
+    e = CAFE(model).explain(x, feature_names=names)
+    exported = e.to_shap()
+    ends = exported.base_values + exported.values.sum(1)
+    np.testing.assert_allclose(ends, e.output.numpy(), atol=1e-9)
+    up, down = e.to_shap("positive"), e.to_shap("negative")
+    net = up.base_values + up.values.sum(1) - down.base_values - down.values.sum(1)
+    np.testing.assert_allclose(net, e.output.numpy(), atol=1e-9)
+    with pytest.raises(ValueError, match="'combined', 'positive', 'negative'"):
+        e.to_shap("both")
+    for draw in (
+        lambda: shap.plots.waterfall(exported[0], show=False),
+        lambda: shap.plots.beeswarm(exported, show=False),
+        lambda: shap.plots.bar(exported, show=False),
+        lambda: shap.plots.bar({"up": up, "down": down}, show=False),
+    ):
+        plt.figure()
+        draw()
+        assert plt.gcf().axes
+        plt.close("all")
+
+
+@pytest.mark.parametrize("method", ["cafe", "deeplift_revealcancel", functools.partial(METHODS["cafe"], c=1.0)])
+def test_quantus_metrics_run_on_the_adapter(method):
+    import quantus
+
+    torch.set_default_dtype(torch.float32)
+    model, x = models.mlp(6, 12, 3), torch.randn(5, 6)
+    wrapped, rows = quantus_table(model, x)
+    labels = model(x).argmax(1).numpy()
+    explain = quantus_explain(method)
+    scores = explain(wrapped, rows, labels)
+    expected = (METHODS[method] if isinstance(method, str) else method)(model, x, target=torch.as_tensor(labels))
+    np.testing.assert_allclose(scores[:, 0], expected.numpy(), rtol=1e-5, atol=1e-7)
+    common = {"model": wrapped, "x_batch": rows, "y_batch": labels, "explain_func": explain, "device": "cpu"}
+    spread = quantus.Complexity(disable_warnings=True, normalise=False)(**common)
+    np.testing.assert_allclose(spread, metrics.complexity(expected), rtol=1e-4)
+    correlation = quantus.FaithfulnessCorrelation(
+        nr_runs=10, subset_size=2, disable_warnings=True, abs=False, normalise=False, return_aggregate=False
+    )
+    values = correlation(**common)
+    assert len(values) == 5
+    assert np.isfinite(values).all()
+
+
+def test_quantus_adapter_names_bad_input():
+    with pytest.raises(ValueError, match="there is no such method"):
+        quantus_explain("shapley")
+    with pytest.raises(ValueError, match="no table"):
+        quantus_table(models.mlp(4, 2), torch.randn(2, 3, 4))
+
+
+def test_captums_tools_take_the_explainer():
+    from captum.attr import Attribution, NoiseTunnel
+
+    model, x = models.mlp(5, 8, 3), torch.randn(4, 5)
+    explainer = captum_attribution(CAFE(model, 1.0))
+    assert isinstance(explainer, Attribution)
+    torch.testing.assert_close(explainer.attribute(x, target=1), CAFE(model, 1.0).attribute(x, target=1))
+    scores, delta = explainer.attribute(x, target=1, return_convergence_delta=True)
+    assert delta.abs().max() < 1e-10
+    smooth = NoiseTunnel(explainer).attribute(x, nt_samples=4, stdevs=0.0, target=1)
+    torch.testing.assert_close(smooth, scores)
+    with pytest.raises(NotImplementedError, match="return_convergence_delta"):
+        explainer.compute_convergence_delta()
