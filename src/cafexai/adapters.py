@@ -61,7 +61,7 @@ def captum_attribution(cafe: CAFE) -> Any:
         def __init__(self) -> None:
             super().__init__(cafe.model)
 
-        @log_usage()
+        @log_usage()  # type: ignore[untyped-decorator]
         def attribute(
             self,
             inputs: Any,

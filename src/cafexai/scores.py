@@ -143,6 +143,11 @@ class Scores(abc.ABC):
         return delta if self.reference is None else self.reference + delta
 
     @property
+    def pending(self) -> bool:
+        """The scores are not computed yet."""
+        return False
+
+    @property
     def template(self) -> Tensor:
         """A tensor with the shape, dtype and device of the scores."""
         return self.delta
