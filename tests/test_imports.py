@@ -11,7 +11,7 @@ import cafexai
 
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
-    registry arguments models rows ledger scores codes activation weighted path lazy tensors law calls paths trace rules
+    registry arguments models datasets rows ledger scores codes activation weighted path lazy tensors law calls paths trace rules
     subject inputs forward backward text plots explanation groups assemble explain sklearn support conflicts __init__
 """.split()
 
