@@ -68,10 +68,10 @@ def _message(call: str, names: tuple[str, ...], places: list[Path], failures: li
 
 def _download(url: str, known: str | None, name: str) -> str | None:
     """None when the file arrived in the cache and holds what it should, else what went wrong."""
-    if importlib.util.find_spec("pooch") is None:
+    try:
+        import pooch
+    except ModuleNotFoundError:
         return "this needs pooch: pip install 'cafexai[data]'"
-    import pooch
-
     target = cache() / name
     part = target.with_name(f"{os.getpid()}.{target.name}")  # its own name until its content is known to be right
     bar = FILES[name].large and importlib.util.find_spec("tqdm") is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,8 +195,8 @@ def _assemble(cohort: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pandas() -> Any:
-    if importlib.util.find_spec("pandas") is None:
-        raise ModuleNotFoundError("load('mimic') needs pandas: pip install 'cafexai[tabular]'.")
-    import pandas
-
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("load('mimic') needs pandas: pip install 'cafexai[tabular]'.") from None
     return pandas

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import tarfile
 
@@ -55,10 +54,10 @@ def photographs(folder: Folder, least: int, limit: int = 600) -> list[np.ndarray
 
 
 def _large(contents: list[bytes], least: int) -> list[np.ndarray]:
-    if importlib.util.find_spec("PIL") is None:
-        raise ModuleNotFoundError("shapes(textures='dtd') needs pillow to read JPEG: pip install 'cafexai[data]'.")
-    from PIL import Image
-
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("shapes(textures='dtd') needs pillow to read JPEG: pip install 'cafexai[data]'.") from None
     pictures = [np.asarray(Image.open(io.BytesIO(content)).convert("RGB")) for content in contents]
     kept = [picture for picture in pictures if min(picture.shape[:2]) >= least]
     if not kept:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -36,10 +35,10 @@ HISTORY = ("epoch", "losses", "validation", "first", "best_epoch")
 
 def safetensors() -> Any:
     """The module that reads and writes tensors."""
-    if importlib.util.find_spec("safetensors") is None:
-        raise ModuleNotFoundError("Checkpoints need safetensors: pip install 'cafexai[io]'.")
-    import safetensors.torch
-
+    try:
+        import safetensors.torch
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("Checkpoints need safetensors: pip install 'cafexai[io]'.") from None
     return safetensors.torch
 
 

@@ -57,8 +57,7 @@ SHIFT_TRANSFORMERS = ((4, 32), (4, 64), (8, 32), (8, 64))  # heads and width
 
 def setup(name: str, family: str = "mlp") -> Setup:
     """How the paper trains on a data set: "mlp" (the four of OpenXAI come trained: ``openxai_mlp``) or "ft"."""
-    known = {"mlp": _HIDDEN, "ft": _TABLES}.get(family)
-    if known is None or name not in known:
+    if name not in {"mlp": tuple(_HIDDEN), "ft": tuple(_TABLES)}.get(family, ()):
         choices = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in (("mlp", _HIDDEN), ("ft", _TABLES)))
         raise ValueError(f"setup({name!r}, {family!r}): there is no such network in the paper; choose among {choices}.")
     outputs, batch, loss = _TABLES[name]

@@ -194,7 +194,7 @@ def threads(model: nn.Module, batch: int) -> Iterator[None]:
     """One thread for networks so small that several would only wait for each other."""
     before = torch.get_num_threads()
     convolutional = any(isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d) for module in model.modules())
-    if not convolutional and batch * sum(p.numel() for p in model.parameters()) < 5e6:
+    if not convolutional and batch * sum(p.numel() for p in model.parameters()) < 3e7:
         torch.set_num_threads(1)
     try:
         yield
