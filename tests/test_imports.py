@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,9 @@ import cafexai
 
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
-    registry progress arguments models metrics rows ledger scores codes activation weighted lazy path tensors law calls paths
-    trace rules subject inputs forward backward text plots explanation groups assemble explain sklearn support conflicts
-    methods comparison compare adapters __init__
+    registry progress arguments models datasets metrics rows ledger scores codes activation weighted lazy path tensors law
+    calls paths trace rules subject inputs forward backward text plots explanation groups assemble explain sklearn support
+    conflicts methods comparison compare adapters __init__
 """.split()
 
 
@@ -50,24 +51,35 @@ def test_only_the_rules_know_torch_operations():
         assert "torch.nn.functional" not in file.read_text()
 
 
-def test_import_needs_torch_and_numpy_only():
+def test_import_needs_torch_and_numpy_only(tmp_path):
     code = """
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in "pandas sklearn matplotlib captum shap safetensors tqdm skorch scipy polars".split():
+        if name.split(".")[0] in "pandas sklearn matplotlib captum shap safetensors tqdm skorch scipy polars pooch PIL".split():
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Block())
-import cafexai, torch
+import cafexai, cafexai.datasets, cafexai.models, torch
+made = cafexai.datasets.load("synthetic_shift", rows=64)
+net = cafexai.models.mlp(11, 4, 5)
+cafexai.models.train_group([net], made.x_train, made.y_train, cafexai.models.Recipe(1))
 e = cafexai.CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(1, 2))
 print(e.ledger(0))
-for call in (e.to_frame, lambda: e.save("x"), e.to_shap, e.plot):
+def checkpoint():
+    cafexai.models.train_group([net], made.x_train, made.y_train, cafexai.models.Recipe(1), folder="nowhere")
+def download():
+    cafexai.datasets.load("adult")
+for call in (e.to_frame, lambda: e.save("x"), e.to_shap, e.plot, checkpoint, download):
     try:
         call()
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, cafexai.datasets.DataNotFound) as error:
         assert "pip install 'cafexai[" in str(error), error
     else:
         raise AssertionError(call)
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "CAFEXAI_DATA"}
+    environment |= {"CAFEXAI_CACHE": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
     assert result.returncode == 0, result.stderr

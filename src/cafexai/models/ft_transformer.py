@@ -1,4 +1,4 @@
-"""Models of the paper that torch does not bring."""
+"""The FT-Transformer of the paper: tables as sequences of feature tokens."""
 
 from __future__ import annotations
 
@@ -61,6 +61,10 @@ class FTTransformer(nn.Module):
             tokens = block(tokens)
         return self.head(F.gelu(tokens[:, 0 if self.head_token == "cls" else -1]))
 
+    def extra_repr(self) -> str:
+        """What the parameters do not show: checkpoints are known by it."""
+        return f"layout={self.layout}, head={self.head_token!r}, lookup={self.lookup!r}"
+
     def _tokens(self, x: Tensor, codes: Tensor | None) -> list[Tensor]:
         """One token per feature, in the order of the layout."""
         tokens = []
@@ -72,7 +76,9 @@ class FTTransformer(nn.Module):
             elif codes is not None:
                 tokens.append(F.embedding(codes[:, block], self.categories[block]))
             elif self.lookup == "argmax":
-                tokens.append(F.embedding(x[:, column : column + size].argmax(1), self.categories[block]))
+                part = x[:, column : column + size]
+                found = F.embedding(part.argmax(1), self.categories[block])
+                tokens.append(found * part.any(1, keepdim=True))  # a block of zeros is no category, not the first one
             else:
                 tokens.append(x[:, column : column + size] @ self.categories[block])
             column += 1 if size == 1 else size * (codes is None)
@@ -96,6 +102,10 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(rows, tokens, width) to the same."""
         return x + self.feedforward(self.norm2(self.attention(self.norm1(x))))
+
+    def extra_repr(self) -> str:
+        """What the parameters do not show."""
+        return f"heads={self.heads}, attention_dropout={self.p_attention}"
 
     def attention(self, x: Tensor) -> Tensor:
         """Every token looks at every other."""

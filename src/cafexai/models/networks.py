@@ -1,0 +1,108 @@
+"""The multilayer perceptrons and convolutional networks of the paper."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+# Widths of the four networks for ConcatMNIST; the hidden linear layer is as wide as the last one.
+CONCAT_WIDTHS: dict[str, tuple[int, ...]] = {
+    "shallow": (128, 128),
+    "deep": (128, 128, 128, 128),
+    "narrow": (8, 16, 32, 64),
+    "wide": (16, 32, 64, 128),
+}
+
+
+def mlp(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Linear layers of these widths, inputs and outputs included, with an activation between any two."""
+    if len(widths) < 2:
+        raise ValueError(f"mlp{widths}: give at least the numbers of inputs and outputs.")
+    layers: list[nn.Module] = []
+    for a, b in itertools.pairwise(widths):
+        layers += [nn.Linear(a, b), activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+def procedural(weights: Tensor, strength: float = 50.0) -> nn.Sequential:
+    """The network that solves ``synthetic_conflicts`` by its own rule: 2D-3D-2D-1 with ReLU and no biases.
+
+    Layer 1 gives w x, -w x and the cancelling features, layer 2 subtracts the latter ``strength`` times, the output is the
+    difference. It is exact while no w x is larger than the strength.
+    """
+    d = len(weights)
+    one, zero, w = torch.eye(d, dtype=weights.dtype), torch.zeros(d, d, dtype=weights.dtype), torch.diag(weights)
+    first = torch.cat([torch.cat([w, zero], 1), torch.cat([-w, zero], 1), torch.cat([zero, one], 1)])
+    second = torch.cat([torch.cat([one, zero, -strength * one], 1), torch.cat([zero, one, -strength * one], 1)])
+    last = torch.cat([torch.ones(1, d, dtype=weights.dtype), -torch.ones(1, d, dtype=weights.dtype)], 1)
+    layers: list[nn.Module] = []
+    for matrix in (first, second, last):
+        linear = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
+        linear.weight = nn.Parameter(matrix)
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1]).eval()
+
+
+def concat_cnn(name: str, size: tuple[int, int] = (56, 28), outputs: int = 5) -> nn.Sequential:
+    """ "shallow", "deep", "narrow" or "wide": ``[0]`` gives the latent features, ``[1]`` is the classifier above them."""
+    if name not in CONCAT_WIDTHS:
+        raise ValueError(f"concat_cnn({name!r}): choose one of {', '.join(CONCAT_WIDTHS)}.")
+    widths = CONCAT_WIDTHS[name]
+    layers: list[nn.Module] = []
+    for i, (a, b) in enumerate(itertools.pairwise((1, *widths))):
+        layers += [nn.Conv2d(a, b, 3, padding=1), nn.ReLU()]
+        if i + 1 == len(widths) // 2:
+            layers.append(nn.MaxPool2d(2))
+    flat = widths[-1] * (size[0] // 2) * (size[1] // 2)
+    classifier = nn.Sequential(nn.Linear(flat, widths[-1]), nn.ReLU(), nn.Linear(widths[-1], outputs))
+    return nn.Sequential(nn.Sequential(*layers, nn.Flatten(1)), classifier)
+
+
+def small_cnn(
+    channels: int, size: int, outputs: int, widths: tuple[int, ...] = (16, 32, 64), hidden: int = 64
+) -> nn.Sequential:
+    """Convolution, batch-norm, ReLU and max-pool for each width, then two linear layers: for MNIST, CIFAR-10 and shapes."""
+    layers: list[nn.Module] = []
+    for a, b in itertools.pairwise((channels, *widths)):
+        layers += [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2)]
+        size //= 2
+    return nn.Sequential(
+        *layers, nn.Flatten(1), nn.Linear(widths[-1] * size * size, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
+    )
+
+
+def openxai_mlp(source: str | Path | Mapping[str, Tensor], dtype: torch.dtype = torch.float64) -> nn.Sequential:
+    """A pre-trained network of OpenXAI, d-100-2 with ReLU and logits, from its file (.pt, .safetensors) or state."""
+    state = source if isinstance(source, Mapping) else _read(Path(source))
+    expected = ("input1.weight", "input1.bias", "input2.weight", "input2.bias")
+    if set(state) != set(expected):
+        raise ValueError(
+            f"openxai_mlp({source if isinstance(source, str | Path) else '...'}): holds {', '.join(state)}; "
+            f"expected {', '.join(expected)}."
+        )
+    hidden, inputs = state["input1.weight"].shape
+    model = mlp(inputs, hidden, state["input2.weight"].shape[0])
+    names = ("0.weight", "0.bias", "2.weight", "2.bias")
+    model.load_state_dict({name: state[key] for name, key in zip(names, expected, strict=True)})
+    return model.to(dtype).eval()
+
+
+def _read(path: Path) -> Mapping[str, Tensor]:
+    if path.suffix == ".safetensors":
+        from .checkpoint import safetensors
+
+        state: Mapping[str, Tensor] = safetensors().load_file(path)
+    else:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:
+    """A model with the initial weights of this seed; the global generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
