@@ -14,7 +14,7 @@ PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
     registry progress arguments models datasets metrics rows ledger scores codes activation weighted lazy path tensors law
     calls paths trace rules subject inputs forward backward text plots explanation groups assemble explain sklearn support
-    conflicts methods comparison compare adapters __init__
+    conflicts methods comparison compare adapters studies commands cli __init__ __main__
 """.split()
 
 

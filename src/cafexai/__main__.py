@@ -1,0 +1,5 @@
+"""python -m cafexai: the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,11 @@
+"""The experiments of the paper, each by one command: ``cafexai study NAME``."""
+
+from __future__ import annotations
+
+from . import infidelity
+from .record import Finding, Report, Study, Table, Task, Workplace
+from .runner import run
+
+STUDIES: dict[str, Study] = {study.name: study for study in (*infidelity.STUDIES,)}
+
+__all__ = ["STUDIES", "Finding", "Report", "Study", "Table", "Task", "Workplace", "run"]

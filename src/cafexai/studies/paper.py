@@ -1,0 +1,41 @@
+"""The paper's figures, to stand beside ours."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib import resources
+from typing import Any
+
+METHOD_TITLES = {
+    "gradient_x_input": "Gradient x Input",
+    "lrp": "LRP",
+    "deeplift_rescale": "DeepLIFT Rescale",
+    "deeplift_revealcancel": "DeepLIFT RevealCancel",
+    "gradient_shap": "GradientSHAP",
+    "integrated_gradients": "Integrated Gradients",
+    "smoothgrad": "SmoothGrad",
+    "kernel_shap": "KernelSHAP",
+    "shapley_value_sampling": "Shapley Value Sampling",
+    "lime": "LIME",
+    "bias_backpropagation": "Bias back-propagation",
+    "cafe c=0": "CAFE (c = 0)",
+    "cafe c=0.25": "CAFE (c = 0.25)",
+    "cafe c=0.5": "CAFE (c = 0.5)",
+    "cafe c=0.75": "CAFE (c = 0.75)",
+    "cafe c=1": "CAFE (c = 1)",
+}
+SAMPLING = ("kernel_shap", "shapley_value_sampling", "lime")  # far slower than CAFE in the paper
+
+
+@functools.cache
+def paper() -> dict[str, dict[str, dict[str, float]]]:
+    """table -> method -> column -> number."""
+    text = resources.files(__package__).joinpath("paper.json").read_text()
+    tables: dict[str, Any] = json.loads(text)
+    return tables
+
+
+def figure_of_paper(table: str, method: str, column: str) -> float | None:
+    """One number of the paper, or None where it has none."""
+    return paper().get(table, {}).get(method, {}).get(column)

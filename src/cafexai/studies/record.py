@@ -1,0 +1,103 @@
+"""What a study is: tasks that can be done one by one and kept, and a report made of their results."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Settings = Mapping[str, Any]  # plain values that JSON can hold
+Results = Mapping[str, Any]  # the result of each task by its key, plain values again
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a study finds its data and keeps what it trains."""
+
+    models: Path
+    data: str | None = None  # the folder of the data sets; None: CAFEXAI_DATA, or downloads
+    show_progress: bool | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work with a key of its own; the same settings give the same result."""
+
+    key: str
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under column names; the first column names the row."""
+
+    name: str  # of its files
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+    def to_markdown(self) -> str:
+        """The table with its title and note."""
+        lines = [f"### {self.title}", "", "| " + " | ".join(self.columns) + " |", "|" + " --- |" * len(self.columns)]
+        lines += ["| " + " | ".join(_shown(cell) for cell in row) + " |" for row in self.rows]
+        return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
+
+    def to_csv(self) -> str:
+        """The cells as they are, numbers unrounded."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+
+def _shown(cell: Any) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell).replace("|", "/")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim, whether it holds in our numbers (None: they do not decide it), and these numbers."""
+
+    claim: str
+    holds: bool | None
+    numbers: str
+
+    def __str__(self) -> str:
+        verdict = {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
+        return f"- **{verdict}**: {self.claim}. {self.numbers}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a study shows."""
+
+    tables: Sequence[Table]
+    findings: Sequence[Finding]
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table or figure of the paper, or a family of them.
+
+    ``presets``: settings by name, "toy" (seconds), "quick" (minutes) and "full" (the paper's sizes); ``minutes`` says how long
+    they take on two cores. ``tasks`` lists the work for some settings, ``report`` reads its results.
+    """
+
+    name: str
+    title: str
+    needs: str
+    presets: Mapping[str, Settings]
+    minutes: Mapping[str, str]
+    tasks: Callable[[Settings, Workplace], Iterable[Task]]
+    report: Callable[[Settings, Results], Report]

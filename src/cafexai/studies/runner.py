@@ -1,0 +1,110 @@
+"""Runs a study into a folder. Every finished task is kept, so that an interrupted study goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..progress import progress
+from .record import Report, Settings, Study, Workplace
+
+
+def run(
+    study: Study,
+    preset: str,
+    out: str | os.PathLike[str],
+    *,
+    data: str | None = None,
+    changes: Settings | None = None,
+    show_progress: bool | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Do what is missing in the folder, then write tables, figures and findings there.
+
+    The folder holds ``config.json``, ``results.json`` (one entry per task), a Markdown and a CSV file per table, PNG and SVG
+    files of the figures, and ``README.md`` with all of it. ``changes`` replace single settings of the preset.
+    """
+    folder = Path(out)
+    settings = settings_of(study, preset, changes or {})
+    config = {"study": study.name, "preset": preset, "settings": settings}
+    _claim(folder, study, config)
+    tasks = list(study.tasks(settings, Workplace(folder / "models", data, show_progress)))
+    kept = {task.key: _kept(folder, task.key) for task in tasks}
+    left = [task for task in tasks if kept[task.key] is None]
+    say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
+    for task in progress(left, study.name, "task", show_progress):
+        result = task.run()
+        _write(folder / "parts" / f"{task.key}.json", json.dumps(result, indent=1))
+        kept[task.key] = _kept(folder, task.key)
+    report = study.report(settings, kept)
+    _publish(folder, study, config, kept, report)
+    return report
+
+
+def settings_of(study: Study, preset: str, changes: Settings) -> dict[str, Any]:
+    """The settings of a preset with some of them replaced."""
+    if preset not in study.presets:
+        raise ValueError(f"study {study.name}: there is no preset {preset!r}, only {', '.join(study.presets)}.")
+    known = study.presets[preset]
+    unknown = set(changes) - set(known)
+    if unknown:
+        raise ValueError(f"study {study.name}: there is no setting {sorted(unknown)[0]!r}, only {', '.join(known)}.")
+    settings: dict[str, Any] = json.loads(json.dumps({**known, **changes}))
+    return settings
+
+
+def _claim(folder: Path, study: Study, config: dict[str, Any]) -> None:
+    """A folder belongs to one study with one set of settings."""
+    path = folder / "config.json"
+    if path.exists():
+        before = json.loads(path.read_text())
+        same = {key: before.get(key) for key in config} == config
+        if not same:
+            raise ValueError(
+                f"study {study.name}: {folder} holds results of {before.get('study')} with other settings "
+                f"({before.get('preset')}). Give another folder, or remove that one."
+            )
+        return
+    versions = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    _write(path, json.dumps({**config, "versions": versions, "threads": torch.get_num_threads()}, indent=1))
+
+
+def _kept(folder: Path, key: str) -> Any:
+    path = folder / "parts" / f"{key}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _write(path: Path, text: str) -> None:
+    """All of a file or nothing of it, also if the process is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text if text.endswith("\n") else text + "\n")
+    draft.replace(path)
+
+
+def _publish(folder: Path, study: Study, config: dict[str, Any], kept: dict[str, Any], report: Report) -> None:
+    _write(folder / "results.json", json.dumps(kept, indent=1))
+    for table in report.tables:
+        _write(folder / f"{table.name}.md", table.to_markdown())
+        _write(folder / f"{table.name}.csv", table.to_csv())
+    for name, figure in report.figures.items():
+        for kind in ("png", "svg"):
+            figure.savefig(folder / f"{name}.{kind}", dpi=120, metadata={"Date": None} if kind == "svg" else None)
+    _write(folder / "README.md", page(study, config, report))
+
+
+def page(study: Study, config: dict[str, Any], report: Report) -> str:
+    """The report as one Markdown page."""
+    settings = ", ".join(f"{key} = {value}" for key, value in config["settings"].items())
+    smaller = "" if config["preset"] == "full" else " Smaller than the paper's."
+    lines = [f"# {study.name}: {study.title}", "", f"Preset `{config['preset']}`.{smaller} Settings: {settings}.", ""]
+    lines += ["## Findings", "", *map(str, report.findings), ""] if report.findings else []
+    lines += [table.to_markdown() for table in report.tables]
+    lines += [f"![{name}]({name}.png)\n" for name in report.figures]
+    return "\n".join(lines)
