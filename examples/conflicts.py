@@ -7,20 +7,25 @@ import sys
 import warnings
 from pathlib import Path
 
-from captum.attr import LRP, DeepLift, InputXGradient, IntegratedGradients
 from demo import load, train
 
-from cafexai import CAFE
 from cafexai.conflicts import audit, conflict_map, prevalence
+from cafexai.methods import METHODS
 
-METHODS = {
-    "CAFE, c = 1": functools.partial(CAFE, c=1.0),
-    "CAFE, c = 0.5": functools.partial(CAFE, c=0.5),
-    "CAFE, c = 0": functools.partial(CAFE, c=0.0),
-    "gradient x input (Captum)": InputXGradient,
-    "LRP (Captum)": LRP,
-    "DeepLIFT Rescale (Captum)": DeepLift,
-    "Integrated Gradients (Captum)": IntegratedGradients,
+AUDITED = {
+    "CAFE, c = 1": functools.partial(METHODS["cafe"], c=1.0),
+    "CAFE, c = 0.5": functools.partial(METHODS["cafe"], c=0.5),
+    "CAFE, c = 0": functools.partial(METHODS["cafe"], c=0.0),
+    "gradient x input": METHODS["gradient_x_input"],
+    "LRP": METHODS["lrp"],
+    "DeepLIFT Rescale": METHODS["deeplift_rescale"],
+    "DeepLIFT RevealCancel": METHODS["deeplift_revealcancel"],
+    "Integrated Gradients": METHODS["integrated_gradients"],
+    "GradientSHAP": METHODS["gradient_shap"],
+    "SmoothGrad": METHODS["smoothgrad"],
+    "KernelSHAP": METHODS["kernel_shap"],
+    "LIME": METHODS["lime"],
+    "bias back-propagation": METHODS["bias_backpropagation"],
 }
 
 
@@ -31,7 +36,7 @@ def main(path: Path) -> None:
     model = train((x_train - mean) / spread, y_train)
     rows = (x_test - mean) / spread
     lines = []
-    for name, method in METHODS.items():
+    for name, method in AUDITED.items():
         result = audit(method, model, rows)
         share = result.underreported / result.conflicts
         lines.append(
