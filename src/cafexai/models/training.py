@@ -154,7 +154,7 @@ def batches(x: Tensor, y: Tensor, recipe: Recipe, dim: int = 0) -> Callable[[int
 
     def shuffled(epoch: int) -> list[Pair]:
         order = torch.randperm(x.shape[dim], generator=torch.Generator().manual_seed(epoch_seed(recipe, epoch)))
-        return cut(x.index_select(dim, order), y.index_select(dim, order))
+        return cut(x.index_select(dim, order.to(x.device)), y.index_select(dim, order.to(y.device)))
 
     if recipe.shuffle:
         return shuffled
