@@ -202,7 +202,7 @@ def test_shapes_have_their_area():
     labels = np.repeat(np.arange(6), 30)
     black, white = (draw(labels, np.full((180, 96, 96, 3), c, np.float32), np.random.default_rng(0)) for c in (0, 1))
     covered = 1 - (white - black)[..., 0].mean((1, 2))  # the background that still shows is missing
-    radius = np.random.default_rng(0).uniform(0.18, 0.38, 180)
+    radius = np.random.default_rng(0).uniform(0.22, 0.42, 180)
     share = dict(zip(SHAPES, (covered / radius**2).reshape(6, 30), strict=True))
     for shape, corners in (("triangle", 3), ("pentagon", 5), ("hexagon", 6)):
         assert np.allclose(share[shape], corners / 2 * np.sin(2 * np.pi / corners), rtol=0.05), shape

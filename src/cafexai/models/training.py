@@ -57,7 +57,11 @@ def _bce(output: Tensor, y: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(output.reshape(y.shape), y.to(output.dtype))
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cross_entropy": F.cross_entropy, "bce": _bce, "mse": F.mse_loss}
+def _mse(output: Tensor, y: Tensor) -> Tensor:
+    return F.mse_loss(output, y.reshape(output.shape))  # (rows,) and (rows, 1) would broadcast to a square
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cross_entropy": F.cross_entropy, "bce": _bce, "mse": _mse}
 WORSE = 1e3  # an epoch so many times worse than the untrained model is a divergence
 PAUSE = 1.0  # seconds between two checkpoints, so that short epochs are not spent on writing
 
