@@ -22,6 +22,7 @@ lint: .venv/dev
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/group_training.py
 
 architectures: .venv/dev
 	$(BIN)/python tests/test_architectures.py

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import threading
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,7 +202,7 @@ def test_shapes_have_their_area():
     labels = np.repeat(np.arange(6), 30)
     black, white = (draw(labels, np.full((180, 96, 96, 3), c, np.float32), np.random.default_rng(0)) for c in (0, 1))
     covered = 1 - (white - black)[..., 0].mean((1, 2))  # the background that still shows is missing
-    radius = np.random.default_rng(0).uniform(0.18, 0.38, 180)
+    radius = np.random.default_rng(0).uniform(0.22, 0.42, 180)
     share = dict(zip(SHAPES, (covered / radius**2).reshape(6, 30), strict=True))
     for shape, corners in (("triangle", 3), ("pentagon", 5), ("hexagon", 6)):
         assert np.allclose(share[shape], corners / 2 * np.sin(2 * np.pi / corners), rtol=0.05), shape
@@ -352,6 +354,19 @@ def test_content_digest_does_not_depend_on_the_way_of_writing(tmp_path):
 def test_environment_folder(folder, monkeypatch):
     monkeypatch.setenv("CAFEXAI_DATA", str(folder))
     assert len(load("mnist", rows=7).x_train) == 7
+
+
+def test_the_page_about_data_runs_and_names_every_loader(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    torch.set_default_dtype(torch.float32)
+    namespace = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "data.md", "exec"), namespace)
+    assert list(Path("trained").glob("*.safetensors"))
+    for name, entry in DATASETS.items():
+        assert f"| `{name}` |" in page
+        assert entry.loader.__doc__
 
 
 def test_every_needed_file_has_a_source():

@@ -66,6 +66,12 @@ def test_seeds_decide_and_the_global_generator_is_left_alone():
     assert torch.get_num_threads() == threads
 
 
+def test_labels_of_regression_may_be_flat():
+    x, y = task()
+    flat, column = (train(small(0, 1), x, labels, Recipe(2, loss="mse")) for labels in (y.double(), y.double()[:, None]))
+    assert flat.losses == column.losses
+
+
 def test_best_on_validation_is_kept():
     x, y = task()
     result = train(small(0), x, y, Recipe(40, 16, 3e-2, best=True), validation=task(50, seed=1))

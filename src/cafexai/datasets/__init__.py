@@ -28,8 +28,8 @@ class Entry(NamedTuple):
 DATASETS: dict[str, Entry] = {
     "compas": Entry(compas, "openxai/compas-train.csv, openxai/compas-test.csv", "0.1 MB"),
     "heloc": Entry(heloc, "openxai/heloc-train.csv, openxai/heloc-test.csv", "1.2 MB"),
-    "adult": Entry(adult, "openxai/adult-train.csv, openxai/adult-test.csv", "1.8 MB"),
-    "german": Entry(german, "openxai/german-train.csv, openxai/german-test.csv", "0.2 MB"),
+    "adult": Entry(adult, "openxai/adult-train.csv, openxai/adult-test.csv", "1.6 MB"),
+    "german": Entry(german, "openxai/german-train.csv, openxai/german-test.csv", "0.1 MB"),
     "titanic": Entry(titanic, "titanic/titanic_train.csv", "0.1 MB"),
     "covertype": Entry(covertype, "covertype/covtype.data.gz", "11 MB"),
     "mimic": Entry(

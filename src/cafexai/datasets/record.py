@@ -79,8 +79,10 @@ class Dataset:
 
     def original(self, split: str = "test") -> Tensor:
         """Inputs of a split ("train", "valid", "test" or a shift) in original units."""
+        return self._inverse(self.inputs(split), split)
+
+    def _inverse(self, x: Tensor, split: str) -> Tensor:
         scaler = self.test_scaler if split == "test" and self.test_scaler is not None else self.scaler
-        x = self.inputs(split)
         return x if scaler is None else scaler.inverse(x)
 
     def inputs(self, split: str) -> Tensor:
@@ -94,7 +96,7 @@ class Dataset:
 
     def readable(self, row: int, split: str = "test") -> dict[str, str]:
         """One row as a reviewer reads it: ``{"Age": "45", "Sex": "female"}``."""
-        values = self.original(split)[row]
+        values = self._inverse(self.inputs(split)[row], split)
         return {name: self._reading(name, columns, values) for name, columns in self.features.items()}
 
     def _reading(self, name: str, columns: tuple[int, ...], values: Tensor) -> str:

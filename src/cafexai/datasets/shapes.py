@@ -45,7 +45,7 @@ def shapes(
 def draw(labels: np.ndarray, images: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """One shape on each image, (n, size, size, 3) in [0, 1], with soft edges of one pixel."""
     n, size = images.shape[:2]
-    radius = size * random.uniform(0.18, 0.38, (n,))
+    radius = size * random.uniform(0.22, 0.42, (n,))
     place = random.uniform(radius, size - radius, (2, n))
     turn = random.uniform(0, 2 * np.pi, (n,))
     side = random.uniform(0.45, 0.75, (n,))  # of a rectangle, against its longer side

@@ -147,7 +147,7 @@ def _epochs(
     steps = state.epoch * math.ceil(x.shape[1] / recipe.batch)
     with threads(models[0], recipe.batch), torch.no_grad():
         for epoch in range(state.epoch, recipe.epochs):
-            total = torch.zeros(len(models), dtype=like.dtype)
+            total = torch.zeros(len(models), dtype=like.dtype, device=like.device)
             for inputs, labels in rows(epoch):
                 loss = _step(plan, weights, gradients, inputs, labels, recipe.loss)
                 steps += 1

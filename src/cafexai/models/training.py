@@ -57,7 +57,11 @@ def _bce(output: Tensor, y: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(output.reshape(y.shape), y.to(output.dtype))
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cross_entropy": F.cross_entropy, "bce": _bce, "mse": F.mse_loss}
+def _mse(output: Tensor, y: Tensor) -> Tensor:
+    return F.mse_loss(output, y.reshape(output.shape))  # (rows,) and (rows, 1) would broadcast to a square
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cross_entropy": F.cross_entropy, "bce": _bce, "mse": _mse}
 WORSE = 1e3  # an epoch so many times worse than the untrained model is a divergence
 PAUSE = 1.0  # seconds between two checkpoints, so that short epochs are not spent on writing
 
@@ -154,7 +158,7 @@ def batches(x: Tensor, y: Tensor, recipe: Recipe, dim: int = 0) -> Callable[[int
 
     def shuffled(epoch: int) -> list[Pair]:
         order = torch.randperm(x.shape[dim], generator=torch.Generator().manual_seed(epoch_seed(recipe, epoch)))
-        return cut(x.index_select(dim, order), y.index_select(dim, order))
+        return cut(x.index_select(dim, order.to(x.device)), y.index_select(dim, order.to(y.device)))
 
     if recipe.shuffle:
         return shuffled
