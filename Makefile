@@ -20,8 +20,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 benchmark: .venv/dev
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/run.py $(BENCHMARK)
 
 architectures: .venv/dev
 	$(BIN)/python tests/test_architectures.py
