@@ -40,14 +40,18 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     biases, size = passed.run.ledger.take()
     exact = widest(whole.device)
     size = size.to(whole.device, exact) + whole.detach().to(exact).abs() + passed.chosen.value.to(exact).abs()
-    features = [torch.zeros(x.shape, dtype=whole.dtype, device=whole.device) for x in passed.inputs]
+    found: dict[int, Tensor] = {}
     for place, leaf in enumerate(leaves):
         pairs = zip(leaf.scores.parts, gradients[2 * place : 2 * place + 2], strict=True)
         for tensor, gradient in pairs:
             if gradient is not None:
-                term = _at_features(tensor.detach() * gradient, leaf, features[leaf.source].shape)
-                features[leaf.source] += term
+                term = _at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape)
+                found[leaf.source] = found[leaf.source] + term if leaf.source in found else term
                 size = size + _per_row(term.abs(), exact)
+    features = [
+        found[source] if source in found else torch.zeros(x.shape, dtype=whole.dtype, device=whole.device)
+        for source, x in enumerate(passed.inputs)
+    ]
     lack = sum((_per_row(share, exact) for share in features), -whole.detach().to(exact))
     lack = sum((share.to(exact) for share in biases.values()), lack)
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()

@@ -77,18 +77,18 @@ class _Reached(BaseException):
 
 def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
     """Run the model on scored values and pick the target; both runs draw the same random numbers."""
-    with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept():
+    with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept() as put_back:
         run = Run(
             len(batch.tensors[0]),
             subject.sensitivity,
             subject.norm_mean,
             torch.float64 if request.double else torch.float32,
         )
-        trace = Trace(run, PathScores, subject.owned_tensors(), request.check == "each")
+        trace = Trace(run, PathScores, subject.owned_tensors, request.check == "each")
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
-        with subject.kept():
-            output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
+        output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
+        put_back()
         repeat_random_numbers()
         expected = _plain(subject, (*(x.clone() for x in batch.tensors), *batch.extra), batch.options, request)
         return _choose(output, expected, _explained(run, batch, request), run, request, batch.rows)
@@ -134,7 +134,7 @@ def _or_zeros(reference: Tensor | None, like: Tensor) -> Tensor:
 def survey(subject: Subject, batch: Batch) -> Trace:
     """A forward pass for the list of its operations alone."""
     run = Run(len(batch.tensors[0]), subject.sensitivity)
-    trace = Trace(run, PathScores, subject.owned_tensors())
+    trace = Trace(run, PathScores, subject.owned_tensors)
     with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(batch.tensors), subject.kept():
         arguments = (*_scored(run, batch), *batch.extra)
         _call(subject, trace, arguments, batch.options, Request(output=lambda raw: raw), None)
