@@ -12,7 +12,7 @@ import cafexai
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
     registry arguments models rows ledger weighted scores codes pointwise fused activation path lazy tensors law calls
-    paths trace rules subject inputs forward backward text plots explanation groups assemble explain sklearn support
+    paths trace rules subject inputs forward chunks backward text plots explanation groups assemble explain sklearn support
     conflicts __init__
 """.split()
 

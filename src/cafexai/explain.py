@@ -13,8 +13,9 @@ from torch import Tensor
 
 from .assemble import assembled, averaged, piece
 from .backward import Shares, SumBroken, distribute
+from .chunks import plain_outputs, rows_at_a_time
 from .explanation import Explanation
-from .forward import Batch, Passed, Request, forward
+from .forward import Batch, Passed, Request, forward, plain_output
 from .groups import grouped
 from .inputs import Inputs, Reference, prepare, references
 from .subject import Subject
@@ -106,13 +107,9 @@ class CAFE:
         notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()
         request = dataclasses.replace(request, total=given.rows, notes=notes)
         stack = self._references(given, baselines, request)
-        pieces = []
-        for rows in _chunks(given.rows, batch_size, show_progress):
-            against = []
-            for reference in stack:
-                batch = _batch(given, reference, extra, rows)
-                against.append(self._finished(piece, batch, request))
-            pieces.append(averaged(against))
+        pieces = [
+            averaged(against) for against in self._over_rows(piece, given, stack, extra, request, batch_size, show_progress)
+        ]
         explanation = assembled(pieces, given, self._settings(request))
         return explanation if feature_groups is None else grouped(explanation, feature_groups)
 
@@ -133,13 +130,10 @@ class CAFE:
         request = Request(target)
         given, extra = self._accept(inputs, additional_forward_args, request)
         stack = self._references(given, baselines, request)
-        shares = []
-        for reference in stack:
-            batch = _batch(given, reference, extra, slice(0, given.rows))
-            shares.append(self._finished(_net, batch, request))
-        combined = tuple(sum(parts) / len(stack) for parts in zip(*(s.features for s in shares), strict=True))
+        chunks = [_mean(against) for against in self._over_rows(_net, given, stack, extra, request)]
+        combined = tuple(torch.cat(parts) for parts in zip(*(features for features, _ in chunks), strict=True))
         result = combined if given.is_tuple else combined[0]
-        return (result, sum(s.lack for s in shares) / len(stack)) if return_convergence_delta else result
+        return (result, torch.cat([lack for _, lack in chunks])) if return_convergence_delta else result
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
@@ -169,14 +163,44 @@ class CAFE:
         extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
         return prepare(inputs, self.model, feature_names, display, tokenizer), extra
 
-    def _finished(self, finish: Callable[[Passed], R], batch: Batch, request: Request) -> R:
+    def _over_rows(
+        self,
+        finish: Callable[[Passed], R],
+        given: Inputs,
+        stack: list[tuple[Reference, ...]],
+        extra: Any,
+        request: Request,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> list[list[R]]:
+        """Every chunk of rows against every reference; chunks are those asked for, or of a fitting size."""
+        step = given.rows if batch_size is None else batch_size
+        if batch_size is None:
+            step = rows_at_a_time(self.subject, _batch(given, stack[0], extra, slice(0, 1)), given.rows, request)
+        chunks = _chunks(given.rows, step)
+
+        def explained(rows: slice, expected: Tensor | None) -> list[R]:
+            return [self._finished(finish, _batch(given, reference, extra, rows), request, expected) for reference in stack]
+
+        def plain(rows: slice) -> Tensor:
+            return plain_output(self.subject, _batch(given, stack[0], extra, rows), request)
+
+        if batch_size is None and len(chunks) > 1:
+            try:
+                pairs = zip(_with_progress(chunks, show_progress), plain_outputs(plain, chunks), strict=True)
+                return [explained(rows, expected) for rows, expected in pairs]
+            except Exception:  # rows depend on each other, or something is wrong that the whole will show as well
+                chunks = _chunks(given.rows, given.rows)
+        return [explained(rows, None) for rows in _with_progress(chunks, show_progress)]
+
+    def _finished(self, finish: Callable[[Passed], R], batch: Batch, request: Request, expected: Tensor | None = None) -> R:
         """Forward and backward; once more in float64 where float32 is too small for the scores."""
         try:
-            return finish(forward(self.subject, batch, request))
+            return finish(forward(self.subject, batch, request, expected))
         except SumBroken:
             if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
                 raise
-        result = finish(forward(self.subject, batch, dataclasses.replace(request, double=True)))
+        result = finish(forward(self.subject, batch, dataclasses.replace(request, double=True), expected))
         warnings.warn(
             "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
             "published scores grow with depth.",
@@ -223,18 +247,30 @@ def _batch(given: Inputs, reference: tuple[Reference, ...], extra: Any, rows: sl
     )
 
 
-def _chunks(rows: int, batch_size: int | None, show_progress: bool | None) -> Iterable[slice]:
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"explain(..., batch_size={batch_size}): give a positive number of rows.")
-    step = batch_size or rows
-    slices = [slice(i, min(i + step, rows)) for i in range(0, rows, step)]
-    if show_progress is False or (show_progress is None and len(slices) == 1):
-        return slices
+def _mean(against: list[Shares]) -> tuple[list[Tensor], Tensor]:
+    """The combined scores and what they lack, averaged over baselines."""
+    if len(against) == 1:
+        return against[0].features, against[0].lack
+    count = len(against)
+    features = [torch.stack(parts).sum(0) / count for parts in zip(*(shares.features for shares in against), strict=True)]
+    return features, torch.stack([shares.lack for shares in against]).sum(0) / count
+
+
+def _chunks(rows: int, step: int) -> list[slice]:
+    if step < 1:
+        raise ValueError(f"explain(..., batch_size={step}): give a positive number of rows.")
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def _with_progress(chunks: list[slice], show: bool | None) -> Iterable[slice]:
+    """The chunks, with a bar if it is asked for, or by default if there are several and somebody looks."""
+    if show is False or (show is None and len(chunks) == 1):
+        return chunks
     try:
         from tqdm.auto import tqdm
     except ModuleNotFoundError:
-        if show_progress:
+        if show:
             raise ModuleNotFoundError("This needs tqdm: pip install 'cafexai[progress]'.") from None
-        return slices
-    progress: Iterable[slice] = tqdm(slices, desc="explaining", unit="batch", disable=False if show_progress else None)
+        return chunks
+    progress: Iterable[slice] = tqdm(chunks, desc="explaining", unit="batch", disable=False if show else None)
     return progress

@@ -75,8 +75,11 @@ class _Reached(BaseException):
         self.output = output
 
 
-def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
-    """Run the model on scored values and pick the target; both runs draw the same random numbers."""
+def forward(subject: Subject, batch: Batch, request: Request, expected: Tensor | None = None) -> Passed:
+    """Run the model on scored values and pick the target; the result must be ``expected``, by default that of a plain run.
+
+    Both runs draw the same random numbers.
+    """
     with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept() as put_back:
         run = Run(
             len(batch.tensors[0]),
@@ -88,9 +91,10 @@ def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
         output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
-        put_back()
-        repeat_random_numbers()
-        expected = _plain(subject, (*(x.clone() for x in batch.tensors), *batch.extra), batch.options, request)
+        if expected is None:
+            put_back()
+            repeat_random_numbers()
+            expected = _plain(subject, batch, request)
         return _choose(output, expected, _explained(run, batch, request), run, request, batch.rows)
 
 
@@ -216,13 +220,19 @@ def _call(
     return output
 
 
-def _plain(subject: Subject, arguments: tuple[Any, ...], options: dict[str, Any], request: Request) -> Tensor:
-    """The output of the model as it is, for comparison."""
+def plain_output(subject: Subject, batch: Batch, request: Request) -> Tensor:
+    """The output of the model as it is, leaving the random numbers of the caller and the model alone."""
+    with _random_numbers_kept(batch.tensors), subject.kept():
+        return _plain(subject, batch, request)
+
+
+def _plain(subject: Subject, batch: Batch, request: Request) -> Tensor:
+    arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
     with torch.no_grad():
         if request.target_layer is None:
-            return select_output(subject.model(*arguments, **options), request.output)
+            return select_output(subject.model(*arguments, **batch.options), request.output)
         with module_paths(Run(1, subject.sensitivity), subject.names, _until(request.target_layer, None)):
-            return select_output(_or_reached(subject, arguments, options), request.output)
+            return select_output(_or_reached(subject, arguments, batch.options), request.output)
 
 
 def _or_reached(subject: Subject, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
