@@ -57,7 +57,7 @@ def test_chunks_give_the_same(baselines):
     assert max(sizes) < 37
     same(split, whole)
     torch.testing.assert_close(CAFE(model).attribute(x, baselines), whole.combined)
-    scores, lack = CAFE(model).attribute(x, baselines, return_convergence_delta=True)
+    _, lack = CAFE(model).attribute(x, baselines, return_convergence_delta=True)
     assert lack.shape == (37,)
     assert lack.abs().max() < 1e-9
 

@@ -12,8 +12,8 @@ import cafexai
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
     registry arguments models rows ledger weighted scores codes pointwise fused activation path lazy tensors law calls
-    paths trace rules subject inputs forward chunks backward text plots explanation groups assemble explain sklearn support
-    conflicts __init__
+    paths trace rules subject inputs forward chunks backward text plots explanation explanations groups assemble batches
+    explain sklearn support conflicts __init__
 """.split()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .forward import Passed
-from .law import LawBroken, tolerance, widest
+from .law import LawBroken, tolerance, warn, widest
 from .scores import Leaf
 
 
@@ -86,10 +85,9 @@ def warn_depth(passed: Passed) -> None:
     dtype = passed.chosen.delta.dtype
     rounding = torch.finfo(dtype).eps * total
     if rounding > 1e-3 * change > 0:
-        warnings.warn(
+        warn(
             f"The total influence is {total / change:.3g} times the change of the output: in {dtype} positive and negative "
             f"are rounded to about {rounding:.2g}, against a change of the output of {change:.3g}. combined keeps its digits, "
             "positive - negative does not. The published scores grow with depth: compare them only within one model, lower "
-            "c, start at a later layer, or explain in float64 (model.double(), x.double()).",
-            stacklevel=6,
+            "c, start at a later layer, or explain in float64 (model.double(), x.double())."
         )

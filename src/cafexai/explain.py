@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from .assemble import assembled, averaged, piece
-from .backward import Shares, SumBroken, distribute
-from .chunks import plain_outputs, rows_at_a_time
+from .assemble import assembled, averaged, pieces
+from .backward import Shares, distribute
+from .batches import Task, carry_out
 from .explanation import Explanation
-from .forward import Batch, Passed, Request, forward, plain_output
+from .explanations import Explanations
+from .forward import Passed, Request
 from .groups import grouped
 from .inputs import Inputs, Reference, prepare, references
-from .subject import Subject
+from .subject import Sensitivity, Subject
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -84,7 +84,8 @@ class CAFE:
         batch_size: int | None = None,
         show_progress: bool | None = None,
         check: str = "output",
-    ) -> Explanation:
+        c: Any = None,
+    ) -> Any:
         """Positive and negative scores of every feature and of the biases for one output of each row.
 
         ``inputs``: numbers in floating point, or integer codes (categories, token ids), which are explained at their
@@ -101,17 +102,40 @@ class CAFE:
         neuron of that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an integer mask
         shaped like a row. ``tokenizer`` turns token ids into words for tables and plots, ``display`` holds the features
         in the units of the user, if the inputs are scaled. ``check="each"`` checks the law after every operation.
+
+        ``target="all"`` explains every class from one forward pass, a list of values ``c=[0, 0.5, 1]`` the same target for
+        each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
+        explainer.
         """
         request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines)
         given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
         notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()
         request = dataclasses.replace(request, total=given.rows, notes=notes)
-        stack = self._references(given, baselines, request)
-        pieces = [
-            averaged(against) for against in self._over_rows(piece, given, stack, extra, request, batch_size, show_progress)
-        ]
-        explanation = assembled(pieces, given, self._settings(request))
-        return explanation if feature_groups is None else grouped(explanation, feature_groups)
+        several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
+        if not several:
+            raise ValueError("explain(..., c=[]): give at least one value.")
+        task = Task(
+            self.subject,
+            given,
+            self._references(given, baselines, request),
+            extra,
+            request,
+            batch_size,
+            show_progress,
+            tuple(Sensitivity(one, self.subject.names) for one in several),
+        )
+        results = carry_out(task, lambda passed: pieces(passed, request.every_class))
+        entries: dict[Any, Explanation] = {}
+        for place, one in enumerate(several):
+            for number in range(len(results[0][0][place])):
+                parts = [averaged([against[place][number] for against in chunk]) for chunk in results]
+                explanation = assembled(parts, given, self._settings(request, one))
+                if entries:
+                    explanation = _sharing(explanation, next(iter(entries.values())))
+                entries[place if isinstance(one, Mapping) else one, number] = explanation
+        if feature_groups is not None:
+            entries = {key: grouped(explanation, feature_groups) for key, explanation in entries.items()}
+        return _by_what_differs(entries, several is c, request.every_class)
 
     @with_gradients
     def attribute(
@@ -127,10 +151,13 @@ class CAFE:
         One backward pass instead of two. The convergence delta is the sum of the scores of features and biases minus
         (output - baseline output).
         """
+        if isinstance(target, str):
+            raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
         request = Request(target)
         given, extra = self._accept(inputs, additional_forward_args, request)
-        stack = self._references(given, baselines, request)
-        chunks = [_mean(against) for against in self._over_rows(_net, given, stack, extra, request)]
+        request = dataclasses.replace(request, total=given.rows)
+        task = Task(self.subject, given, self._references(given, baselines, request), extra, request)
+        chunks = [_mean([shares for (shares,) in chunk]) for chunk in carry_out(task, _net)]
         combined = tuple(torch.cat(parts) for parts in zip(*(features for features, _ in chunks), strict=True))
         result = combined if given.is_tuple else combined[0]
         return (result, torch.cat([lack for _, lack in chunks])) if return_convergence_delta else result
@@ -163,59 +190,14 @@ class CAFE:
         extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
         return prepare(inputs, self.model, feature_names, display, tokenizer), extra
 
-    def _over_rows(
-        self,
-        finish: Callable[[Passed], R],
-        given: Inputs,
-        stack: list[tuple[Reference, ...]],
-        extra: Any,
-        request: Request,
-        batch_size: int | None = None,
-        show_progress: bool | None = None,
-    ) -> list[list[R]]:
-        """Every chunk of rows against every reference; chunks are those asked for, or of a fitting size."""
-        step = given.rows if batch_size is None else batch_size
-        if batch_size is None:
-            step = rows_at_a_time(self.subject, _batch(given, stack[0], extra, slice(0, 1)), given.rows, request)
-        chunks = _chunks(given.rows, step)
-
-        def explained(rows: slice, expected: Tensor | None) -> list[R]:
-            return [self._finished(finish, _batch(given, reference, extra, rows), request, expected) for reference in stack]
-
-        def plain(rows: slice) -> Tensor:
-            return plain_output(self.subject, _batch(given, stack[0], extra, rows), request)
-
-        if batch_size is None and len(chunks) > 1:
-            try:
-                pairs = zip(_with_progress(chunks, show_progress), plain_outputs(plain, chunks), strict=True)
-                return [explained(rows, expected) for rows, expected in pairs]
-            except Exception:  # rows depend on each other, or something is wrong that the whole will show as well
-                chunks = _chunks(given.rows, given.rows)
-        return [explained(rows, None) for rows in _with_progress(chunks, show_progress)]
-
-    def _finished(self, finish: Callable[[Passed], R], batch: Batch, request: Request, expected: Tensor | None = None) -> R:
-        """Forward and backward; once more in float64 where float32 is too small for the scores."""
-        try:
-            return finish(forward(self.subject, batch, request, expected))
-        except SumBroken:
-            if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
-                raise
-        result = finish(forward(self.subject, batch, dataclasses.replace(request, double=True), expected))
-        warnings.warn(
-            "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
-            "published scores grow with depth.",
-            stacklevel=4,
-        )
-        return result
-
     def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
         return references(None if request.latent else baselines, given, self.background, self.model)
 
-    def _settings(self, request: Request) -> dict[str, Any]:
+    def _settings(self, request: Request, c: float | Mapping[str, float]) -> dict[str, Any]:
         from . import __version__
 
         return {
-            "c": dict(self.c) if isinstance(self.c, Mapping) else self.c,
+            "c": dict(c) if isinstance(c, Mapping) else c,
             "netting": self.netting,
             "norm_mean": self.subject.norm_mean,
             "layer": request.layer,
@@ -230,21 +212,18 @@ def _net(passed: Passed) -> Shares:
     return distribute(passed, passed.chosen.delta, keep=False)
 
 
-def _batch(given: Inputs, reference: tuple[Reference, ...], extra: Any, rows: slice) -> Batch:
-    """Some rows; further arguments of forward that have one entry per row go with them."""
-    count = given.rows
+def _sharing(explanation: Explanation, first: Explanation) -> Explanation:
+    """The same with the tensors that it has in common with another one."""
+    return dataclasses.replace(explanation, inputs=first.inputs, baselines=first.baselines, display=first.display)
 
-    def cut(part: Any) -> Any:
-        whole = rows == slice(0, count) or not isinstance(part, Tensor) or not part.ndim or part.shape[0] != count
-        return part if whole else part[rows]
 
-    return Batch(
-        tuple(cut(x) for x in given.tensors),
-        tuple(cut(r) for r in reference),
-        () if isinstance(extra, dict) else tuple(cut(part) for part in extra),
-        {name: cut(part) for name, part in extra.items()} if isinstance(extra, dict) else {},
-        rows,
-    )
+def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_class: bool) -> Explanation | Explanations:
+    """A single explanation, or several by c, by class or by both."""
+    if several_c and every_class:
+        return Explanations(("c", "target"), entries)
+    if several_c or every_class:
+        return Explanations(("c" if several_c else "target",), {key[every_class]: e for key, e in entries.items()})
+    return next(iter(entries.values()))
 
 
 def _mean(against: list[Shares]) -> tuple[list[Tensor], Tensor]:
@@ -254,23 +233,3 @@ def _mean(against: list[Shares]) -> tuple[list[Tensor], Tensor]:
     count = len(against)
     features = [torch.stack(parts).sum(0) / count for parts in zip(*(shares.features for shares in against), strict=True)]
     return features, torch.stack([shares.lack for shares in against]).sum(0) / count
-
-
-def _chunks(rows: int, step: int) -> list[slice]:
-    if step < 1:
-        raise ValueError(f"explain(..., batch_size={step}): give a positive number of rows.")
-    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
-
-
-def _with_progress(chunks: list[slice], show: bool | None) -> Iterable[slice]:
-    """The chunks, with a bar if it is asked for, or by default if there are several and somebody looks."""
-    if show is False or (show is None and len(chunks) == 1):
-        return chunks
-    try:
-        from tqdm.auto import tqdm
-    except ModuleNotFoundError:
-        if show:
-            raise ModuleNotFoundError("This needs tqdm: pip install 'cafexai[progress]'.") from None
-        return chunks
-    progress: Iterable[slice] = tqdm(chunks, desc="explaining", unit="batch", disable=False if show else None)
-    return progress

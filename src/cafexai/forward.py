@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from .scores import Leaf, Run, Scores
 from .subject import Subject
 from .tensors import Frozen, Scored
 from .trace import Trace
+from .weighted import Deltas
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,12 @@ class Request:
     total: int = 0  # rows in all batches
     notes: tuple[str, ...] = ()  # what the model itself has to say of its output
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
+    sensitivity: Callable[[str], float] | None = None  # c by module path, where it is not that of the model's explainer
+
+    @property
+    def every_class(self) -> bool:
+        """All classes are explained."""
+        return isinstance(self.target, str) and self.target == "all"
 
     @property
     def latent(self) -> bool:
@@ -62,10 +70,24 @@ class Passed:
     run: Run  # with the leaves, in which the backward passes end
     inputs: list[Tensor]  # what the scores are shaped like
     baselines: list[Tensor]
+    found: Tensor  # the output as the engine has it
+    scores: PathScores  # the same before a final sigmoid or softmax
     chosen: PathScores  # the explained output, one number per row
     target: Tensor
-    output_error: float
+    expected: Tensor  # the output of the model as it is
     notes: tuple[str, ...]
+
+    @property
+    def output_error(self) -> float:
+        """The largest |engine - model(x)|."""
+        return float((self.found - self.expected).abs().max())
+
+    def aimed_at_each(self) -> Iterator[Passed]:
+        """The same for every class."""
+        count = self.scores.shape[1:].numel()
+        for target in range(count):
+            pick, index = choose_target(self.scores.value, target, slice(0, self.run.batch), self.run.batch)
+            yield dataclasses.replace(self, chosen=self.scores.reshape(pick), target=index)
 
 
 class _Reached(BaseException):
@@ -75,18 +97,23 @@ class _Reached(BaseException):
         self.output = output
 
 
-def forward(subject: Subject, batch: Batch, request: Request, expected: Tensor | None = None) -> Passed:
+def forward(
+    subject: Subject, batch: Batch, request: Request, expected: Tensor | None = None, deltas: Deltas | None = None
+) -> Passed:
     """Run the model on scored values and pick the target; the result must be ``expected``, by default that of a plain run.
 
-    Both runs draw the same random numbers.
+    Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed.
     """
     with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept() as put_back:
         run = Run(
             len(batch.tensors[0]),
-            subject.sensitivity,
+            request.sensitivity or subject.sensitivity,
             subject.norm_mean,
             torch.float64 if request.double else torch.float32,
         )
+        run.deltas = deltas
+        if deltas is not None:
+            deltas.rewind()
         trace = Trace(run, PathScores, subject.owned_tensors, request.check == "each")
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
@@ -315,10 +342,15 @@ def _choose(
             f"{run.batch} row(s). Dimension 0 of the inputs is the batch (a single row is x[None]); the output can be "
             "selected or reshaped: output=lambda out: ..."
         )
-    pick, index = choose_target(scores.value, request.target, rows, request.total or run.batch)
+    if request.every_class and scores.ndim > 2:
+        raise ValueError(
+            f'explain(..., target="all"): the output has shape {tuple(scores.shape)}; give it one of (rows, classes): output=.'
+        )
+    target = 0 if request.every_class else request.target
+    pick, index = choose_target(scores.value, target, rows, request.total or run.batch)
     chosen = scores.reshape(pick)
-    assert isinstance(chosen, PathScores)
-    return Passed(run, *explained, chosen, index, float((found - expected).abs().max()), notes)
+    assert isinstance(scores, PathScores)
+    return Passed(run, *explained, found, scores, chosen, index, expected, notes)
 
 
 def _check_output(found: Tensor, expected: Tensor, run: Run) -> None:

@@ -102,7 +102,7 @@ class PathScores(Scores):
         """A linear layer; by far the most frequent linear map, so it has a form of its own."""
         run = self.run
         entry = None if bias is None else run.ledger.entry(bias.to(self.delta.dtype), run.path)
-        delta, total = Weighted.apply(self.delta, self.total, weight, run.magnitudes, entry)
+        delta, total = Weighted.apply(self.delta, self.total, weight, run.magnitudes, entry, run.deltas)
         rows = self._rows_linear(weighted, (weight,), bias, aligned, delta)
         if entry is not None:
             entry.rows = rows

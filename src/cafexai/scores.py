@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .ledger import Ledger
 from .rows import UNKNOWN, Rows, averaged, merged, moved
-from .weighted import Magnitudes
+from .weighted import Deltas, Magnitudes
 
 S = TypeVar("S", bound="Scores")
 
@@ -48,6 +48,7 @@ class Run:
         self.path = ""  # the module that is running
         self.ledger = Ledger(batch)
         self.magnitudes = Magnitudes()
+        self.deltas: Deltas | None = None  # what several passes over the same rows have in common
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[tuple[str, str], int] = {}  # (operation, module path) -> number of calls
 

@@ -39,12 +39,42 @@ class Magnitudes:
         return known[1], True
 
 
+class Deltas:
+    """The results of linear layers for delta, in order: they do not depend on c, so that passes for further c reuse them."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Any, Tensor]] = []
+        self._place = 0
+
+    def rewind(self) -> None:
+        """A new pass begins."""
+        self._place = 0
+
+    def next(self, delta: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The result of this layer, as computed now or in the first pass."""
+        layer = (weight.data_ptr(), delta.shape, delta.dtype)
+        if self._place < len(self._known) and self._known[self._place][0] == layer:
+            result = self._known[self._place][1].detach()
+        else:
+            result = F.linear(delta, weight, bias)
+            del self._known[self._place :]
+            self._known.append((layer, result.detach()))
+        self._place += 1
+        return result
+
+
 class Weighted(torch.autograd.Function):
     """A linear layer on delta and total at once; what its bias brought is entered in the ledger on the way back."""
 
     @staticmethod
     def forward(
-        ctx: Any, delta: Tensor, total: Tensor, weight: Tensor, magnitudes: Magnitudes, entry: Entry | None
+        ctx: Any,
+        delta: Tensor,
+        total: Tensor,
+        weight: Tensor,
+        magnitudes: Magnitudes,
+        entry: Entry | None,
+        deltas: Deltas | None,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(weight)
         magnitude, keep = magnitudes.of(weight, total)
@@ -52,7 +82,9 @@ class Weighted(torch.autograd.Function):
         ctx.entry = entry
         ctx.set_materialize_grads(False)
         bias, size = (None, None) if entry is None else entry.amount[:2]
-        return F.linear(delta, weight.to(delta.dtype), bias), F.linear(total, magnitude, size)
+        wide = weight.to(delta.dtype)
+        new_delta = F.linear(delta, wide, bias) if deltas is None else deltas.next(delta, wide, bias)
+        return new_delta, F.linear(total, magnitude, size)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
@@ -62,6 +94,6 @@ class Weighted(torch.autograd.Function):
         from_delta, from_total = gradients
         to_delta = None if from_delta is None else from_delta @ weight.to(from_delta.dtype)
         if from_total is None:
-            return to_delta, None, None, None, None
+            return to_delta, None, None, None, None, None
         magnitude = weight.to(from_total.dtype).abs() if ctx.magnitude is None else ctx.magnitude
-        return to_delta, from_total @ magnitude, None, None, None
+        return to_delta, from_total @ magnitude, None, None, None, None
