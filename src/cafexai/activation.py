@@ -41,18 +41,20 @@ def activate(
     delta: Tensor, total: Tensor, reference: Tensor | None, phi: Function, c: float, keeps_zero: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Delta, total and reference after phi. ``keeps_zero`` says that phi(0) = 0."""
-    closed = reference is None and phi is torch.relu
     if reference is None and not keeps_zero:
         reference = delta.new_zeros(()).expand(delta.shape)
     new_reference = None if reference is None else over_rows(phi, reference)
-    if fused.pays(delta, phi):
-        function: Any = _Fused
-    elif closed:
-        function = _Relu
-    else:
-        function = _LargeElementwise if delta.numel() >= LARGE else _Elementwise
-    new_delta, new_total = function.apply(delta, total, reference, new_reference, phi, c)
+    pays = fused.pays(delta, phi)
+    function: Any = _Elementwise
+    if delta.numel() >= LARGE and (pays or not _closed(phi, reference)):
+        function = _Fused if pays else _LargeElementwise
+    new_delta, new_total = function.apply(delta, total, reference, new_reference, phi, c, pays)
     return new_delta, new_total, new_reference
+
+
+def _closed(phi: Function, reference: Tensor | None) -> bool:
+    """The rule has the closed form of ReLU."""
+    return reference is None and phi is torch.relu
 
 
 def over_rows(fn: Function, reference: Tensor) -> Tensor:
@@ -161,7 +163,18 @@ def _pulled(gradients: Any, maps: tuple[Tensor, ...]) -> tuple[Tensor | None, ..
     return given * to_delta, given * to_total
 
 
+def rule(
+    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
+) -> tuple[Tensor, ...]:
+    """The new delta and total and the multipliers: two for ReLU, else four."""
+    if _closed(phi, reference):
+        return relu(delta, total, c)
+    return scores_and_maps(delta, total, reference, at_reference, phi, c)
+
+
 class _Elementwise(torch.autograd.Function):
+    """Multipliers are kept: on the way back they are all that is needed."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -171,31 +184,18 @@ class _Elementwise(torch.autograd.Function):
         at_reference: Tensor | None,
         phi: Function,
         c: float,
+        pays: bool,
     ) -> tuple[Tensor, Tensor]:
-        change, new_total, *maps = scores_and_maps(delta, total, reference, at_reference, phi, c)
+        parts = (delta, total, reference, at_reference)
+        new_delta, new_total, *maps = fused.run(rule, parts, phi, c) if pays else rule(*parts, phi, c)
         ctx.save_for_backward(*maps)
-        ctx.set_materialize_grads(False)
-        return change, new_total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return (*_pulled(gradients, ctx.saved_tensors), None, None, None, None)
-
-
-class _Relu(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, delta: Tensor, total: Tensor, reference: None, at_reference: None, phi: Function, c: float
-    ) -> tuple[Tensor, Tensor]:
-        new_delta, new_total, same, cross = relu(delta, total, c)
-        ctx.save_for_backward(same, cross)
         ctx.set_materialize_grads(False)
         return new_delta, new_total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        same, cross = ctx.saved_tensors
-        return (*_pulled(gradients, (same, cross, cross, same)), None, None, None, None)
+        maps = ctx.saved_tensors
+        return (*_pulled(gradients, maps if len(maps) == 4 else (*maps, *maps[::-1])), None, None, None, None, None)
 
 
 class _LargeElementwise(torch.autograd.Function):
@@ -210,6 +210,7 @@ class _LargeElementwise(torch.autograd.Function):
         at_reference: Tensor | None,
         phi: Function,
         c: float,
+        pays: bool,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(delta, total, reference, at_reference)
         ctx.rule = (phi, c)
@@ -226,17 +227,17 @@ class _LargeElementwise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         delta, total = ctx.saved_tensors[:2]
         if gradients == (None, None):
-            return (None,) * 6
+            return (None,) * 7
         to_delta, to_total = torch.empty_like(delta), torch.empty_like(total)
         for rows in _blocks(delta, ctx.rule[0]):
             parts = _cut(rows, *ctx.saved_tensors)
             maps = multipliers(parts[0], parts[1], *flows(*parts, *ctx.rule))  # type: ignore[arg-type]
             to_delta[rows], to_total[rows] = _pulled(_cut(rows, *gradients), maps)  # type: ignore[assignment]
-        return to_delta, to_total, None, None, None, None
+        return to_delta, to_total, None, None, None, None, None
 
 
 class _Fused(torch.autograd.Function):
-    """The same in one kernel for each direction: nothing is kept but the arguments, and nothing is made on the way."""
+    """The same in one kernel for each direction, without blocks."""
 
     @staticmethod
     def forward(
@@ -247,6 +248,7 @@ class _Fused(torch.autograd.Function):
         at_reference: Tensor | None,
         phi: Function,
         c: float,
+        pays: bool,
     ) -> tuple[Tensor, ...]:
         ctx.save_for_backward(delta, total, reference, at_reference)
         ctx.rule = (phi, c)
@@ -256,18 +258,16 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         if gradients == (None, None):
-            return (None,) * 6
+            return (None,) * 7
         full = (torch.zeros_like(ctx.saved_tensors[0]) if gradient is None else gradient for gradient in gradients)
-        return (*fused.run(_backward, (*full, *ctx.saved_tensors), *ctx.rule), None, None, None, None)
+        return (*fused.run(_backward, (*full, *ctx.saved_tensors), *ctx.rule), None, None, None, None, None)
 
 
 def _forward(
     delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
 ) -> tuple[Tensor, ...]:
     """The new delta and total; the compiler leaves out what they do not need."""
-    if phi is torch.relu and reference is None:
-        return relu(delta, total, c)[:2]
-    return scores_and_maps(delta, total, reference, at_reference, phi, c)[:2]
+    return rule(delta, total, reference, at_reference, phi, c)[:2]
 
 
 def _backward(
@@ -281,10 +281,8 @@ def _backward(
     c: Any,
 ) -> tuple[Tensor, ...]:
     """The gradients at delta and total."""
-    if phi is torch.relu and reference is None:
-        _, _, same, cross = relu(delta, total, c)
-        return pull(from_delta, from_total, same, cross, cross, same)
-    return pull(from_delta, from_total, *scores_and_maps(delta, total, reference, at_reference, phi, c)[2:])
+    _, _, *maps = rule(delta, total, reference, at_reference, phi, c)
+    return pull(from_delta, from_total, *maps, *(() if len(maps) == 4 else maps[::-1]))
 
 
 def _blocks(delta: Tensor, phi: Function) -> list[slice]:

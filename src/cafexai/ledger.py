@@ -50,30 +50,34 @@ class Entry:
         self.path = path
         self.rows: Rows = None
         self.constant = constant
-        self._amount: tuple[Tensor, Tensor, bool] | None = None
+        self._amount: tuple[Tensor, Tensor] | None = None
 
     @property
-    def amount(self) -> tuple[Tensor, Tensor, bool]:
-        """The constant, its absolute value, and whether it is finite everywhere; kept unless it is large."""
+    def amount(self) -> tuple[Tensor, Tensor]:
+        """The constant and its absolute value; kept unless it is as large as the value."""
         if self._amount is not None:
             return self._amount
         constant = self.constant() if callable(self.constant) else self.constant
-        size = constant.abs()
-        amount = constant, size, math.isfinite(size.sum().item())
+        amount = constant, constant.abs()
         if not callable(self.constant):
             self._amount = amount
         return amount
 
     def enter(self, from_delta: Tensor | None, from_total: Tensor | None) -> None:
         """Write down what flows back to delta and total through the constant."""
-        constant, size, finite = self.amount
+        constant, size = self.amount
         for gradient, amount in ((from_delta, constant), (from_total, size)):
-            if gradient is None:
-                continue
-            share = per_row(gradient, amount if finite else amount.where(amount.isfinite(), 0), self.rows, self.ledger.batch)
-            if not finite:  # an infinite constant, as in a mask, that nothing may flow back to
-                share = share.where((gradient == 0).logical_or(amount.isfinite()).all(), torch.nan)
-            self.ledger.shares.append((self.path, share))
+            if gradient is not None:
+                share = per_row(gradient, amount, self.rows, self.ledger.batch)
+                if not math.isfinite(share.sum().item()):
+                    share = self._without_infinity(gradient, amount)
+                self.ledger.shares.append((self.path, share))
+
+    def _without_infinity(self, gradient: Tensor, amount: Tensor) -> Tensor:
+        """The share of a constant with infinite elements, as in a mask; nothing may flow back to these."""
+        finite = amount.isfinite()
+        share = per_row(gradient, amount.where(finite, 0), self.rows, self.ledger.batch)
+        return share.where((gradient == 0).logical_or(finite).all(), torch.nan)
 
 
 class Ledger:

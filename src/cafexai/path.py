@@ -6,6 +6,7 @@ delta, which an activation sets exactly to phi(a) - phi(r), never is a differenc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,9 +74,15 @@ class PathScores(Scores):
             for i, (d, t) in enumerate(zip(many, [totals] if single else totals, strict=True))
         ]
         if len(scored) < len(parts):
-            constant = fn([torch.zeros_like(p.delta) if isinstance(p, PathScores) else p for p in parts])
-            for result, amount in zip(results, [constant] if single else constant, strict=True):
-                run.ledger.watch(result.delta, result.total, amount, result.rows, run.path)
+            like = many[0].detach()
+            kept = [p.shape if isinstance(p, PathScores) else p.clone() for p in parts]  # the model may write to its own later
+
+            def constant(place: int) -> Tensor:  # made when it is needed: it is as large as the result
+                joined = fn([like.new_zeros(p) if isinstance(p, torch.Size) else p for p in kept])
+                return joined if single else joined[place]
+
+            for place, result in enumerate(results):
+                run.ledger.watch(result.delta, result.total, functools.partial(constant, place), result.rows, run.path)
         return results[0] if single else tuple(results)
 
     def linear(

@@ -81,7 +81,7 @@ class Weighted(torch.autograd.Function):
         ctx.magnitude = magnitude if keep else None
         ctx.entry = entry
         ctx.set_materialize_grads(False)
-        bias, size = (None, None) if entry is None else entry.amount[:2]
+        bias, size = (None, None) if entry is None else entry.amount
         wide = weight.to(delta.dtype)
         new_delta = F.linear(delta, wide, bias) if deltas is None else deltas.next(delta, wide, bias)
         return new_delta, F.linear(total, magnitude, size)
