@@ -20,9 +20,9 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 benchmark: .venv/dev
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/run.py $(BENCHMARK)
 	$(BIN)/python benchmarks/group_training.py
+	$(BIN)/python benchmarks/sampling.py
 
 architectures: .venv/dev
 	$(BIN)/python tests/test_architectures.py

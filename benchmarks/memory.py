@@ -1,9 +1,7 @@
-"""Peak memory of explaining a BERT-base-sized random model against a plain forward + backward pass.
+"""Peak memory of one way on one case, in a process of its own.
 
-    python benchmarks/memory.py
-
-Each way runs in a process of its own; what is compared is the growth of the resident memory above the loaded model. The
-allocator is told to give freed memory back at once, so that what is measured is in use and not merely kept for later.
+What is measured is the growth of the resident memory above the loaded model, after a first run on one row. The allocator is
+told to give freed memory back at once, so that what is measured is in use and not merely kept for later.
 """
 
 from __future__ import annotations
@@ -16,10 +14,13 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
-import torch
+from cases import CASES, Case, growth
+from ways import input_gradient, ours
 
-WAYS = ("forward + backward", "attribute", "explain")
+WAYS = ("input gradient", "attribute", "explain")
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
 def resident() -> int:
@@ -41,59 +42,44 @@ class Peak:
     def _watch(self) -> None:
         while self.running:
             self.highest = max(self.highest, resident())
-            time.sleep(0.002)
+            time.sleep(0.0005)
 
     def __exit__(self, *error: object) -> None:
         self.running = False
         self.thread.join()
 
 
-def measure(way: str) -> None:
-    import transformers
-
-    from cafexai import CAFE
-
+def measure(case: Case, way: str) -> int:
+    """Bytes that one way needs at its peak. No gradients of parameters: they would only make the base look larger."""
     warnings.simplefilter("ignore")
-    torch.manual_seed(0)
-    model = transformers.BertForSequenceClassification(transformers.BertConfig(num_labels=2)).eval()
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
-    ids = torch.randint(1, 1000, (4, 128))
-    embeddings = model.get_input_embeddings()
+    model, x, target = case.make()
+    model.requires_grad_(False)
 
-    def plain() -> None:
-        leaf = embeddings(ids).detach().requires_grad_()
-        model(inputs_embeds=leaf).logits[:, 1].sum().backward()
+    def run(rows: int) -> None:
+        if way == "input gradient":
+            input_gradient(model, x[:rows], target[:rows])
+        else:
+            ours(model, x[:rows], target[:rows], compiled=False)[way]()
 
-    cafe = CAFE(model)
-    run = {
-        "forward + backward": plain,
-        "attribute": lambda: CAFE(lambda i: model(i).logits).attribute(ids, target=1),
-        "explain": lambda: cafe.explain(ids, target=1, output="logits"),
-    }[way]
-    model(ids[:1, :4])
+    run(1)
     gc.collect()
-    started = time.perf_counter()
     with Peak() as peak:
-        run()
-    seconds = time.perf_counter() - started
-    print(peak.highest - peak.start, seconds)
+        run(len(x))
+    return peak.highest - peak.start
 
 
-def main() -> None:
-    if len(sys.argv) > 1:
-        return measure(sys.argv[1])
-    print(f"BERT-base-sized random model, 4 x 128 tokens, torch {torch.__version__}, {torch.get_num_threads()} threads")
-    base = None
-    for way in WAYS:
-        settings = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-        command = [sys.executable, __file__, way]
-        out = subprocess.run(command, capture_output=True, text=True, check=True, env=settings).stdout
-        grown, seconds = (float(word) for word in out.split())
-        base = base or grown
-        print(f"  {way:20} {grown / 2**20:8.0f} MiB   {grown / base:5.2f} x   {seconds:6.1f} s")
-    return None
+def peaks(name: str) -> dict[str, int]:
+    """The peak of every way on the case of this name."""
+
+    def one(way: str) -> int:
+        command = [sys.executable, str(Path(__file__)), name, way]
+        out = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **ALLOCATOR}).stdout
+        return int(out.split()[-1])
+
+    return {way: one(way) for way in WAYS}
 
 
 if __name__ == "__main__":
-    main()
+    grown = [case for cases in growth(False).values() for _, case in cases]
+    chosen = next(case for case in (*CASES, *grown) if case.name == sys.argv[1])
+    print(measure(chosen, sys.argv[2]))

@@ -16,7 +16,7 @@ from feature_carrier import FeatureScores
 
 def shares(model, x, reference, c):
     run = Run(len(x), lambda path: c)
-    trace = Trace(run, FeatureScores, {})
+    trace = Trace(run, FeatureScores, dict)
     with trace:
         output = model(Scored(FeatureScores.of_input(run, x, reference), x.dtype))
     assert not trace.problems

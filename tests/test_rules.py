@@ -79,7 +79,7 @@ def call(case, function, seed, c, edit=None):
     queue = iter(states)
     arguments = [Scored(next(queue), torch.float64) if isinstance(leaf, naive.Pair) else leaf for leaf in leaves]
     args, kwargs = tree_unflatten(arguments, structure)
-    trace = Trace(run, PathScores, {})
+    trace = Trace(run, PathScores, dict)
     with trace:
         result = function(*args, **kwargs)
     assert not trace.problems, trace.problems[0]
@@ -231,7 +231,7 @@ def test_zero_reference_is_never_materialised_but_gives_the_same(function):
     run = Run(2, lambda path: 0.5)
     state = scored(pairs[0], run)
     state.reference = None
-    with Trace(run, PathScores, {}):
+    with Trace(run, PathScores, dict):
         without = function(Scored(state, torch.float64)).state
     close(without.delta, with_zeros.state.delta)
     close(without.total, with_zeros.state.total)
@@ -248,7 +248,7 @@ def test_ties_share_equally(twin):
     run = Run(1, lambda path: 0.5)
     state = scored(pair, run)
     sign = 1 if twin == "largest" else -1
-    with Trace(run, PathScores, {}):
+    with Trace(run, PathScores, dict):
         result = F.max_pool2d(Scored(state, torch.float64) * sign, 3, 2, 1) * sign
     expected = naive.selection(lambda x: F.max_pool2d(x * sign, 3, 2, 1) * sign, [pair], sign)
     p, n = expected.scores([pair])

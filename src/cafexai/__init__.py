@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 from .compare import compare
 from .explain import CAFE
 from .explanation import Explanation
+from .explanations import Explanations
 from .law import LawBroken
 from .registry import UnsupportedOperation, elementwise_module, rule
 from .sklearn import from_sklearn
@@ -13,6 +14,7 @@ from .support import supported
 __all__ = [
     "CAFE",
     "Explanation",
+    "Explanations",
     "LawBroken",
     "UnsupportedOperation",
     "__version__",

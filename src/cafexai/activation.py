@@ -26,54 +26,72 @@ float32 although its totals are many times its outputs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from . import fused
+from .pointwise import is_plain
+
+Function = Callable[[Tensor], Tensor]
+
 
 def activate(
-    delta: Tensor, total: Tensor, reference: Tensor | None, phi: Callable[[Tensor], Tensor], c: float, keeps_zero: bool
+    delta: Tensor, total: Tensor, reference: Tensor | None, phi: Function, c: float, keeps_zero: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Delta, total and reference after phi. ``keeps_zero`` says that phi(0) = 0."""
-    if reference is None and phi is torch.relu:
-        new_delta, new_total = _Relu.apply(delta, total, c)
-        return new_delta, new_total, None
     if reference is None and not keeps_zero:
-        reference = torch.zeros_like(delta)
-    new_reference = None if reference is None else phi(reference)
-    function = _LargeElementwise if delta.numel() >= LARGE else _Elementwise
-    new_delta, new_total = function.apply(delta, total, reference, new_reference, phi, c)
+        reference = delta.new_zeros(()).expand(delta.shape)
+    new_reference = None if reference is None else over_rows(phi, reference)
+    pays = fused.pays(delta, phi)
+    function: Any = _Elementwise
+    if delta.numel() >= LARGE and (pays or not _closed(phi, reference)):
+        function = _Fused if pays else _LargeElementwise
+    new_delta, new_total = function.apply(delta, total, reference, new_reference, phi, c, pays)
     return new_delta, new_total, new_reference
 
 
+def _closed(phi: Function, reference: Tensor | None) -> bool:
+    """The rule has the closed form of ReLU."""
+    return reference is None and phi is torch.relu
+
+
+def over_rows(fn: Function, reference: Tensor) -> Tensor:
+    """fn, which treats all rows alike, of a reference; computed once if that is one row for all."""
+    if reference.ndim and reference.shape[0] > 1 and reference.stride(0) == 0:
+        return fn(reference[:1]).expand(reference.shape[0], *(-1,) * (reference.ndim - 1))
+    return fn(reference)
+
+
+# Comparisons and choices by truth values are many times slower than arithmetic on processors. This one is not.
+_where_rising = torch.ops.aten.threshold_backward  # (value, delta, 0): value where delta > 0, else 0
+
+
 def flows(
-    delta: Tensor,
-    total: Tensor,
-    reference: Tensor | None,
-    at_reference: Tensor | None,
-    phi: Callable[[Tensor], Tensor],
-    c: float,
+    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, k, -m of the formulas above, and 2 min(p, n)."""
     positive = torch.lerp(total, delta, 0.5)
     negative = positive - total  # with its sign
     if reference is None:
         change = phi(delta)
-        upper = change.where(delta >= 0, 0)
+        upper = _where_rising(change, delta, 0)
         lower = change - upper
     else:
         assert at_reference is not None
-        positive.add_(reference)
-        negative.add_(reference)
+        positive = positive.add_(reference)
+        negative = negative.add_(reference)
         at_value = phi(reference + delta)
         change = at_value - at_reference
-        rising = delta >= 0
-        upper, lower = at_value.where(rising, at_reference), at_reference.where(rising, at_value)
+        upper, lower = _where_rising(at_value, delta, 0), _where_rising(at_reference, delta, 0)
+        # each sum has one term that is 0: nothing is rounded, so that nothing is left where nothing was cancelled
+        upper, lower = upper + (at_reference - lower), lower + (at_value - upper)
     up, down = phi(positive).sub_(upper), lower.sub_(phi(negative))
-    smaller = torch.sub(total, delta.abs()).clamp_min_(0)
-    linear = torch.div(change, delta).nan_to_num_(0).mul_(smaller).mul_(0.5)
+    size, sign = delta.abs(), delta.sign()
+    smaller = torch.sub(total, size).clamp_min_(0)
+    slope = torch.mul(change, sign).div_(size.clamp_min_(torch.finfo(delta.dtype).tiny))  # 0 where delta and change are 0
+    linear = slope.mul_(smaller).mul_(0.5)
     peak = torch.maximum(up, down).clamp_min_(0)
     along = torch.minimum(linear.clamp_min(0), peak).lerp_(peak, c)
     peak = torch.minimum(up, down).clamp_max_(0)
@@ -93,9 +111,9 @@ def multipliers(
     net = along.add_(against)
     size = change.abs()
     tiny = torch.finfo(delta.dtype).tiny
-    smaller.mul_(0.5).clamp_min_(tiny)  # where it is 0 the flows are 0 as well: 0 / 0 = 0
-    net.div_(smaller)
-    both.div_(smaller)
+    smaller = smaller.mul_(0.5).clamp_min_(tiny)  # where it is 0 the flows are 0 as well: 0 / 0 = 0
+    net = net.div_(smaller)
+    both = both.div_(smaller)
     larger = total.add(delta.abs()).clamp_min_(tiny)
     sign = delta.sign()
     dd = (net * total).addcmul_(sign, change).div_(larger)
@@ -105,7 +123,58 @@ def multipliers(
     return dd, dt, td, tt
 
 
+def scores_and_maps(
+    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
+) -> tuple[Tensor, ...]:
+    """The new delta and total, and the four multipliers."""
+    change, along, against, smaller = flows(delta, total, reference, at_reference, phi, c)
+    new_total = torch.sub(along, against).mul_(2).add_(change.abs())
+    return change, new_total, *multipliers(delta, total, change, along, against, smaller)
+
+
+def relu(delta: Tensor, total: Tensor, c: Any) -> tuple[Tensor, ...]:
+    """The rule for ReLU and a zero reference: new delta and total, and the multipliers of a value with itself and the other.
+
+    An active unit passes everything on, an inactive one c times the positive scores, in both directions.
+    """
+    new_delta = torch.relu(delta)
+    passed = _where_rising(total, delta, 0)
+    rest, below = total - passed, delta.clamp_max(0)  # what stands before inactive units
+    new_total = torch.add(rest, below).clamp_min_(0).mul_(c).add_(passed)
+    larger = torch.sub(rest, below).clamp_min_(torch.finfo(delta.dtype).tiny)
+    cross = below.div_(larger).mul_(c).neg_()
+    same = rest.div_(larger).mul_(c).add_(new_delta.sign())
+    return new_delta, new_total, same, cross
+
+
+def pull(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, td: Tensor, tt: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of the new delta and total, taken back to the old ones."""
+    return (from_delta * dd).addcmul_(from_total, td), (from_delta * dt).addcmul_(from_total, tt)
+
+
+def _pulled(gradients: Any, maps: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    """pull, also where only one of the two gradients is there."""
+    from_delta, from_total = gradients
+    if from_delta is not None and from_total is not None:
+        return pull(from_delta, from_total, *maps)
+    if from_delta is None and from_total is None:
+        return None, None
+    given, to_delta, to_total = (from_delta, *maps[:2]) if from_total is None else (from_total, *maps[2:])
+    return given * to_delta, given * to_total
+
+
+def rule(
+    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
+) -> tuple[Tensor, ...]:
+    """The new delta and total and the multipliers: two for ReLU, else four."""
+    if _closed(phi, reference):
+        return relu(delta, total, c)
+    return scores_and_maps(delta, total, reference, at_reference, phi, c)
+
+
 class _Elementwise(torch.autograd.Function):
+    """Multipliers are kept: on the way back they are all that is needed."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -113,18 +182,20 @@ class _Elementwise(torch.autograd.Function):
         total: Tensor,
         reference: Tensor | None,
         at_reference: Tensor | None,
-        phi: Callable[[Tensor], Tensor],
+        phi: Function,
         c: float,
+        pays: bool,
     ) -> tuple[Tensor, Tensor]:
-        change, along, against, smaller = flows(delta, total, reference, at_reference, phi, c)
-        new_total = torch.sub(along, against).mul_(2).add_(change.abs())
-        ctx.save_for_backward(*multipliers(delta, total, change, along, against, smaller))
+        parts = (delta, total, reference, at_reference)
+        new_delta, new_total, *maps = fused.run(rule, parts, phi, c) if pays else rule(*parts, phi, c)
+        ctx.save_for_backward(*maps)
         ctx.set_materialize_grads(False)
-        return change, new_total
+        return new_delta, new_total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return (*_pull(gradients, *ctx.saved_tensors), None, None, None, None)
+        maps = ctx.saved_tensors
+        return (*_pulled(gradients, maps if len(maps) == 4 else (*maps, *maps[::-1])), None, None, None, None, None)
 
 
 class _LargeElementwise(torch.autograd.Function):
@@ -137,8 +208,9 @@ class _LargeElementwise(torch.autograd.Function):
         total: Tensor,
         reference: Tensor | None,
         at_reference: Tensor | None,
-        phi: Callable[[Tensor], Tensor],
+        phi: Function,
         c: float,
+        pays: bool,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(delta, total, reference, at_reference)
         ctx.rule = (phi, c)
@@ -147,7 +219,7 @@ class _LargeElementwise(torch.autograd.Function):
         for rows in _blocks(delta, phi):
             parts = _cut(rows, delta, total, reference, at_reference)
             change, along, against, _ = flows(*parts, phi, c)  # type: ignore[arg-type, call-arg]
-            new_total[rows] = along.sub_(against).mul_(2).add_(change.abs())
+            torch.add(along.sub_(against).mul_(2), change.abs(), out=new_total[rows])
             new_delta[rows] = change
         return new_delta, new_total
 
@@ -155,19 +227,67 @@ class _LargeElementwise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         delta, total = ctx.saved_tensors[:2]
         if gradients == (None, None):
-            return (None,) * 6
+            return (None,) * 7
         to_delta, to_total = torch.empty_like(delta), torch.empty_like(total)
         for rows in _blocks(delta, ctx.rule[0]):
             parts = _cut(rows, *ctx.saved_tensors)
             maps = multipliers(parts[0], parts[1], *flows(*parts, *ctx.rule))  # type: ignore[arg-type]
-            to_delta[rows], to_total[rows] = _pull(_cut(rows, *gradients), *maps)
-        return to_delta, to_total, None, None, None, None
+            to_delta[rows], to_total[rows] = _pulled(_cut(rows, *gradients), maps)  # type: ignore[assignment]
+        return to_delta, to_total, None, None, None, None, None
 
 
-def _blocks(delta: Tensor, phi: Callable[[Tensor], Tensor]) -> list[slice]:
+class _Fused(torch.autograd.Function):
+    """The same in one kernel for each direction, without blocks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        delta: Tensor,
+        total: Tensor,
+        reference: Tensor | None,
+        at_reference: Tensor | None,
+        phi: Function,
+        c: float,
+        pays: bool,
+    ) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(delta, total, reference, at_reference)
+        ctx.rule = (phi, c)
+        ctx.set_materialize_grads(False)
+        return fused.run(_forward, (delta, total, reference, at_reference), phi, c)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        if gradients == (None, None):
+            return (None,) * 7
+        full = (torch.zeros_like(ctx.saved_tensors[0]) if gradient is None else gradient for gradient in gradients)
+        return (*fused.run(_backward, (*full, *ctx.saved_tensors), *ctx.rule), None, None, None, None, None)
+
+
+def _forward(
+    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
+) -> tuple[Tensor, ...]:
+    """The new delta and total; the compiler leaves out what they do not need."""
+    return rule(delta, total, reference, at_reference, phi, c)[:2]
+
+
+def _backward(
+    from_delta: Tensor,
+    from_total: Tensor,
+    delta: Tensor,
+    total: Tensor,
+    reference: Tensor | None,
+    at_reference: Tensor | None,
+    phi: Function,
+    c: Any,
+) -> tuple[Tensor, ...]:
+    """The gradients at delta and total."""
+    _, _, *maps = rule(delta, total, reference, at_reference, phi, c)
+    return pull(from_delta, from_total, *maps, *(() if len(maps) == 4 else maps[::-1]))
+
+
+def _blocks(delta: Tensor, phi: Function) -> list[slice]:
     """Slices of dimension 0; one for all if phi is not a function of torch alone and may hold constants of that size."""
-    plain = isinstance(phi, (BuiltinFunctionType, FunctionType)) and getattr(phi, "__closure__", None) is None
-    if not plain or not str(getattr(phi, "__module__", "")).startswith("torch") or delta.ndim == 0:
+    if not is_plain(phi) or delta.ndim == 0:
         return [slice(None)]
     step = max(1, BLOCK * len(delta) // delta.numel())
     return [slice(start, start + step) for start in range(0, len(delta), step)]
@@ -175,35 +295,3 @@ def _blocks(delta: Tensor, phi: Callable[[Tensor], Tensor]) -> list[slice]:
 
 def _cut(rows: slice, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     return tuple(None if tensor is None else tensor[rows] for tensor in tensors)
-
-
-class _Relu(torch.autograd.Function):
-    """The same for ReLU and a zero reference: an active unit passes everything on, an inactive one c times the positive
-    scores, in both directions."""
-
-    @staticmethod
-    def forward(ctx: Any, delta: Tensor, total: Tensor, c: float) -> tuple[Tensor, Tensor]:
-        active = delta > 0
-        larger = (total - delta).clamp_min_(torch.finfo(delta.dtype).tiny)
-        same = torch.div(total, larger).mul_(c).masked_fill_(active, 1)
-        cross = torch.div(delta, larger).mul_(-c).masked_fill_(active, 0)
-        ctx.save_for_backward(same, cross)
-        ctx.set_materialize_grads(False)
-        return torch.relu(delta), torch.where(active, total, (total + delta).mul_(c).clamp_min_(0))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        same, cross = ctx.saved_tensors
-        return (*_pull(gradients, same, cross, cross, same), None)
-
-
-def _pull(gradients: tuple[Tensor | None, ...], dd: Tensor, dt: Tensor, td: Tensor, tt: Tensor) -> Any:
-    """Gradients of the new delta and total, taken back to the old ones."""
-    from_delta, from_total = gradients
-    if from_delta is None:
-        return (None, None) if from_total is None else (from_total * td, from_total * tt)
-    to_delta, to_total = from_delta * dd, from_delta * dt
-    if from_total is not None:
-        to_delta.addcmul_(from_total, td)
-        to_total.addcmul_(from_total, tt)
-    return to_delta, to_total

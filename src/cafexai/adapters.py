@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .explain import CAFE
-from .explanation import _needs
+from .explanation import needs
 from .inputs import model_dtype
 from .methods import METHODS, Method
 
@@ -52,8 +52,8 @@ def quantus_table(model: Any, x: Any) -> tuple[nn.Module, np.ndarray]:
 
 def captum_attribution(cafe: CAFE) -> Any:
     """The explainer as a true ``captum.attr.Attribution``, for tools that ask for that class, such as NoiseTunnel."""
-    attr = _needs("captum.attr", "captum")
-    log_usage = _needs("captum.log", "captum").log_usage  # Captum's tools reach for what this decorator wraps
+    attr = needs("captum.attr", "captum")
+    log_usage = needs("captum.log", "captum").log_usage  # Captum's tools reach for what this decorator wraps
 
     class CafeAttribution(attr.Attribution):  # type: ignore[name-defined]
         """CAFE in Captum's clothes."""

@@ -33,11 +33,19 @@ class Piece:
     notes: tuple[str, ...]
 
 
-def piece(passed: Passed) -> Piece:
+def pieces(passed: Passed, every_class: bool) -> list[Piece]:
+    """The explanation of the target, or of each class: one forward pass serves them all."""
+    if not every_class:
+        return [piece(passed)]
+    *others, last = passed.aimed_at_each()
+    return [*(piece(one, keep=True) for one in others), piece(last)]
+
+
+def piece(passed: Passed, keep: bool = False) -> Piece:
     """Two backward passes: one for the combined scores, one for the totals."""
     chosen = passed.chosen
     net = distribute(passed, chosen.delta, keep=True)
-    total = distribute(passed, chosen.total, keep=False)
+    total = distribute(passed, chosen.total, keep)
     warn_depth(passed)
     return Piece(
         positive=[_half(t + n) for t, n in zip(total.features, net.features, strict=True)],
@@ -64,54 +72,52 @@ def _half(doubled: Tensor) -> Tensor:
     return (doubled / 2).clamp_min(0)
 
 
-def averaged(pieces: list[Piece]) -> Piece:
+def averaged(parts: list[Piece]) -> Piece:
     """The mean over baselines."""
-    first, count = pieces[0], len(pieces)
+    first, count = parts[0], len(parts)
     if count == 1:
         return first
     for name in ("positive", "negative", "combined", "baselines"):
-        setattr(first, name, [sum(parts) / count for parts in zip(*(getattr(p, name) for p in pieces), strict=True)])
+        setattr(first, name, [sum(same) / count for same in zip(*(getattr(p, name) for p in parts), strict=True)])
     for name in ("baseline_output", "completeness_error"):
-        setattr(first, name, sum(getattr(p, name) for p in pieces) / count)
-    first.bias_by_layer = {
-        layer: torch.stack([p.bias_by_layer[layer] for p in pieces]).mean(0) for layer in first.bias_by_layer
-    }
-    first.output_error = max(p.output_error for p in pieces)
+        setattr(first, name, sum(getattr(p, name) for p in parts) / count)
+    first.bias_by_layer = {layer: torch.stack([p.bias_by_layer[layer] for p in parts]).mean(0) for layer in first.bias_by_layer}
+    first.output_error = max(p.output_error for p in parts)
     return first
 
 
-def assembled(pieces: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
+def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
     """The batches of rows one below the other."""
     single = not given.is_tuple or settings["layer"] is not None
 
     def joined(name: str) -> Tensors:
-        parts = tuple(torch.cat(column) for column in zip(*(getattr(p, name) for p in pieces), strict=True))
-        return parts[0] if single else parts
+        columns = tuple(torch.cat(column) for column in zip(*(getattr(p, name) for p in parts), strict=True))
+        return columns[0] if single else columns
 
     def column(name: str) -> Tensor:
-        return torch.cat([getattr(p, name) for p in pieces])
+        return torch.cat([getattr(p, name) for p in parts])
 
-    layers = dict.fromkeys(layer for p in pieces for layer in p.bias_by_layer)
-    nothing = [p.output.new_zeros(len(p.output), 3) for p in pieces]
+    layers = dict.fromkeys(layer for p in parts for layer in p.bias_by_layer)
+    nothing = [p.output.new_zeros(len(p.output), 3) for p in parts]
     return Explanation(
         positive=joined("positive"),
         negative=joined("negative"),
         combined=joined("combined"),
         bias_by_layer={
-            layer: torch.cat([p.bias_by_layer.get(layer, zero) for p, zero in zip(pieces, nothing, strict=True)])
+            layer: torch.cat([p.bias_by_layer.get(layer, zero) for p, zero in zip(parts, nothing, strict=True)])
             for layer in layers
         },
         output=column("output"),
         baseline_output=column("baseline_output"),
         completeness_error=column("completeness_error"),
-        output_error=max(p.output_error for p in pieces),
+        output_error=max(p.output_error for p in parts),
         target=column("target"),
         inputs=joined("inputs"),
         baselines=joined("baselines"),
         feature_names=given.names if settings["layer"] is None else None,
         tokens=given.tokens if settings["layer"] is None else None,
         display=given.display if settings["layer"] is None else None,
-        frozen=tuple(dict.fromkeys(line for p in pieces for line in p.frozen)),
-        notes=pieces[0].notes,
+        frozen=tuple(dict.fromkeys(line for p in parts for line in p.frozen)),
+        notes=parts[0].notes,
         settings=settings,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .forward import Passed
-from .law import LawBroken, tolerance, widest
+from .law import LawBroken, tolerance, warn, widest
 from .scores import Leaf
 
 
@@ -40,13 +39,17 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     biases, size = passed.run.ledger.take()
     exact = widest(whole.device)
     size = size.to(whole.device, exact) + whole.detach().to(exact).abs() + passed.chosen.value.to(exact).abs()
-    features = [torch.zeros(x.shape, dtype=whole.dtype, device=whole.device) for x in passed.inputs]
     of_part = [leaf for leaf in leaves for _ in leaf.scores.parts]
+    found: dict[int, Tensor] = {}
     for leaf, tensor, gradient in zip(of_part, parts, gradients, strict=True):
         if gradient is not None:
-            term = _at_features(tensor.detach() * gradient, leaf, features[leaf.source].shape)
-            features[leaf.source] += term
+            term = _at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape)
+            found[leaf.source] = found[leaf.source] + term if leaf.source in found else term
             size = size + _per_row(term.abs(), exact)
+    features = [
+        found[source] if source in found else torch.zeros(x.shape, dtype=whole.dtype, device=whole.device)
+        for source, x in enumerate(passed.inputs)
+    ]
     lack = sum((_per_row(share, exact) for share in features), -whole.detach().to(exact))
     lack = sum((share.to(exact) for share in biases.values()), lack)
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
@@ -81,10 +84,9 @@ def warn_depth(passed: Passed) -> None:
     dtype = passed.chosen.delta.dtype
     rounding = torch.finfo(dtype).eps * total
     if rounding > 1e-3 * change > 0:
-        warnings.warn(
+        warn(
             f"The total influence is {total / change:.3g} times the change of the output: in {dtype} positive and negative "
             f"are rounded to about {rounding:.2g}, against a change of the output of {change:.3g}. combined keeps its digits, "
             "positive - negative does not. The published scores grow with depth: compare them only within one model, lower "
-            "c, start at a later layer, or explain in float64 (model.double(), x.double()).",
-            stacklevel=6,
+            "c, start at a later layer, or explain in float64 (model.double(), x.double())."
         )

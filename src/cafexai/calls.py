@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -61,30 +60,35 @@ def _view(func: Callable[..., Any], rest: Any, kwargs: Any, number: int | None) 
     return view
 
 
-def nominal_dtype(args: Any, kwargs: Any) -> torch.dtype:
-    """The dtype that the model sees on the result."""
-    dtype = None
+def dtypes(args: Any, kwargs: Any) -> tuple[torch.dtype, torch.dtype]:
+    """The dtype that the model sees on the result, and the one that scores are carried in.
+
+    The second is that of the scored arguments or of the embedding, float32 at least.
+    """
+    nominal: torch.dtype | None = None
+    carried: torch.dtype | None = None
+    other: torch.dtype | None = None
     for value in _tensors((args, kwargs)):
-        if value.is_floating_point() and (isinstance(value, Scored) or value.ndim > 0):
-            dtype = value.dtype if dtype is None else torch.promote_types(dtype, value.dtype)
-    return dtype or torch.get_default_dtype()
+        if isinstance(value, Scored):
+            nominal = _wider(nominal, value.dtype)
+            carried = _wider(carried, value._state.template.dtype)
+        elif value.is_floating_point():
+            other = _wider(other, value.dtype)
+            if value.ndim:
+                nominal = _wider(nominal, value.dtype)
+    return nominal or torch.get_default_dtype(), _wider(carried or other, torch.float32)
 
 
-def compute_dtype(args: Any, kwargs: Any) -> torch.dtype:
-    """The dtype that scores are carried in: that of the scored arguments or of the embedding, float32 at least."""
-    found = [value._state.template.dtype for value in _tensors((args, kwargs)) if isinstance(value, Scored)]
-    found = found or [value.dtype for value in _tensors((args, kwargs)) if value.is_floating_point()]
-    return functools.reduce(torch.promote_types, found, torch.float32)
+def _wider(one: torch.dtype | None, two: torch.dtype) -> torch.dtype:
+    return two if one is None or one == two else torch.promote_types(one, two)
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, (list, tuple)):
-        for value in values:
+    for value in values.values() if isinstance(values, dict) else values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple, dict)):
             yield from _tensors(value)
-    elif isinstance(values, dict):
-        yield from _tensors(tuple(values.values()))
 
 
 def shapes(args: Any) -> str:

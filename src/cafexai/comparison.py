@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .explanation import _needs
+from .explanation import needs
 
 if TYPE_CHECKING:
     import pandas
@@ -70,7 +70,7 @@ class Comparison:
         pair = pair[pair.abs() > 1e-12 * scale]
         if not len(pair):
             return 1.0
-        return float(_needs("scipy.stats", "compare").wilcoxon(pair.cpu().numpy()).pvalue)
+        return float(needs("scipy.stats", "compare").wilcoxon(pair.cpu().numpy()).pvalue)
 
     def ranking(self, metric: str) -> list[str]:
         """Methods from best to worst mean; for metrics where less is better."""
@@ -92,7 +92,7 @@ class Comparison:
 
     def to_frame(self) -> pandas.DataFrame:
         """One line per method: mean, standard error and p-value of each metric, seconds, reason; needs pandas."""
-        pandas = _needs("pandas", "tabular")
+        pandas = needs("pandas", "tabular")
         lines = []
         for method in self.methods:
             line: dict[str, Any] = {"method": method}
@@ -139,7 +139,7 @@ class Comparison:
 
     def plot(self) -> Figure:
         """Bars of every metric with their standard errors; needs matplotlib."""
-        figures = _needs("matplotlib.figure", "plot")
+        figures = needs("matplotlib.figure", "plot")
         metrics = [*self.metrics, "seconds"]
         methods = list(self.seconds)
         figure = figures.Figure(figsize=(2 + 2.6 * len(metrics), 1 + 0.34 * max(len(methods), 3)), layout="constrained")

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from .assemble import assembled, averaged, piece
-from .backward import Shares, SumBroken, distribute
+from .assemble import assembled, averaged, pieces
+from .backward import Shares, distribute
+from .batches import Task, carry_out
 from .explanation import Explanation
-from .forward import Batch, Passed, Request, forward
+from .explanations import Explanations
+from .forward import Passed, Request
 from .groups import grouped
 from .inputs import Inputs, Reference, prepare, references
 from .path import PathScores
-from .progress import progress
 from .scores import Scores
-from .subject import Subject
+from .subject import Sensitivity, Subject
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -88,7 +88,8 @@ class CAFE:
         batch_size: int | None = None,
         show_progress: bool | None = None,
         check: str = "output",
-    ) -> Explanation:
+        c: Any = None,
+    ) -> Any:
         """Positive and negative scores of every feature and of the biases for one output of each row.
 
         ``inputs``: numbers in floating point, or integer codes (categories, token ids), which are explained at their
@@ -105,21 +106,40 @@ class CAFE:
         neuron of that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an integer mask
         shaped like a row. ``tokenizer`` turns token ids into words for tables and plots, ``display`` holds the features
         in the units of the user, if the inputs are scaled. ``check="each"`` checks the law after every operation.
+
+        ``target="all"`` explains every class from one forward pass, a list of values ``c=[0, 0.5, 1]`` the same target for
+        each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
+        explainer.
         """
         request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines)
         given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
         notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()
         request = dataclasses.replace(request, total=given.rows, notes=notes)
-        stack = self._references(given, baselines, request)
-        pieces = []
-        for rows in _chunks(given.rows, batch_size, show_progress):
-            against = []
-            for reference in stack:
-                batch = _batch(given, reference, extra, rows)
-                against.append(self._finished(piece, batch, request))
-            pieces.append(averaged(against))
-        explanation = assembled(pieces, given, self._settings(request))
-        return explanation if feature_groups is None else grouped(explanation, feature_groups)
+        several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
+        if not several:
+            raise ValueError("explain(..., c=[]): give at least one value.")
+        task = Task(
+            self.subject,
+            given,
+            self._references(given, baselines, request),
+            extra,
+            request,
+            batch_size,
+            show_progress,
+            tuple(Sensitivity(one, self.subject.names) for one in several),
+        )
+        results = carry_out(task, lambda passed: pieces(passed, request.every_class))
+        entries: dict[Any, Explanation] = {}
+        for place, one in enumerate(several):
+            for number in range(len(results[0][0][place])):
+                parts = [averaged([against[place][number] for against in chunk]) for chunk in results]
+                explanation = assembled(parts, given, self._settings(request, one))
+                if entries:
+                    explanation = _sharing(explanation, next(iter(entries.values())))
+                entries[place if isinstance(one, Mapping) else one, number] = explanation
+        if feature_groups is not None:
+            entries = {key: grouped(explanation, feature_groups) for key, explanation in entries.items()}
+        return _by_what_differs(entries, several is c, request.every_class)
 
     @with_gradients
     def attribute(
@@ -135,16 +155,16 @@ class CAFE:
         One backward pass instead of two. The convergence delta is the sum of the scores of features and biases minus
         (output - baseline output).
         """
+        if isinstance(target, str):
+            raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
         request = Request(target, carrier=self.carrier)
         given, extra = self._accept(inputs, additional_forward_args, request)
-        stack = self._references(given, baselines, request)
-        shares = []
-        for reference in stack:
-            batch = _batch(given, reference, extra, slice(0, given.rows))
-            shares.append(self._finished(_net, batch, request))
-        combined = tuple(sum(parts) / len(stack) for parts in zip(*(s.features for s in shares), strict=True))
+        request = dataclasses.replace(request, total=given.rows)
+        task = Task(self.subject, given, self._references(given, baselines, request), extra, request)
+        chunks = [_mean([shares for (shares,) in chunk]) for chunk in carry_out(task, _net)]
+        combined = tuple(torch.cat(parts) for parts in zip(*(features for features, _ in chunks), strict=True))
         result = combined if given.is_tuple else combined[0]
-        return (result, sum(s.lack for s in shares) / len(stack)) if return_convergence_delta else result
+        return (result, torch.cat([lack for _, lack in chunks])) if return_convergence_delta else result
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
@@ -174,29 +194,14 @@ class CAFE:
         extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
         return prepare(inputs, self.model, feature_names, display, tokenizer), extra
 
-    def _finished(self, finish: Callable[[Passed], R], batch: Batch, request: Request) -> R:
-        """Forward and backward; once more in float64 where float32 is too small for the scores."""
-        try:
-            return finish(forward(self.subject, batch, request))
-        except SumBroken:
-            if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
-                raise
-        result = finish(forward(self.subject, batch, dataclasses.replace(request, double=True)))
-        warnings.warn(
-            "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
-            "published scores grow with depth.",
-            stacklevel=4,
-        )
-        return result
-
     def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
         return references(None if request.latent else baselines, given, self.background, self.model)
 
-    def _settings(self, request: Request) -> dict[str, Any]:
+    def _settings(self, request: Request, c: float | Mapping[str, float]) -> dict[str, Any]:
         from . import __version__
 
         return {
-            "c": dict(self.c) if isinstance(self.c, Mapping) else self.c,
+            "c": dict(c) if isinstance(c, Mapping) else c,
             "netting": self.netting,
             "norm_mean": self.subject.norm_mean,
             "layer": request.layer,
@@ -211,26 +216,24 @@ def _net(passed: Passed) -> Shares:
     return distribute(passed, passed.chosen.delta, keep=False)
 
 
-def _batch(given: Inputs, reference: tuple[Reference, ...], extra: Any, rows: slice) -> Batch:
-    """Some rows; further arguments of forward that have one entry per row go with them."""
-    count = given.rows
-
-    def cut(part: Any) -> Any:
-        whole = rows == slice(0, count) or not isinstance(part, Tensor) or not part.ndim or part.shape[0] != count
-        return part if whole else part[rows]
-
-    return Batch(
-        tuple(cut(x) for x in given.tensors),
-        tuple(cut(r) for r in reference),
-        () if isinstance(extra, dict) else tuple(cut(part) for part in extra),
-        {name: cut(part) for name, part in extra.items()} if isinstance(extra, dict) else {},
-        rows,
-    )
+def _sharing(explanation: Explanation, first: Explanation) -> Explanation:
+    """The same with the tensors that it has in common with another one."""
+    return dataclasses.replace(explanation, inputs=first.inputs, baselines=first.baselines, display=first.display)
 
 
-def _chunks(rows: int, batch_size: int | None, show_progress: bool | None) -> Iterable[slice]:
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"explain(..., batch_size={batch_size}): give a positive number of rows.")
-    step = batch_size or rows
-    slices = [slice(i, min(i + step, rows)) for i in range(0, rows, step)]
-    return progress(slices, "explaining", "batch", show_progress)
+def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_class: bool) -> Explanation | Explanations:
+    """A single explanation, or several by c, by class or by both."""
+    if several_c and every_class:
+        return Explanations(("c", "target"), entries)
+    if several_c or every_class:
+        return Explanations(("c" if several_c else "target",), {key[every_class]: e for key, e in entries.items()})
+    return next(iter(entries.values()))
+
+
+def _mean(against: list[Shares]) -> tuple[list[Tensor], Tensor]:
+    """The combined scores and what they lack, averaged over baselines."""
+    if len(against) == 1:
+        return against[0].features, against[0].lack
+    count = len(against)
+    features = [torch.stack(parts).sum(0) / count for parts in zip(*(shares.features for shares in against), strict=True)]
+    return features, torch.stack([shares.lack for shares in against]).sum(0) / count

@@ -137,7 +137,7 @@ class Explanation:
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: one line per row and feature, and one for the bias; needs pandas."""
-        pandas = _needs("pandas", "tabular")
+        pandas = needs("pandas", "tabular")
         rows = len(self)
         names = [name for row in range(rows) for name in (*self.names(row), "(bias)")]
         columns: dict[str, Any] = {
@@ -158,7 +158,7 @@ class Explanation:
         "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
         first minus the second is the output.
         """
-        shap = _needs("shap", "shap")
+        shap = needs("shap", "shap")
         bases = {
             "combined": self.baseline_output + self.bias,
             "positive": self.baseline_output + self.bias_positive,
@@ -190,9 +190,18 @@ class Explanation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with all numbers and settings; needs safetensors."""
-        torch_format = _needs("safetensors.torch", "io")
+        tensors, described = self.packed()
+        write_file(path, tensors, {"format": FORMAT, **described})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Explanation:
+        """Read what ``save`` wrote."""
+        return cls.unpacked(*read_file(path, "Explanation", FORMAT))
+
+    def packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors by name, and the rest in a form for JSON."""
         tensors: dict[str, Tensor] = {}
-        described: dict[str, Any] = {"format": FORMAT}
+        described: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
             if value is None and entry.name == "display":
@@ -206,25 +215,11 @@ class Explanation:
                 tensors.update({f"{entry.name}.{i}": scores for i, scores in enumerate(value.values())})
             else:
                 described[entry.name] = dict(value) if isinstance(value, Mapping) else value
-        contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        torch_format.save_file(contiguous, os.fspath(path), {"cafexai": json.dumps(described)})
+        return tensors, described
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Explanation:
-        """Read what ``save`` wrote."""
-        safetensors = _needs("safetensors", "io")
-        try:
-            with safetensors.safe_open(os.fspath(path), "pt") as file:
-                described = json.loads((file.metadata() or {}).get("cafexai", "null"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise ValueError(f"Explanation.load({os.fspath(path)!r}): not a safetensors file ({error}).") from error
-        if described is None or described.pop("format", None) != FORMAT:
-            raise ValueError(
-                f"Explanation.load({os.fspath(path)!r}): the file was not written by Explanation.save of this version."
-            )
+    def unpacked(cls, tensors: dict[str, Tensor], described: dict[str, Any]) -> Explanation:
+        """The inverse of ``packed``."""
         layers = described.pop("bias_by_layer")
         values: dict[str, Any] = {**described, "bias_by_layer": {}}
         for i, layer in enumerate(layers):
@@ -239,12 +234,36 @@ class Explanation:
         return cls(**values)
 
 
+def write_file(path: str | os.PathLike[str], tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
+    """A safetensors file with a description."""
+    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    needs("safetensors.torch", "io").save_file(contiguous, os.fspath(path), {"cafexai": json.dumps(described)})
+
+
+def read_file(path: str | os.PathLike[str], kind: str, form: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``write_file`` wrote, if it is of this form."""
+    safetensors = needs("safetensors", "io")
+    call = f"{kind}.load({os.fspath(path)!r})"
+    try:
+        with safetensors.safe_open(os.fspath(path), "pt") as file:
+            described = json.loads((file.metadata() or {}).get("cafexai", "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{call}: not a safetensors file ({error}).") from error
+    if described is None or described.pop("format", None) != form:
+        raise ValueError(f"{call}: the file was not written by {kind}.save of this version.")
+    return tensors, described
+
+
 def _beside(features: Tensor, bias: Tensor) -> Any:
     features = features if features.is_floating_point() else features.to(bias.dtype)
     return torch.cat([features, bias.to(features)[:, None]], 1).flatten().cpu().numpy()
 
 
-def _needs(package: str, extra: str) -> Any:
+def needs(package: str, extra: str) -> Any:
+    """A package of an optional extra."""
     import importlib
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from .scores import Leaf, Run, Scores
 from .subject import Subject
 from .tensors import Frozen, Scored
 from .trace import Trace
+from .weighted import Deltas
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,12 @@ class Request:
     notes: tuple[str, ...] = ()  # what the model itself has to say of its output
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
     carrier: type[Scores] = PathScores  # how influence is carried along
+    sensitivity: Callable[[str], float] | None = None  # c by module path, where it is not that of the model's explainer
+
+    @property
+    def every_class(self) -> bool:
+        """All classes are explained."""
+        return isinstance(self.target, str) and self.target == "all"
 
     @property
     def latent(self) -> bool:
@@ -63,10 +71,24 @@ class Passed:
     run: Run  # with the leaves, in which the backward passes end
     inputs: list[Tensor]  # what the scores are shaped like
     baselines: list[Tensor]
+    found: Tensor  # the output as the engine has it
+    scores: Any  # the same before a final sigmoid or softmax, as a scored value
     chosen: Any  # the explained output as a scored value, one number per row
     target: Tensor
-    output_error: float
+    expected: Tensor  # the output of the model as it is
     notes: tuple[str, ...]
+
+    @property
+    def output_error(self) -> float:
+        """The largest |engine - model(x)|."""
+        return float((self.found - self.expected).abs().max())
+
+    def aimed_at_each(self) -> Iterator[Passed]:
+        """The same for every class."""
+        count = self.scores.shape[1:].numel()
+        for target in range(count):
+            pick, index = choose_target(self.scores.value, target, slice(0, self.run.batch), self.run.batch)
+            yield dataclasses.replace(self, chosen=self.scores.reshape(pick), target=index)
 
 
 class _Reached(BaseException):
@@ -76,22 +98,31 @@ class _Reached(BaseException):
         self.output = output
 
 
-def forward(subject: Subject, batch: Batch, request: Request) -> Passed:
-    """Run the model on scored values and pick the target; both runs draw the same random numbers."""
-    with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept():
+def forward(
+    subject: Subject, batch: Batch, request: Request, expected: Tensor | None = None, deltas: Deltas | None = None
+) -> Passed:
+    """Run the model on scored values and pick the target; the result must be ``expected``, by default that of a plain run.
+
+    Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed.
+    """
+    with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept() as put_back:
         run = Run(
             len(batch.tensors[0]),
-            subject.sensitivity,
+            request.sensitivity or subject.sensitivity,
             subject.norm_mean,
             torch.float64 if request.double else torch.float32,
         )
-        trace = Trace(run, request.carrier, subject.owned_tensors(), request.check == "each")
+        run.deltas = deltas
+        if deltas is not None:
+            deltas.rewind()
+        trace = Trace(run, request.carrier, subject.owned_tensors, request.check == "each")
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
-        with subject.kept():
-            output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
-        repeat_random_numbers()
-        expected = _plain(subject, (*(x.clone() for x in batch.tensors), *batch.extra), batch.options, request)
+        output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
+        if expected is None:
+            put_back()
+            repeat_random_numbers()
+            expected = _plain(subject, batch, request)
         return _choose(output, expected, _explained(run, batch, request), run, request, batch.rows)
 
 
@@ -135,7 +166,7 @@ def _or_zeros(reference: Tensor | None, like: Tensor) -> Tensor:
 def survey(subject: Subject, batch: Batch) -> Trace:
     """A forward pass for the list of its operations alone."""
     run = Run(len(batch.tensors[0]), subject.sensitivity)
-    trace = Trace(run, PathScores, subject.owned_tensors())
+    trace = Trace(run, PathScores, subject.owned_tensors)
     with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(batch.tensors), subject.kept():
         arguments = (*_scored(run, batch), *batch.extra)
         _call(subject, trace, arguments, batch.options, Request(output=lambda raw: raw), None)
@@ -219,13 +250,19 @@ def _call(
     return output
 
 
-def _plain(subject: Subject, arguments: tuple[Any, ...], options: dict[str, Any], request: Request) -> Tensor:
-    """The output of the model as it is, for comparison."""
+def plain_output(subject: Subject, batch: Batch, request: Request) -> Tensor:
+    """The output of the model as it is, leaving the random numbers of the caller and the model alone."""
+    with _random_numbers_kept(batch.tensors), subject.kept():
+        return _plain(subject, batch, request)
+
+
+def _plain(subject: Subject, batch: Batch, request: Request) -> Tensor:
+    arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
     with torch.no_grad():
         if request.target_layer is None:
-            return select_output(subject.model(*arguments, **options), request.output)
+            return select_output(subject.model(*arguments, **batch.options), request.output)
         with module_paths(Run(1, subject.sensitivity), subject.names, _until(request.target_layer, None)):
-            return select_output(_or_reached(subject, arguments, options), request.output)
+            return select_output(_or_reached(subject, arguments, batch.options), request.output)
 
 
 def _or_reached(subject: Subject, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -308,9 +345,14 @@ def _choose(
             f"{run.batch} row(s). Dimension 0 of the inputs is the batch (a single row is x[None]); the output can be "
             "selected or reshaped: output=lambda out: ..."
         )
-    pick, index = choose_target(scores.value, request.target, rows, request.total or run.batch)
+    if request.every_class and scores.ndim > 2:
+        raise ValueError(
+            f'explain(..., target="all"): the output has shape {tuple(scores.shape)}; give it one of (rows, classes): output=.'
+        )
+    target = 0 if request.every_class else request.target
+    pick, index = choose_target(scores.value, target, rows, request.total or run.batch)
     chosen = scores.reshape(pick)
-    return Passed(run, *explained, chosen, index, float((found - expected).abs().max()), notes)
+    return Passed(run, *explained, found, scores, chosen, index, expected, notes)
 
 
 def _check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run: Run) -> None:

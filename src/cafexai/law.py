@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,14 @@ class LawBroken(RuntimeError):
 def tolerance(dtype: torch.dtype) -> float:
     """The relative error that counts as rounding in this dtype."""
     return 2e3 * torch.finfo(dtype).eps if torch.finfo(dtype).bits >= 32 else 40 * torch.finfo(dtype).eps
+
+
+def warn(message: str) -> None:
+    """A warning at the line outside of this library that asked for it."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("cafexai", "contextlib")):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)
 
 
 def widest(device: torch.device) -> torch.dtype:

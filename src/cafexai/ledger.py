@@ -7,8 +7,8 @@ also when a path was lost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tenso
     """Sum of gradient * constant over the elements of each row. Shape (batch,)."""
     constant = constant.view((1,) * (gradient.ndim - constant.ndim) + constant.shape)
     if batch == 1:
-        return (gradient * constant).sum().view(1)
+        return (gradient * constant).sum().view(1) if constant.numel() > 1 else (gradient.sum() * constant.view(()))[None]
     if rows is MIXED:
         raise ValueError(
             "explain(...): a bias is added to a value that joins several rows of the batch (such as a mean over the "
@@ -42,40 +42,76 @@ def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tenso
     return (gradient * constant).reshape(batch, -1).sum(1)
 
 
+class Entry:
+    """A constant that was added to a value of these rows, with the path of the module that did it."""
+
+    def __init__(self, ledger: Ledger, constant: Tensor | Callable[[], Tensor], path: str) -> None:
+        self.ledger = ledger
+        self.path = path
+        self.rows: Rows = None
+        self.constant = constant
+        self._amount: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def amount(self) -> tuple[Tensor, Tensor]:
+        """The constant and its absolute value; kept unless it is as large as the value."""
+        if self._amount is not None:
+            return self._amount
+        constant = self.constant() if callable(self.constant) else self.constant
+        amount = constant, constant.abs()
+        if not callable(self.constant):
+            self._amount = amount
+        return amount
+
+    def enter(self, from_delta: Tensor | None, from_total: Tensor | None) -> None:
+        """Write down what flows back to delta and total through the constant."""
+        constant, size = self.amount
+        for gradient, amount in ((from_delta, constant), (from_total, size)):
+            if gradient is not None:
+                share = per_row(gradient, amount, self.rows, self.ledger.batch)
+                if not math.isfinite(share.sum().item()):
+                    share = self._without_infinity(gradient, amount)
+                self.ledger.shares.append((self.path, share))
+
+    def _without_infinity(self, gradient: Tensor, amount: Tensor) -> Tensor:
+        """The share of a constant with infinite elements, as in a mask; nothing may flow back to these."""
+        finite = amount.isfinite()
+        share = per_row(gradient, amount.where(finite, 0), self.rows, self.ledger.batch)
+        return share.where((gradient == 0).logical_or(finite).all(), torch.nan)
+
+
 class Ledger:
     """Collects the shares of the biases, one page per backward pass."""
 
     def __init__(self, batch: int) -> None:
         self.batch = batch
-        self.page: dict[str, Tensor] = {}
-        self.size = torch.zeros(())  # sum of the entries without their signs, the scale of rounding
+        self.layers: dict[str, Tensor] = {}  # in order, with a value of the dtype of its scores
+        self.shares: list[tuple[str, Tensor]] = []
+
+    def entry(self, constant: Tensor | Callable[[], Tensor], path: str) -> Entry:
+        """A new entry; whoever carries out the backward pass calls its ``enter``."""
+        return Entry(self, constant, path)
+
+    def note_layer(self, path: str, like: Tensor) -> None:
+        """The layer is listed, also if nothing flows back to it."""
+        self.layers.setdefault(path, like.detach())
 
     def watch(
         self, delta: Tensor, total: Tensor | None, constant: Tensor | Callable[[], Tensor], rows: Rows, path: str
     ) -> None:
         """From now on, enter what flows back to ``delta`` and ``total`` through the constant added to them."""
-        self.page.setdefault(path, delta.new_zeros(self.batch))
-
-        def enter(absolute: bool) -> Any:
-            def hook(gradient: Tensor) -> None:
-                amount = constant() if callable(constant) else constant
-                amount = amount.abs() if absolute else amount
-                share = per_row(gradient, amount, rows, self.batch)
-                if not bool(share.isfinite().all()):  # an infinite constant, as in a mask, that nothing flows back to
-                    share = per_row(gradient, amount.where(amount.isfinite(), 0), rows, self.batch)
-                    share = share.where((gradient == 0).logical_or(amount.isfinite()).all(), torch.nan)
-                self.page[path] = self.page[path] + share
-                self.size = self.size + share.abs()
-
-            return hook
-
-        delta.register_hook(enter(False))
+        self.note_layer(path, delta)
+        entry = self.entry(constant, path)
+        entry.rows = rows
+        delta.register_hook(lambda gradient: entry.enter(gradient, None))
         if total is not None:
-            total.register_hook(enter(True))
+            total.register_hook(lambda gradient: entry.enter(None, gradient))
 
     def take(self) -> tuple[dict[str, Tensor], Tensor]:
-        """The finished page and its size; a new one is begun, with the same layers."""
-        page, size = self.page, self.size
-        self.page = {path: torch.zeros_like(share) for path, share in page.items()}
-        self.size = torch.zeros(())
-        return page, size
+        """The finished page, and the sum of its entries without their signs, the scale of rounding; a new one is begun."""
+        page: dict[str, Tensor] = {}
+        for path, share in self.shares:
+            page[path] = page[path] + share if path in page else share
+        size = torch.stack([share for _, share in self.shares]).abs().sum(0) if self.shares else torch.zeros(())
+        self.shares = []
+        return {path: page.get(path, like.new_zeros(self.batch)) for path, like in self.layers.items()}, size

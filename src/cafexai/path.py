@@ -6,13 +6,14 @@ delta, which an activation sets exactly to phi(a) - phi(r), never is a differenc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .activation import activate
+from .activation import activate, over_rows
 from .lazy import joined_lazily, lazy
 from .rows import Rows
 from .scores import Run, Scores
@@ -70,30 +71,47 @@ class PathScores(Scores):
             for i, (d, t) in enumerate(zip(many, [totals] if single else totals, strict=True))
         ]
         if len(scored) < len(parts):
-            constant = fn([torch.zeros_like(p.delta) if isinstance(p, PathScores) else p for p in parts])
-            for result, amount in zip(results, [constant] if single else constant, strict=True):
-                run.ledger.watch(result.delta, result.total, amount, result.rows, run.path)
+            like = many[0].detach()
+            kept = [p.shape if isinstance(p, PathScores) else p.clone() for p in parts]  # the model may write to its own later
+
+            def constant(place: int) -> Tensor:  # made when it is needed: it is as large as the result
+                joined = fn([like.new_zeros(p) if isinstance(p, torch.Size) else p for p in kept])
+                return joined if single else joined[place]
+
+            for place, result in enumerate(results):
+                run.ledger.watch(result.delta, result.total, functools.partial(constant, place), result.rows, run.path)
         return results[0] if single else tuple(results)
 
     def linear(
         self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
     ) -> PathScores:
+        if fn is weighted:
+            return self._weighted(constants[0], bias, aligned)
         run, made = self.run, bias
         bias = bias() if callable(bias) else bias
         last = () if bias is None else (bias,)
         nothing = () if bias is None else (None,)
         reference = None if self.reference is None else fn(self.reference, *constants, *nothing)
-        if fn is weighted:
-            delta, total = (Weighted.apply(part, constants[0], bias, part is self.total) for part in self.parts)
-        else:
-            delta = fn(self.delta, *constants, *last)
-            total = fn(self.total, *(abs(constant) for constant in (*constants, *last)))
+        delta = fn(self.delta, *constants, *last)
+        total = fn(self.total, *(abs(constant) for constant in (*constants, *last)))
         if reference is not None and reference.shape != delta.shape:
             reference = reference.expand(delta.shape)
         rows = self._rows_linear(fn, constants, bias, aligned, delta)
         if bias is not None:
             amount = made if callable(made) else bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
             run.ledger.watch(delta, total, amount, rows, run.path)
+        return PathScores(run, reference, delta, total, rows)
+
+    def _weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> PathScores:
+        """A linear layer; by far the most frequent linear map, so it has a form of its own."""
+        run = self.run
+        entry = None if bias is None else run.ledger.entry(bias.to(self.delta.dtype), run.path)
+        delta, total = Weighted.apply(self.delta, self.total, weight, run.magnitudes, entry, run.deltas)
+        rows = self._rows_linear(weighted, (weight,), bias, aligned, delta)
+        if entry is not None:
+            entry.rows = rows
+            run.ledger.note_layer(run.path, delta)
+        reference = None if self.reference is None else over_rows(lambda r: weighted(r, weight), self.reference)
         return PathScores(run, reference, delta, total, rows)
 
     def add(self, other: PathScores, alpha: float = 1) -> PathScores:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .explanation import Explanation, _needs
+from .explanation import Explanation, needs
 from .text import Line, aligned, bias_line, feature_lines, number, shortened, target_name
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ THICK = 0.62  # of a bar
 
 def bars(explanation: Explanation, most: int = 12) -> Figure:
     """The explanation of one row: scores of both signs on the left, on the right the nets from baseline to output."""
-    figure_class = _needs("matplotlib.figure", "plot").Figure
+    figure_class = needs("matplotlib.figure", "plot").Figure
     lines = [*feature_lines(explanation, most), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()
     conflict = explanation.conflict.item()

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .ledger import Ledger
 from .rows import UNKNOWN, Rows, averaged, merged, moved
+from .weighted import Deltas, Magnitudes
 
 S = TypeVar("S", bound="Scores")
 
@@ -46,6 +47,8 @@ class Run:
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.path = ""  # the module that is running
         self.ledger = Ledger(batch)
+        self.magnitudes = Magnitudes()
+        self.deltas: Deltas | None = None  # what several passes over the same rows have in common
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[tuple[str, str], int] = {}  # (operation, module path) -> number of calls
 

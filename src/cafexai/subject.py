@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -47,15 +48,18 @@ class Subject:
         return {id(t): name for name, t in (*self.model.named_parameters(), *self.model.named_buffers())}
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Whatever forward stores on its modules is taken off again."""
-        modules = list(self.model.modules()) if isinstance(self.model, nn.Module) else []
-        before = [{name: _held(value) for name, value in vars(module).items()} for module in modules]
+    def kept(self) -> Iterator[Callable[[], None]]:
+        """Whatever forward stores on its modules is taken off again; what is given back does so at once."""
+        before = [_Snapshot(vars(module)) for module in _modules(self.model)]
+
+        def put_back() -> None:
+            for snapshot in before:
+                snapshot.put_back()
+
         try:
-            yield
+            yield put_back
         finally:
-            for module, attributes in zip(modules, before, strict=True):
-                _put_back(vars(module), attributes)
+            put_back()
 
     def has_module(self, option: str, name: str | None) -> None:
         """Refuse a name that no module has."""
@@ -67,41 +71,62 @@ class Subject:
         """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
         if isinstance(self.model, torch.jit.ScriptFunction):
             _refuse_script("the function")
-        for name, module in self.model.named_modules() if isinstance(self.model, nn.Module) else ():
-            where = f"module {name!r}" if name else "the model"
+        for module in _modules(self.model):
             if isinstance(module, torch.jit.ScriptModule):
-                _refuse_script(where)
+                _refuse_script(self._where(module))
             if "quantized" in type(module).__module__:
                 raise ValueError(
-                    f"explain(...): {where} is quantised ({type(module).__name__}); its integer arithmetic cannot be "
-                    "followed. Explain the float model it was made from."
+                    f"explain(...): {self._where(module)} is quantised ({type(module).__name__}); its integer arithmetic "
+                    "cannot be followed. Explain the float model it was made from."
                 )
-            random = isinstance(module, _DropoutNd) and module.p > 0
-            if module.training and (random or isinstance(module, _BatchNorm)):
+            if not module.training:
+                continue
+            if isinstance(module, _BatchNorm) or (isinstance(module, _DropoutNd) and module.p > 0):
                 raise ValueError(
-                    f"explain(...): {where} ({type(module).__name__}) is in training mode, so the output depends on chance "
-                    "or on the other rows. Call model.eval() first."
+                    f"explain(...): {self._where(module)} ({type(module).__name__}) is in training mode, so the output depends "
+                    "on chance or on the other rows. Call model.eval() first."
                 )
 
+    def _where(self, module: nn.Module) -> str:
+        name = self.names.get(id(module))
+        return f"module {name!r}" if name else "the model" if name == "" else f"a {type(module).__name__}"
 
-def _held(value: Any) -> tuple[Any, Any]:
-    """A value, and a copy of what it contains if that can change."""
-    return value, type(value)(value) if type(value) in (list, dict, set) else None
+
+def _modules(model: Any) -> list[nn.Module]:
+    """All modules of a model, each once."""
+    found = {id(model): model} if isinstance(model, nn.Module) else {}
+    waiting = list(found.values())
+    while waiting:
+        for child in waiting.pop()._modules.values():
+            if child is not None and id(child) not in found:
+                found[id(child)] = child
+                waiting.append(child)
+    return list(found.values())
 
 
-def _put_back(now: dict[str, Any], before: dict[str, tuple[Any, Any]]) -> None:
-    """Undo only what has changed: others may be using the model at the same time."""
-    for name in now.keys() - before.keys():
-        del now[name]
-    for name, (value, content) in before.items():
-        if now.get(name) is not value:
-            now[name] = value
-        if content is not None and not _same_items(value, content):
-            if isinstance(value, list):
-                value[:] = content
+class _Snapshot:
+    """The attributes of a module and what those that can change contain."""
+
+    def __init__(self, now: dict[str, Any]) -> None:
+        self.contents = [(value, value.copy()) for value in now.values() if type(value) in (list, dict, set)]
+        self.contents.append((now, now.copy()))
+
+    def put_back(self) -> None:
+        """Undo only what has changed: others may be using the model at the same time."""
+        for now, before in self.contents:
+            if _same_items(now, before):
+                continue
+            if isinstance(now, list):
+                now[:] = before
+            elif isinstance(now, set):
+                now.clear()
+                now.update(before)
             else:
-                value.clear()
-                value.update(content)
+                for name in now.keys() - before.keys():
+                    del now[name]
+                for name, value in before.items():
+                    if now.get(name) is not value:
+                        now[name] = value
 
 
 def _same_items(one: Any, two: Any) -> bool:
@@ -109,8 +134,10 @@ def _same_items(one: Any, two: Any) -> bool:
     if len(one) != len(two):
         return False
     if isinstance(one, dict):
-        return all(key in two and one[key] is two[key] for key in one)
-    return all(a is b for a, b in zip(one, two, strict=True))
+        return all(map(operator.is_, one.values(), two.values())) and list(one) == list(two)
+    if isinstance(one, set):
+        return one == two
+    return all(map(operator.is_, one, two))
 
 
 def _refuse_script(where: str) -> None:

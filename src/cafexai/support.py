@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .explain import CAFE, _batch, with_gradients
+from .batches import Task
+from .explain import CAFE, with_gradients
 from .forward import Request, survey
 from .registry import Problem
 
@@ -34,5 +35,6 @@ def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> S
     """Run the model once and report every operation that has a rule and every one that has none, without explaining."""
     cafe = CAFE(model)
     given, extra = cafe._accept(inputs, additional_forward_args, Request())
-    trace = survey(cafe.subject, _batch(given, (None,) * len(given.tensors), extra, slice(0, given.rows)))
+    task = Task(cafe.subject, given, [(None,) * len(given.tensors)], extra, Request())
+    trace = survey(cafe.subject, task.batch(slice(0, given.rows)))
     return Support(dict(trace.run.operations), tuple(trace.problems))

@@ -14,11 +14,10 @@ from . import registry
 from .arguments import in_order
 from .calls import (
     call_site,
-    compute_dtype,
+    dtypes,
     engine_settings,
     map_states,
     meets,
-    nominal_dtype,
     shapes,
     share,
     usual_settings,
@@ -33,11 +32,11 @@ from .tensors import Frozen, Scored, plain
 class Trace(TorchFunctionMode):
     """While active, scored values flow through whatever runs in this thread."""
 
-    def __init__(self, run: Run, carrier: type[Scores], owned: dict[int, str], check_each: bool = False) -> None:
+    def __init__(self, run: Run, carrier: type[Scores], owned: Callable[[], dict[int, str]], check_each: bool = False) -> None:
         super().__init__()
         self.run = run
         run.carrier = carrier
-        self.owned = owned  # ids of the model's parameters and buffers, with their names
+        self.owned = owned  # makes the ids of the model's parameters and buffers, with their names
         self.check_each = check_each
         self.problems: list[Problem] = []
         self._swapped: list[tuple[Tensor, Tensor]] = []
@@ -98,17 +97,20 @@ class Trace(TorchFunctionMode):
             ) from error
 
     def _apply(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
-        in_place = bool(kwargs.get("inplace")) or (rule is not None and rule.in_place)
-        options = {key: value for key, value in kwargs.items() if key != "inplace"}
-        dtype = nominal_dtype(args, options)
-        compute = torch.promote_types(compute_dtype(args, options), self.run.dtype)
+        options = dict(kwargs)
+        in_place = bool(options.pop("inplace", False)) or (rule is not None and rule.in_place)
+        dtype, compute = dtypes(args, options)
+        if compute != self.run.dtype:
+            compute = torch.promote_types(compute, self.run.dtype)
         try:
             if rule is None:
                 raise UnsupportedOperation("there is no rule for it")
             if options.pop("out", None) is not None:
                 raise UnsupportedOperation("writing into out= is not followed; use the returned value")
             codes = not meets(args, options, Scored)
-            states, options = (self._states(part, compute, codes, rule) for part in (args, options))
+            states = self._states(args, compute, codes, rule)
+            if any(isinstance(value, _NOT_PLAIN) for value in options.values()):
+                options = self._states(options, compute, codes, rule)
             try:
                 result = rule.apply(*states, **options)
             except TypeError as error:
@@ -152,19 +154,20 @@ class Trace(TorchFunctionMode):
                 constant = constant.to(compute)
             return constant.clone() if constant.is_inference() else constant
 
-        if isinstance(values, tuple) and any(isinstance(value, complex) for value in values):
-            raise UnsupportedOperation("complex numbers are not followed")
-        if isinstance(values, tuple) and not any(isinstance(v, (list, tuple, dict)) for v in values):
-            return tuple(convert(v) if isinstance(v, Tensor) else v for v in values)
+        if isinstance(values, tuple):
+            if any(isinstance(value, complex) for value in values):
+                raise UnsupportedOperation("complex numbers are not followed")
+            if not any(isinstance(value, (list, tuple, dict)) for value in values):
+                return tuple([convert(value) if isinstance(value, Tensor) else value for value in values])
         return tree_map_only(Tensor, convert, values)
 
     def _write(self, target: Any, new: Any, dtype: torch.dtype) -> Any:
         """Carry out an operation in place; a plain tensor that receives a scored value becomes one."""
         if isinstance(target, Scored):
             target.write(new)
-        elif id(target) in self.owned:
+        elif (name := self.owned().get(id(target))) is not None:
             raise ValueError(
-                f"explain(...): the model writes a value that depends on its input into its own {self.owned[id(target)]!r}. "
+                f"explain(...): the model writes a value that depends on its input into its own {name!r}. "
                 "Explaining leaves a model as it is; let forward work on a copy (.clone())."
             )
         elif target._is_view():
@@ -201,6 +204,7 @@ class Trace(TorchFunctionMode):
         return tree_map_only(Tensor, lift, result)
 
 
+_NOT_PLAIN = (Tensor, list, tuple, dict)
 _CONVERSIONS = (
     "to",
     "torch.Tensor.float",

@@ -67,10 +67,10 @@ class Audit:
 
     def to_frame(self) -> pandas.DataFrame:
         """The counts by layer; needs pandas."""
-        from ..explanation import _needs
+        from ..explanation import needs
 
         columns = ["conflicts", "underreported", "hidden", "undecided"]
-        frame = _needs("pandas", "tabular").DataFrame.from_dict(dict(self.by_layer), orient="index", columns=columns)
+        frame = needs("pandas", "tabular").DataFrame.from_dict(dict(self.by_layer), orient="index", columns=columns)
         frame["share underreported"] = frame.underreported / frame.conflicts.clip(lower=1)
         return frame
 

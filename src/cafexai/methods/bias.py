@@ -8,13 +8,16 @@ all of these are 0. The two parts together add up to the output.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..explain import CAFE, _batch, with_gradients
+from ..batches import Task, carry_out
+from ..explain import CAFE, with_gradients
 from ..forward import Passed, Request
 from ..registry import UnsupportedOperation
 from ..rows import Rows
@@ -42,7 +45,12 @@ def bias_backpropagation(
     explainer = CAFE(model)
     request = Request(target, carrier=LocalScores)
     given, extra = explainer._accept(rows, None, request)
-    passed: Passed = explainer._finished(lambda p: p, _batch(given, (None,), extra, slice(0, given.rows)), request)
+    task = Task(explainer.subject, given, [(None,)], extra, dataclasses.replace(request, total=given.rows))
+    return torch.cat([chunk[0][0] for chunk in carry_out(task, functools.partial(_handed_down, bias_only=bias_only))])
+
+
+def _handed_down(passed: Passed, bias_only: bool) -> Tensor:
+    """Gradient times input and the shares of the biases, for the rows of one pass."""
     _refuse_frozen(passed)
     leaf: LocalScores = passed.run.leaves[0].scores
     sites = leaf.sites

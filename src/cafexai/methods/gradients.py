@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..explanation import _needs
+from ..explanation import needs
 from .case import Case, case, drawing
 
 
@@ -19,7 +19,7 @@ def _mean_over_baselines(given: Case, attribute: Callable[[Tensor], Tensor]) -> 
 
 
 def _captum(method: str, given: Case) -> Any:
-    return getattr(_needs("captum.attr", "captum"), method)(given.model)
+    return getattr(needs("captum.attr", "captum"), method)(given.model)
 
 
 def _leaf(x: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ def smoothgrad(
 ) -> Tensor:
     """SmoothGrad (Smilkov et al. 2017) as the paper uses it: mean absolute gradients at noisy rows, times the input."""
     given = case("smoothgrad", model, x, target, None, feature_mask)
-    attr = _needs("captum.attr", "captum")
+    attr = needs("captum.attr", "captum")
     explainer = attr.NoiseTunnel(attr.Saliency(given.model))
     with drawing(seed, given.x), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..explanation import _needs
+from ..explanation import needs
 from .case import Case, case, drawing
 
 CERTAIN = 1e6  # weight of the full and of the empty coalition in KernelSHAP, as in Captum
@@ -64,7 +64,7 @@ def shapley_value_sampling(
 ) -> Tensor:
     """Shapley values from random orders of the features (Strumbelj and Kononenko 2010), from Captum."""
     given = case("shapley_value_sampling", model, x, target, baselines, feature_mask)
-    explainer = _needs("captum.attr", "captum").ShapleyValueSampling(given.model)
+    explainer = needs("captum.attr", "captum").ShapleyValueSampling(given.model)
     scores = []
     with drawing(seed, given.x), torch.no_grad():
         for baseline in given.baselines:

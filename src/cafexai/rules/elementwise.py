@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..pointwise import pointwise
 from ..registry import Rule, UnsupportedOperation, plain_function, rule, variants
 from ..registry import add as register
 from ..scores import Scores
@@ -56,16 +57,19 @@ def keeps_zero(function: Callable[..., Tensor], args: tuple[Any, ...], options: 
     return _at_zero(function, args, tuple(sorted(options.items())))
 
 
+def _spread(x: Scores, *others: Any) -> Scores:
+    """x in the shape that it takes together with tensors among the other arguments."""
+    shape = torch.broadcast_shapes(x.shape, *(part.shape for part in others if isinstance(part, Tensor)))
+    return x if shape == x.shape else x.reshape(lambda v: v.expand(shape))
+
+
 def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callable[..., Any]:
     def apply(x: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(x, Scores) or any(isinstance(part, Scores) for part in (*args, *options.values())):
             raise UnsupportedOperation("only its first argument may depend on the input")
-        shape = torch.broadcast_shapes(
-            x.shape, *(part.shape for part in (*args, *options.values()) if isinstance(part, Tensor))
-        )
-        if shape != x.shape:
-            x = x.reshape(lambda v: v.expand(shape))
-        phi = function if not args and not options else lambda v: function(v, *args, **options)
+        if any(isinstance(part, Tensor) for part in (*args, *options.values())):
+            x = _spread(x, *args, *options.values())
+        phi = pointwise(function, args, options)
         zero = keeps_zero(function, args, options)
         return x.elementwise(finite(name, phi), zero, routing=True) if partial else x.elementwise(phi, zero)
 
@@ -92,9 +96,7 @@ def sigmoid(x: Scores) -> Any:
 @rule("__rpow__")
 def rpow(x: Scores, base: Any) -> Any:
     """base ** x for a constant base."""
-    if isinstance(base, Tensor) and torch.broadcast_shapes(x.shape, base.shape) != x.shape:
-        shape = torch.broadcast_shapes(x.shape, base.shape)
-        x = x.reshape(lambda v: v.expand(shape))
+    x = _spread(x, base)
     return x.elementwise(finite("pow", lambda v: torch.pow(base, v)))
 
 

@@ -1,0 +1,48 @@
+"""The results as a picture: ratios to forward + backward, and growth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ways import COMPILED, DEEPLIFT
+
+SHOWN = {
+    "gradient x input (Captum)": "#b0b0b0",
+    DEEPLIFT: "#e0a030",
+    "attribute": "#90b8e8",
+    "attribute" + COMPILED: "#4080c0",
+    "explain": "#90d0a0",
+    "explain" + COMPILED: "#308050",
+}
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Bars of every case, and one curve per size that grows."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 9), layout="constrained")
+    top, *curves = (figure.add_subplot(2, 1, 1), *(figure.add_subplot(2, 3, place) for place in (4, 5, 6)))
+    names = list(results["cases"])
+    for place, (way, colour) in enumerate(SHOWN.items()):
+        for column, name in enumerate(names):
+            case = results["cases"][name]
+            ratio = case["ways"].get(way, {}).get("ratio")
+            if ratio is None:
+                continue
+            wrong = way == DEEPLIFT and case["deeplift"] != "right"
+            label = way if column == 0 else None
+            top.bar(column + place / 7, ratio, 1 / 8, color="white" if wrong else colour, edgecolor=colour, label=label)
+    labels = [name.replace(", ", "\n", 1) for name in names]
+    top.set_xticks([column + 2.5 / 7 for column in range(len(names))], labels, fontsize=8)
+    top.set_yscale("log")
+    top.set_ylabel("time / forward + backward")
+    top.set_title("Time of one call (hollow: DeepLIFT is wrong there)", fontsize=10)
+    top.legend(fontsize=8)
+    for axes, (what, lines) in zip(curves, results.get("growth", {}).items(), strict=False):
+        for way in lines[0]["seconds"]:
+            axes.loglog([line["size"] for line in lines], [line["seconds"][way] for line in lines], "o-", label=way)
+        axes.set_xlabel(what)
+        axes.set_ylabel("seconds")
+        axes.legend(fontsize=7)
+    figure.savefig(path, dpi=110)

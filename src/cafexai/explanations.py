@@ -1,0 +1,93 @@
+"""Several explanations of the same rows: one per class, one per value of c, or one per pair of these."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .explanation import Explanation, Tensors, needs, read_file, write_file
+
+if TYPE_CHECKING:
+    import pandas
+
+FORMAT = "several 1"
+
+
+class Explanations(Mapping[Any, Explanation]):
+    """key -> Explanation. ``by`` says what the keys are: ("target",), ("c",), or ("c", "target") for pairs.
+
+    A c that is a dictionary has its place in the list as its key.
+    """
+
+    def __init__(self, by: tuple[str, ...], entries: Mapping[Any, Explanation]) -> None:
+        self.by = by
+        self._entries = dict(entries)
+
+    def __getitem__(self, key: Any) -> Explanation:
+        if key not in self._entries:
+            known = ", ".join(map(str, self._entries))
+            raise KeyError(f"explanations[{key!r}]: there is one for each {' and '.join(self.by)} of {known}.")
+        return self._entries[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Explanations(by={', '.join(self.by)}; {list(self._entries)}; each {next(iter(self._entries.values()))})"
+
+    def stack(self, name: str) -> Tensors:
+        """The field of this name of all of them: (keys, rows, ...); a tuple for several inputs."""
+        values = [getattr(explanation, name) for explanation in self._entries.values()]
+        if isinstance(values[0], Tensor):
+            return torch.stack(values)
+        if isinstance(values[0], tuple) and values[0] and isinstance(values[0][0], Tensor):
+            return tuple(torch.stack(parts) for parts in zip(*values, strict=True))
+        raise ValueError(f"stack({name!r}): it is no tensor. Stack positive, negative, combined, bias, conflict, output ...")
+
+    def rows(self, rows: int | slice | Tensor | list[int]) -> Explanations:
+        """The same for some rows."""
+        return Explanations(self.by, {key: explanation[rows] for key, explanation in self._entries.items()})
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The long tables one below the other, with the keys as first columns; needs pandas."""
+        pandas = needs("pandas", "tabular")
+        frames = []
+        for key, explanation in self._entries.items():
+            frame = explanation.to_frame()
+            for place, (name, value) in enumerate(zip(self.by, key if len(self.by) > 1 else (key,), strict=True)):
+                frame.insert(place, name, value)
+            frames.append(frame)
+        return pandas.concat(frames, ignore_index=True)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file; what all share, as the inputs, is written once. Needs safetensors."""
+        tensors: dict[str, Tensor] = {}
+        names: dict[int, str] = {}  # id of a tensor -> where it was written first
+        entries = []
+        for place, (key, explanation) in enumerate(self._entries.items()):
+            own, described = explanation.packed()
+            shared = {}
+            for name, tensor in own.items():
+                full = names.setdefault(id(tensor), f"{place}/{name}")
+                tensors[full] = tensor
+                shared[name] = full
+            entries.append({"key": key, "tensors": shared, "described": described})
+        write_file(path, tensors, {"format": FORMAT, "by": self.by, "entries": entries})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Explanations:
+        """Read what ``save`` wrote."""
+        tensors, described = read_file(path, "Explanations", FORMAT)
+        found = {}
+        for entry in described["entries"]:
+            key = tuple(entry["key"]) if isinstance(entry["key"], list) else entry["key"]
+            own = {name: tensors[full] for name, full in entry["tensors"].items()}
+            found[key] = Explanation.unpacked(own, entry["described"])
+        return cls(tuple(described["by"]), found)

@@ -1,0 +1,42 @@
+"""Elementwise functions of torch with their settings, so that equal ones are one object."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from torch import Tensor
+
+
+class Pointwise:
+    """A function of torch with plain numbers as its further arguments."""
+
+    def __init__(self, function: Callable[..., Tensor], args: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> None:
+        self.function = function
+        self.args = args
+        self.options = dict(options)
+
+    def __call__(self, value: Tensor) -> Tensor:
+        return self.function(value, *self.args, **self.options)
+
+
+_made = functools.lru_cache(maxsize=1024, typed=True)(Pointwise)
+
+
+def pointwise(function: Callable[..., Tensor], args: tuple[Any, ...], options: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+    """The function with these settings; the same object for the same settings, unless they hold tensors."""
+    if not args and not options:
+        return function
+    if all(isinstance(part, (int, float, str, bool, type(None))) for part in (*args, *options.values())):
+        return _made(function, args, tuple(sorted(options.items())))
+    return lambda value: function(value, *args, **options)
+
+
+def is_plain(phi: Callable[[Tensor], Tensor]) -> bool:
+    """The function is torch's alone: it holds no tensor and gives the same for each element, wherever that stands."""
+    if isinstance(phi, Pointwise):
+        phi = phi.function
+    plain = isinstance(phi, (BuiltinFunctionType, FunctionType)) and getattr(phi, "__closure__", None) is None
+    return plain and str(getattr(phi, "__module__", "")).startswith("torch")

@@ -1,0 +1,127 @@
+"""Rows are split by themselves where that changes nothing, and only there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import cafexai.chunks
+import models
+from cafexai import CAFE
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    """Chunks of a few rows, so that small models are split."""
+    monkeypatch.setattr(cafexai.chunks, "WORTH", 1)
+    monkeypatch.setattr(cafexai.chunks, "LARGE", 64)
+
+
+class Calls(nn.Module):
+    """Remembers how many rows each pass had."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.sizes = []
+
+    def forward(self, x, *rest):
+        SIZES.append(len(x))
+        return self.model(x, *rest)
+
+
+SIZES = []
+
+
+def both(model, x, **options):
+    """The explanation in chunks, the one in a single piece, and the sizes of the passes of the first."""
+    SIZES.clear()
+    split = CAFE(Calls(model)).explain(x, **options)
+    sizes = list(SIZES)
+    whole = CAFE(Calls(model)).explain(x, batch_size=len(x), **options)
+    return split, whole, sizes
+
+
+def same(one, two):
+    for name in ("positive", "negative", "combined", "output", "baseline_output", "bias", "inputs", "baselines"):
+        torch.testing.assert_close(getattr(one, name), getattr(two, name))
+    assert torch.equal(one.target, two.target)
+    assert one.frozen == two.frozen
+
+
+@pytest.mark.parametrize("baselines", [None, 0.3, torch.full((1, 5), 0.1), torch.linspace(0, 1, 185).view(37, 5)])
+def test_chunks_give_the_same(baselines):
+    model, x = models.mlp(5, 8, 8, 3, activation=nn.GELU), torch.randn(37, 5)
+    split, whole, sizes = both(model, x, baselines=baselines)
+    assert max(sizes) < 37
+    same(split, whole)
+    torch.testing.assert_close(CAFE(model).attribute(x, baselines), whole.combined)
+    _, lack = CAFE(model).attribute(x, baselines, return_convergence_delta=True)
+    assert lack.shape == (37,)
+    assert lack.abs().max() < 1e-9
+
+
+def test_targets_and_stacks_go_with_their_rows():
+    model, x = models.mlp(5, 8, 3), torch.randn(30, 5)
+    target = torch.arange(30) % 3
+    split, whole, sizes = both(model, x, target=target, baselines=torch.randn(2, 30, 5))
+    assert max(sizes) < 30
+    same(split, whole)
+    again = CAFE(model).explain(x, target=target)
+    assert torch.equal(again.positive, CAFE(model).explain(x, target=target).positive)  # equal inputs, equal bits
+
+
+MIXING = {
+    "mean": lambda x: x - x.mean(0),
+    "largest": lambda x: x / x.abs().max().detach(),
+    "place": lambda x: x * torch.linspace(1, 2, len(x))[:, None],
+    "neighbour": lambda x: x + x.roll(1, 0),
+    "noise": lambda x: x + torch.rand_like(x.detach() * 1.0),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_rows_that_depend_on_each_other_are_not_split(name):
+    net = models.mlp(5, 8, 3)
+    model, x = (lambda v: net(MIXING[name](v))), torch.randn(30, 5)
+    torch.manual_seed(1)
+    try:
+        whole = CAFE(model).explain(x, target=0, batch_size=30)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            CAFE(model).explain(x, target=0)
+        return
+    torch.manual_seed(1)
+    same(CAFE(model).explain(x, target=0), whole)
+
+
+def test_arguments_that_may_belong_to_the_rows_keep_them_together():
+    net, x = models.mlp(5, 8, 3), torch.randn(30, 5)
+    _, _, sizes = both(lambda v, w: net(v) @ w, x, additional_forward_args=torch.randn(3, 3))
+    assert set(sizes) == {30}
+    split, whole, sizes = both(lambda v, factor: net(v) * factor, x, additional_forward_args=2.0)
+    assert max(sizes) < 30
+    same(split, whole)
+
+
+def test_errors_are_those_of_the_whole():
+    with pytest.raises(ValueError, match="31 targets for 30 rows"):
+        CAFE(models.mlp(5, 8, 3)).explain(torch.randn(30, 5), target=[0] * 31)
+    with pytest.raises(NotImplementedError, match="1 operation"):
+        CAFE(lambda v: torch.fft.fft(v).real).explain(torch.randn(30, 5), target=0)
+
+
+def test_a_pass_that_needs_all_rows_gets_them():
+    net, x = models.mlp(5, 8, 3), torch.randn(30, 5)
+    split, whole, _ = both(lambda v: net(v.view(30, 5)), x)
+    same(split, whole)
+
+
+def test_long_inputs_are_split_with_the_real_limits(monkeypatch):
+    monkeypatch.undo()
+    model, x = models.mlp(54, 512, 2).float(), torch.randn(5000, 54, dtype=torch.float32)
+    split, whole, sizes = both(model, x)
+    assert max(sizes) < 5000
+    for name in ("positive", "negative", "combined"):
+        torch.testing.assert_close(getattr(split, name), getattr(whole, name), rtol=1e-4, atol=1e-5)
