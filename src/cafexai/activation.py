@@ -79,7 +79,7 @@ def flows(
         upper = _where_rising(change, delta, 0)
         lower = change - upper
     else:
-        assert at_reference is not None
+        at_reference = phi(reference) if at_reference is None else at_reference
         positive = positive.add_(reference)
         negative = negative.add_(reference)
         at_value = phi(reference + delta)
@@ -186,8 +186,10 @@ class _Elementwise(torch.autograd.Function):
         c: float,
         pays: bool,
     ) -> tuple[Tensor, Tensor]:
-        parts = (delta, total, reference, at_reference)
-        new_delta, new_total, *maps = fused.run(rule, parts, phi, c) if pays else rule(*parts, phi, c)
+        if pays:  # a kernel computes phi(r) as it does phi(r - n): the last digit may differ from torch's own
+            new_delta, new_total, *maps = fused.run(rule, (delta, total, reference, None), phi, c)
+        else:
+            new_delta, new_total, *maps = rule(delta, total, reference, at_reference, phi, c)
         ctx.save_for_backward(*maps)
         ctx.set_materialize_grads(False)
         return new_delta, new_total
@@ -250,17 +252,17 @@ class _Fused(torch.autograd.Function):
         c: float,
         pays: bool,
     ) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(delta, total, reference, at_reference)
+        ctx.save_for_backward(delta, total, reference)
         ctx.rule = (phi, c)
         ctx.set_materialize_grads(False)
-        return fused.run(_forward, (delta, total, reference, at_reference), phi, c)
+        return fused.run(_forward, (delta, total, reference, None), phi, c)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         if gradients == (None, None):
             return (None,) * 7
         full = (torch.zeros_like(ctx.saved_tensors[0]) if gradient is None else gradient for gradient in gradients)
-        return (*fused.run(_backward, (*full, *ctx.saved_tensors), *ctx.rule), None, None, None, None, None)
+        return (*fused.run(_backward, (*full, *ctx.saved_tensors, None), *ctx.rule), None, None, None, None, None)
 
 
 def _forward(

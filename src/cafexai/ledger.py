@@ -54,24 +54,25 @@ class Entry:
 
     @property
     def amount(self) -> tuple[Tensor, Tensor]:
-        """The constant and its absolute value; kept unless it is as large as the value."""
-        if self._amount is not None:
-            return self._amount
-        constant = self.constant() if callable(self.constant) else self.constant
-        amount = constant, constant.abs()
-        if not callable(self.constant):
-            self._amount = amount
-        return amount
+        """A small constant and its absolute value."""
+        if self._amount is None:
+            assert isinstance(self.constant, Tensor)
+            self._amount = self.constant, self.constant.abs()
+        return self._amount
 
     def enter(self, from_delta: Tensor | None, from_total: Tensor | None) -> None:
         """Write down what flows back to delta and total through the constant."""
-        constant, size = self.amount
-        for gradient, amount in ((from_delta, constant), (from_total, size)):
-            if gradient is not None:
-                share = per_row(gradient, amount, self.rows, self.ledger.batch)
-                if not math.isfinite(share.sum().item()):
-                    share = self._without_infinity(gradient, amount)
-                self.ledger.shares.append((self.path, share))
+        for gradient, absolute in ((from_delta, False), (from_total, True)):
+            if gradient is None:
+                continue
+            if callable(self.constant):
+                amount = self.constant().abs() if absolute else self.constant()
+            else:
+                amount = self.amount[absolute]
+            share = per_row(gradient, amount, self.rows, self.ledger.batch)
+            if not math.isfinite(share.sum().item()):
+                share = self._without_infinity(gradient, amount)
+            self.ledger.shares.append((self.path, share))
 
     def _without_infinity(self, gradient: Tensor, amount: Tensor) -> Tensor:
         """The share of a constant with infinite elements, as in a mask; nothing may flow back to these."""

@@ -74,7 +74,8 @@ class PathScores(Scores):
             like = many[0].detach()
             kept = [p.shape if isinstance(p, PathScores) else p.clone() for p in parts]  # the model may write to its own later
 
-            def constant(place: int) -> Tensor:  # made when it is needed: it is as large as the result
+            @functools.cache
+            def constant(place: int) -> Tensor:  # made when it is first needed: it is as large as the result
                 joined = fn([like.new_zeros(p) if isinstance(p, torch.Size) else p for p in kept])
                 return joined if single else joined[place]
 

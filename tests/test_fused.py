@@ -1,0 +1,149 @@
+"""The compiled kernels give what the formulas give, are made only when they pay, and can be done without."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import cafexai.activation
+import models
+import test_rules
+from cafexai import CAFE, fused
+from cafexai.pointwise import is_plain, pointwise
+
+compiler = pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no compiler")
+USED_MOST = ("relu", "gelu", "silu", "tanh", "sigmoid", "elu", "leaky_relu", "softplus", "hardswish", "mish")
+
+
+@pytest.fixture
+def _always(monkeypatch):
+    """Kernels for everything, however small; a failure of the compiler is a failure of the test."""
+    monkeypatch.setenv("CAFEXAI_COMPILE", "always")
+    monkeypatch.setattr(fused, "SMALL", 2)
+
+    def failed():
+        raise
+
+    monkeypatch.setattr(fused, "_give_up", failed)
+
+
+def elementwise(names):
+    chosen, seen = [], set()
+    for param in test_rules.ELEMENTWISE:
+        case, function, _ = param.values
+        if case.name in names and is_plain(function) and case.name not in seen:
+            seen.add(case.name)
+            chosen.append(param)
+    return chosen
+
+
+def check(case, function, rule):
+    for c in (0.0, 0.5, 1.0):
+        for edge in (None, "no positive", "no negative", "none", "equal", "zero reference"):
+
+            def edit(pair, edge=edge):
+                if edge in ("no positive", "none"):
+                    pair.positive.zero_()
+                if edge in ("no negative", "none"):
+                    pair.negative.zero_()
+                if edge == "equal":
+                    pair.negative.copy_(pair.positive)
+                if edge == "zero reference":
+                    pair.reference.zero_()
+
+            run, states, pairs, result, plain = test_rules.call(case, function, 3, c, edit)
+            test_rules.compare(case, result.state, test_rules.naive.elementwise(plain, pairs, c), pairs, states, run)
+
+
+@compiler
+@pytest.mark.usefixtures("_always")
+@pytest.mark.parametrize(("case", "function", "rule"), elementwise(("gelu", "tanh")))
+def test_rules_by_kernels(case, function, rule):
+    check(case, function, rule)
+    assert any(key[0] is cafexai.activation.rule for key in fused._kernels)
+
+
+@compiler
+@pytest.mark.slow
+@pytest.mark.usefixtures("_always")
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(("case", "function", "rule"), elementwise(USED_MOST))
+def test_all_rules_by_kernels(case, function, rule, large, monkeypatch):
+    if large:
+        monkeypatch.setattr(cafexai.activation, "LARGE", 1)
+    check(case, function, rule)
+
+
+@compiler
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.GELU])
+def test_compiled_and_eager_agree(activation, large, monkeypatch):
+    torch.manual_seed(0)
+    model = models.mlp(54, 64, 64, 64, 7, activation=activation).float()
+    x = torch.randn(100, 54, dtype=torch.float32)
+    if large:
+        monkeypatch.setattr(cafexai.activation, "LARGE", 1)
+    # Against a reference, what cancels is a small difference of the function at two points: the last digits weigh more.
+    for baselines, tolerance in ((None, 1e-5), (0.5, 5e-5)):
+        found = {}
+        for mode in ("never", "always"):
+            monkeypatch.setenv("CAFEXAI_COMPILE", mode)
+            found[mode] = CAFE(model).explain(x, baselines, 1)
+        assert not fused._broken
+        for name in ("positive", "negative", "combined", "bias"):
+            one, two = (getattr(found[mode], name) for mode in found)
+            assert (one - two).abs().max() <= tolerance * one.abs().max(), name
+
+
+def test_nothing_is_compiled_for_little_work(monkeypatch):
+    monkeypatch.setenv("CAFEXAI_COMPILE", "auto")
+    monkeypatch.setattr(fused, "_work", {})
+    delta = torch.zeros(2**12)
+    assert not fused.pays(delta, torch.tanh)
+    assert not fused.pays(torch.zeros(7), torch.tanh)
+    fused._work[torch.tanh, delta.dtype] = fused.PAYS
+    assert fused.pays(delta, torch.tanh)
+    monkeypatch.setenv("CAFEXAI_COMPILE", "never")
+    assert not fused.pays(delta, torch.tanh)
+
+
+def test_a_missing_compiler_is_not_noticed(monkeypatch):
+    model, x = models.mlp(5, 8, 3, activation=nn.SiLU), torch.randn(6, 5)
+    expected = CAFE(model).explain(x, target=1)
+    monkeypatch.setenv("CAFEXAI_COMPILE", "always")
+    monkeypatch.setattr(fused, "SMALL", 2)
+    monkeypatch.setattr(fused, "_kernels", {})
+    monkeypatch.setattr(fused, "_broken", False)
+    monkeypatch.setattr(torch, "compile", lambda *args, **options: lambda *tensors: 1 / 0)
+    found = CAFE(model).explain(x, target=1)
+    assert fused._broken
+    assert torch.equal(found.positive, expected.positive)
+
+
+def test_functions_with_equal_settings_are_one():
+    assert pointwise(F.gelu, (), {}) is F.gelu
+    assert pointwise(F.gelu, (), {"approximate": "tanh"}) is pointwise(F.gelu, (), {"approximate": "tanh"})
+    assert pointwise(F.leaky_relu, (0.1,), {}) is not pointwise(F.leaky_relu, (0.2,), {})
+    assert is_plain(pointwise(F.leaky_relu, (0.1,), {}))
+    assert not is_plain(pointwise(F.hardtanh, (torch.zeros(2),), {}))
+    assert not is_plain(lambda v: v)
+
+
+@pytest.mark.parametrize("activation", ["ReLU", "GELU", "Tanh", "LeakyReLU", "Softplus"])
+def test_a_first_explanation_loads_no_compiler(activation):
+    """These modules take a third of a second and more."""
+    code = f"""
+import sys, torch, cafexai
+model = torch.nn.Sequential(torch.nn.Linear(7, 100), torch.nn.{activation}(), torch.nn.Linear(100, 2)).eval()
+cafexai.CAFE(model).explain(torch.randn(100, 7))
+cafexai.CAFE(model).attribute(torch.randn(2000, 7))
+print([name for name in ("sympy", "torch._dynamo.eval_frame", "torch._inductor.compile_fx") if name in sys.modules])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "[]", result.stdout + result.stderr
