@@ -26,7 +26,7 @@ def tolerance(dtype: torch.dtype) -> float:
 
 def warn(message: str) -> None:
     """A warning at the line outside of this library that asked for it."""
-    depth, frame = 1, sys._getframe(1)
+    depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("cafexai", "contextlib")):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, stacklevel=depth)
