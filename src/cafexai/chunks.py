@@ -20,6 +20,7 @@ from .activation import LARGE
 from .forward import Batch, Request, plain_output
 from .subject import Subject
 
+SHARES = 2**24  # numbers that all contributions to a value have at most
 WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
 
 
@@ -38,7 +39,8 @@ class _Widest(TorchFunctionMode):
 def rows_at_a_time(subject: Subject, one: Batch, rows: int, request: Request) -> int:
     """How many rows to explain at once; all of them if they cannot be split. ``one`` is the first row alone."""
     plain_arguments = (type(None), bool, int, float, str, torch.dtype)
-    if request.latent or request.check == "each" or rows * sum(x.numel() for x in one.tensors) < WORTH:
+    carried = 1 if request.latent else request.carried([x.shape[1:] for x in one.tensors])
+    if request.latent or request.check == "each" or rows * carried * sum(x.numel() for x in one.tensors) < WORTH:
         return rows
     if not all(isinstance(part, plain_arguments) for part in (*one.extra, *one.options.values())):
         return rows
@@ -48,7 +50,7 @@ def rows_at_a_time(subject: Subject, one: Batch, rows: int, request: Request) ->
             plain_output(subject, one, request)
     except Exception:  # a model that does not take a single row, or that cannot be explained at all, which will be said
         return rows
-    pieces = -(-rows * widest.size // LARGE)
+    pieces = -(-rows * widest.size * carried // (LARGE if carried == 1 else SHARES))
     return rows if pieces < 2 else max(2, -(-rows // pieces))
 
 

@@ -10,18 +10,21 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from . import netted
 from .assemble import assembled, averaged, pieces
 from .backward import Shares, distribute
 from .batches import Task, carry_out
-from .explanation import Explanation
+from .explanation import Explanation, default_names
 from .explanations import Explanations
+from .feature import Features, FeatureScores
 from .forward import Passed, Request
-from .groups import grouped
+from .groups import grouped, places
 from .inputs import Inputs, Reference, prepare, references
 from .path import PathScores
 from .scores import Scores
 from .subject import Sensitivity, Subject
 
+CARRIERS: dict[str, type[Scores]] = {"path": PathScores, "feature": FeatureScores}
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
@@ -46,7 +49,7 @@ class CAFE:
     the baselines "mean", "median" and "mode".
     """
 
-    carrier: type[Scores] = PathScores
+    carrier: type[Scores]
 
     def __init__(
         self,
@@ -57,8 +60,12 @@ class CAFE:
         norm_mean: str = "bias",
         background: Any = None,
     ) -> None:
-        if netting != "path":
-            raise ValueError(f'CAFE(..., netting={netting!r}): only "path", the method as published, exists in this version.')
+        if netting not in CARRIERS:
+            raise ValueError(
+                f'CAFE(..., netting={netting!r}): the words are "path", the method as published, and "feature", which nets the '
+                "paths of each feature first."
+            )
+        self.carrier = CARRIERS[netting]
         self.c = c
         self.netting = netting
         self.background = background
@@ -111,8 +118,9 @@ class CAFE:
         each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
         explainer.
         """
-        request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines)
+        request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines, carrier=self.carrier)
         given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
+        request = dataclasses.replace(request, features=self._features(given, request, feature_groups))
         notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()
         request = dataclasses.replace(request, total=given.rows, notes=notes)
         several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
@@ -128,7 +136,8 @@ class CAFE:
             show_progress,
             tuple(Sensitivity(one, self.subject.names) for one in several),
         )
-        results = carry_out(task, lambda passed: pieces(passed, request.every_class))
+        finish = netted.pieces if self.netting == "feature" else pieces
+        results = carry_out(task, lambda passed: finish(passed, request.every_class))
         entries: dict[Any, Explanation] = {}
         for place, one in enumerate(several):
             for number in range(len(results[0][0][place])):
@@ -159,9 +168,12 @@ class CAFE:
             raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
         request = Request(target, carrier=self.carrier)
         given, extra = self._accept(inputs, additional_forward_args, request)
-        request = dataclasses.replace(request, total=given.rows)
+        request = dataclasses.replace(request, total=given.rows, features=self._features(given, request, None))
         task = Task(self.subject, given, self._references(given, baselines, request), extra, request)
-        chunks = [_mean([shares for (shares,) in chunk]) for chunk in carry_out(task, _net)]
+        chunks = [
+            _mean([shares for (shares,) in chunk])
+            for chunk in carry_out(task, netted.shares if self.netting == "feature" else _net)
+        ]
         combined = tuple(torch.cat(parts) for parts in zip(*(features for features, _ in chunks), strict=True))
         result = combined if given.is_tuple else combined[0]
         return (result, torch.cat([lack for _, lack in chunks])) if return_convergence_delta else result
@@ -193,6 +205,24 @@ class CAFE:
         self.subject.ready()
         extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
         return prepare(inputs, self.model, feature_names, display, tokenizer), extra
+
+    def _features(self, given: Inputs, request: Request, groups: Any) -> Callable[[list[torch.Size]], Any]:
+        """Which elements are one feature, for a carrier that keeps features apart."""
+        if self.netting != "feature":
+            return lambda shapes: None
+        if request.layer is not None and not request.start:
+            raise ValueError(
+                'explain(..., layer=..., start=False): with netting="feature" contributions are those of the inputs, or, with '
+                'start=True, of that layer. netting="path" reports what passes a layer.'
+            )
+
+        def features(shapes: list[torch.Size]) -> Features:
+            if groups is None:
+                return Features.of(shapes)
+            names = given.names if given.names is not None and request.layer is None else default_names(shapes)
+            return Features.of(shapes, places(groups, shapes, lambda: names)[0])
+
+        return features
 
     def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
         return references(None if request.latent else baselines, given, self.background, self.model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -124,16 +124,7 @@ class Explanation:
             return self.tokens[row]
         if self.feature_names is not None:
             return self.feature_names
-        parts = self._each(self.positive)
-        names = []
-        for place, part in enumerate(parts):
-            head = "x" if len(parts) == 1 else f"x{place}_"
-            shape = part.shape[1:]
-            if len(shape) <= 1:
-                names += [f"{head}{i}" for i in range(shape.numel())]
-            else:
-                names += [f"{head}[{','.join(map(str, i))}]" for i in torch.cartesian_prod(*map(torch.arange, shape)).tolist()]
-        return tuple(names)
+        return default_names([part.shape[1:] for part in self._each(self.positive)])
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: one line per row and feature, and one for the bias; needs pandas."""
@@ -255,6 +246,18 @@ def read_file(path: str | os.PathLike[str], kind: str, form: Any) -> tuple[dict[
     if described is None or described.pop("format", None) != form:
         raise ValueError(f"{call}: the file was not written by {kind}.save of this version.")
     return tensors, described
+
+
+def default_names(shapes: Sequence[torch.Size]) -> tuple[str, ...]:
+    """x0, x1, ... for the elements of rows of these shapes."""
+    names = []
+    for place, shape in enumerate(shapes):
+        head = "x" if len(shapes) == 1 else f"x{place}_"
+        if len(shape) <= 1:
+            names += [f"{head}{i}" for i in range(shape.numel())]
+        else:
+            names += [f"{head}[{','.join(map(str, i))}]" for i in torch.cartesian_prod(*map(torch.arange, shape)).tolist()]
+    return tuple(names)
 
 
 def _beside(features: Tensor, bias: Tensor) -> Any:

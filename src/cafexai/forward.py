@@ -40,7 +40,13 @@ class Request:
     notes: tuple[str, ...] = ()  # what the model itself has to say of its output
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
     carrier: type[Scores] = PathScores  # how influence is carried along
+    features: Callable[[list[torch.Size]], Any] = lambda shapes: None  # which elements of such inputs belong together
     sensitivity: Callable[[str], float] | None = None  # c by module path, where it is not that of the model's explainer
+
+    def carried(self, shapes: list[torch.Size]) -> int:
+        """How many numbers every element of a value carries."""
+        features = self.features(shapes)
+        return 1 if features is None else features.count + 1
 
     @property
     def every_class(self) -> bool:
@@ -116,6 +122,7 @@ def forward(
         if deltas is not None:
             deltas.rewind()
         trace = Trace(run, request.carrier, subject.owned_tensors, request.check == "each")
+        run.features = None if request.latent else request.features([x.shape[1:] for x in batch.tensors])
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
         output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
@@ -132,6 +139,7 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
         if x.is_floating_point():
             scores = run.carrier.of_input(run, run.wide(x), None if reference is None else run.wide(reference))
+            scores.belongs(source, _places(x))
             run.leaves.append(Leaf(scores, source))
             arguments.append(Scored(scores, x.dtype))
         else:
@@ -221,9 +229,16 @@ class _Layer:
         scores = self.run.carrier.of_input(
             self.run, self.run.wide(value), None if reference is None else self.run.wide(reference)
         )
+        self.run.features = self.request.features([value.shape[1:]])
+        scores.belongs(0, _places(value))
         self.run.leaves[:] = [Leaf(scores, 0)]
         self.run.closed = True
         return Scored(scores, value.dtype)
+
+
+def _places(x: Tensor) -> Tensor:
+    """The place of every element in its row."""
+    return torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:])
 
 
 def _call(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ def grouped(explanation: Explanation, groups: Any) -> Explanation:
 
     ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.
     """
-    index, names = _places(groups, explanation)
+    parts = explanation._each(explanation.positive)
+    index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
     index = index.to(explanation.output.device)
 
     def summed(scores: Tensors) -> Tensor:
@@ -35,17 +36,15 @@ def grouped(explanation: Explanation, groups: Any) -> Explanation:
     )
 
 
-def _places(groups: Any, explanation: Explanation) -> tuple[Tensor, tuple[str, ...]]:
-    """The group of every feature, and the names of the groups."""
-    parts = explanation._each(explanation.positive)
-    shapes = [part.shape[1:] for part in parts]
+def places(groups: Any, shapes: Sequence[torch.Size], names: Callable[[], tuple[str, ...]]) -> tuple[Tensor, tuple[str, ...]]:
+    """The group of every element of rows of these shapes, and the names of the groups."""
     if isinstance(groups, Mapping):
-        if len(parts) > 1:
+        if len(shapes) > 1:
             raise ValueError("explain(..., feature_groups={...}): there are several inputs; give a tuple of integer masks.")
-        return _named(groups, shapes[0].numel(), explanation.names())
+        return _named(groups, shapes[0].numel(), names())
     masks = groups if isinstance(groups, (tuple, list)) else (groups,)
-    if len(masks) != len(parts):
-        raise ValueError(f"explain(..., feature_groups=...): {len(masks)} masks for {len(parts)} input(s).")
+    if len(masks) != len(shapes):
+        raise ValueError(f"explain(..., feature_groups=...): {len(masks)} masks for {len(shapes)} input(s).")
     flat = torch.cat([_flat(mask, shape) for mask, shape in zip(masks, shapes, strict=True)])
     labels, index = flat.unique(return_inverse=True)
     return index, tuple(f"group {label}" for label in labels.tolist())

@@ -54,6 +54,11 @@ class Pending(Base):
         return self.full().total
 
     @property
+    def shares(self) -> Tensor:
+        """The contributions of the features, computed now."""
+        return self.full().shares
+
+    @property
     def rows(self) -> Any:  # type: ignore[override]
         """The rows, computed now."""
         return self.full().rows

@@ -43,6 +43,7 @@ class Run:
         self.dtype = dtype  # scores are carried in this at least
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.carrier: type[Scores]  # set by the pass
+        self.features: Any = None  # for carriers that keep features apart: which elements belong together
         self.closed = False  # the explanation begins at a layer that was met: no further leaves
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.path = ""  # the module that is running
@@ -215,6 +216,9 @@ class Scores(abc.ABC):
     @abc.abstractmethod
     def of_input(cls: type[S], run: Run, x: Tensor, reference: Tensor | None) -> S:
         """The input layer rule: positive = max(x - r, 0), negative = max(r - x, 0)."""
+
+    def belongs(self, source: int, places: Tensor) -> None:  # noqa: B027  (only some carriers ask)
+        """Say which feature of which input each element is, by its place in a row."""
 
     @abc.abstractmethod
     def copy(self: S) -> S:

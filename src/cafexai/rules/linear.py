@@ -256,10 +256,13 @@ def cumsum(x: Scores, dim: int, *, dtype: Any = None) -> Any:
 @rule("diff")
 def diff(x: Scores, n: int = 1, dim: int = -1) -> Any:
     for _ in range(n):
-        size = x.shape[dim] - 1
-        later = x.reshape(lambda v: v.narrow(dim, 1, size))
-        x = later.add(x.reshape(lambda v: v.narrow(dim, 0, size)), -1)
+        later, earlier = (x.reshape(_part(dim, start, x.shape[dim] - 1)) for start in (1, 0))
+        x = later.add(earlier, -1)
     return x
+
+
+def _part(dim: int, start: int, size: int) -> Callable[[Tensor], Tensor]:
+    return lambda v: v.narrow(dim, start, size)
 
 
 @rule("trace")
