@@ -10,33 +10,29 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from cafexai.datasets import TRAINED, synthetic_conflicts
-from cafexai.models import Training, conflict_setup, train, train_group
-from cafexai.models.training import Recipe
+from cafexai.models import conflict_setup, train, train_group
 
 
 def measure(dimension: int, likelihood: float, activation: type[nn.Module], epochs: int, alone: int) -> list[str]:
     """One line of the table."""
     setup = conflict_setup(dimension, activation)
-    recipe = Recipe(epochs, setup.recipe.batch, setup.recipe.lr, "mse", best=True)
+    recipe = replace(setup.recipe, epochs=epochs)
     sets = [synthetic_conflicts(dimension=dimension, likelihood=likelihood, seed=seed) for seed in range(42, 47)]
     parts = [torch.stack([getattr(s, part) for s in sets for _ in range(5)]) for part in ("x_train", "y_train")]
-    checks = [torch.stack([getattr(s, part) for s in sets for _ in range(5)]) for part in ("x_valid", "y_valid")]
     build = [lambda i=i: setup.build(sets[0].layout, 101 + i) for i in range(25)]
     chosen = [round(i * 24 / max(alone - 1, 1)) for i in range(alone)]
 
     start = time.perf_counter()
-    group = train_group([make() for make in build], *parts, recipe, validation=(checks[0], checks[1]), progress=False)
+    group = train_group([make() for make in build], *parts, recipe, progress=False)
     together = time.perf_counter() - start
     start = time.perf_counter()
-    single: list[Training] = []
-    for i in chosen:
-        valid = (checks[0][i], checks[1][i])
-        single.append(train(build[i](), parts[0][i], parts[1][i], recipe, validation=valid, progress=False))
+    single = [train(build[i](), parts[0][i], parts[1][i], recipe, progress=False) for i in chosen]
     one_by_one = (time.perf_counter() - start) * 25 / alone
     gaps = [abs(group[i].losses[-1] / one.losses[-1] - 1) for i, one in zip(chosen, single, strict=True)]
     name = f"{2 * dimension}-{setup.hidden[0]}-{setup.hidden[1]}-1 {activation.__name__}"

@@ -14,7 +14,7 @@ CORNERS = {"triangle": 3, "pentagon": 5, "hexagon": 6}
 
 
 def shapes(
-    *, train: int = 3000, test: int = 600, size: int = 64, textures: str = "generated", seed: int = 42, folder: Folder = None
+    *, train: int = 6000, test: int = 1000, size: int = 64, textures: str = "generated", seed: int = 42, folder: Folder = None
 ) -> Dataset:
     """Triangle, rectangle, pentagon, hexagon, circle and star of random size, place, rotation and colour, (3, size, size).
 

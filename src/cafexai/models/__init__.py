@@ -15,7 +15,7 @@ from .setups import (
     setup,
     shift_setup,
 )
-from .training import Diverged, Recipe, Training, train
+from .training import Diverged, Recipe, Training, evaluate, train
 
 __all__ = [
     "CONCAT_WIDTHS",
@@ -31,6 +31,7 @@ __all__ = [
     "Training",
     "concat_cnn",
     "conflict_setup",
+    "evaluate",
     "mlp",
     "openxai_mlp",
     "procedural",

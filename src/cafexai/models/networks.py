@@ -62,17 +62,15 @@ def concat_cnn(name: str, size: tuple[int, int] = (56, 28), outputs: int = 5) ->
     return nn.Sequential(nn.Sequential(*layers, nn.Flatten(1)), classifier)
 
 
-def small_cnn(
-    channels: int, size: int, outputs: int, widths: tuple[int, ...] = (16, 32, 64), hidden: int = 64
-) -> nn.Sequential:
+def small_cnn(channels: int, size: int, outputs: int, widths: tuple[int, ...] | None = None, hidden: int = 64) -> nn.Sequential:
     """Convolution, batch-norm, ReLU and max-pool for each width, then two linear layers: for MNIST, CIFAR-10 and shapes."""
+    widths = widths or ((16, 32, 64) if size <= 32 else (16, 32, 64, 64))
     layers: list[nn.Module] = []
     for a, b in itertools.pairwise((channels, *widths)):
         layers += [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2)]
         size //= 2
-    return nn.Sequential(
-        *layers, nn.Flatten(1), nn.Linear(widths[-1] * size * size, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
-    )
+    flat = widths[-1] * size * size
+    return nn.Sequential(*layers, nn.Flatten(1), nn.Linear(flat, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
 def openxai_mlp(source: str | Path | Mapping[str, Tensor], dtype: torch.dtype = torch.float64) -> nn.Sequential:
