@@ -115,7 +115,9 @@ class PathScores(Scores):
         if entry is not None:
             entry.rows = rows
             run.ledger.note_layer(run.path, delta)
-        reference = None if self.reference is None else over_rows(lambda r: weighted(r, weight), self.reference)
+        reference = self.reference
+        if reference is not None:
+            reference = over_rows(lambda r: weighted(r, weight), reference) if self.ndim > 1 else weighted(reference, weight)
         return PathScores(run, reference, delta, total, rows)
 
     def add(self, other: PathScores, alpha: float = 1) -> PathScores:
