@@ -1,4 +1,4 @@
-"""Peak memory of our methods and of a gradient on one case, in a process of its own.
+"""Peak memory of our methods and of gradients on one case, in a process of its own.
 
 What is measured is the growth of the resident memory above the loaded model, after a first run on one row. The allocator is
 told to give freed memory back at once, so that what is measured is in use and not merely kept for later.
@@ -18,9 +18,8 @@ import warnings
 from pathlib import Path
 
 from cases import CASES, Case, growth
-from ways import input_gradient, ours
+from ways import BASE, input_gradient, ours, training_step
 
-BASE = "input gradient"
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
@@ -51,13 +50,16 @@ class Peak:
 
 
 def measure(case: Case) -> dict[str, int]:
-    """Bytes that each way needs at its peak. No gradients of parameters: they would only make the base look larger."""
+    """Bytes that each way needs at its peak; the gradient of the input alone has no gradients of parameters to keep."""
     warnings.simplefilter("ignore")
     model, x, target = case.make()
-    model.requires_grad_(False)
 
     def run(way: str, rows: int) -> None:
+        model.requires_grad_(way == BASE)
         if way == BASE:
+            training_step(model, x[:rows], target[:rows])
+            model.zero_grad()
+        elif way == "input gradient":
             input_gradient(model, x[:rows], target[:rows])
         else:
             ours(model, x[:rows], target[:rows], compiled=False)[way]()
@@ -69,7 +71,7 @@ def measure(case: Case) -> dict[str, int]:
             run(way, len(x))
         return watched.highest - watched.start
 
-    return {way: peak(way) for way in (BASE, "attribute", "explain")}
+    return {way: peak(way) for way in (BASE, "input gradient", "attribute", "explain")}
 
 
 def peaks(name: str) -> dict[str, int]:

@@ -36,7 +36,7 @@ def measure(case: Case, repeats: int, compiled: bool) -> dict[str, Any]:
             print(f"  {way:28} {entry['seconds'] * 1e3:9.2f} ms   {entry['ratio']:7.2f} x   ({entry['repeats']} repeats)")
     if case.shape[0] > 1:
         found["memory"] = peaks(case.name)
-        base = max(found["memory"]["input gradient"], 1)
+        base = max(found["memory"][BASE], 1)
         for way, size in found["memory"].items():
             print(f"  {way + ', memory':28} {size / 2**20:9.1f} MiB  {size / base:7.2f} x")
     return found

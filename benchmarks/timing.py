@@ -9,7 +9,7 @@ from typing import Any
 from ways import BASE, COMPILED, Way
 
 WARM_UP = 2
-SLOW, VERY_SLOW = 2.0, 20.0  # seconds: what takes longer is repeated less often, or not at all
+SLOW, VERY_SLOW = 2.0, 6.0  # seconds: what takes longer is repeated less often, or not at all
 
 
 def once(way: Way) -> float:

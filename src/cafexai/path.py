@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .activation import activate, over_rows
+from .activation import activate
+from .pointwise import over_rows
 from .rows import Rows
 from .scores import Run, Scores
 from .weighted import Weighted, weighted
