@@ -18,6 +18,7 @@ def machine() -> dict[str, object]:
         "features": sorted({"avx2", "avx512f", "amx_tile"} & set(_first("/proc/cpuinfo", "flags").split())),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0],  # of other programs too: much of it, and times of two threads mean little
         "cache_kib": _first("/proc/cpuinfo", "cache size"),
         "memory": _first("/proc/meminfo", "MemTotal"),
         "system": platform.platform(),

@@ -1,4 +1,4 @@
-"""Peak memory of one way on one case, in a process of its own.
+"""Peak memory of our methods and of gradients on one case, in a process of its own.
 
 What is measured is the growth of the resident memory above the loaded model, after a first run on one row. The allocator is
 told to give freed memory back at once, so that what is measured is in use and not merely kept for later.
@@ -7,6 +7,7 @@ told to give freed memory back at once, so that what is measured is in use and n
 from __future__ import annotations
 
 import gc
+import json
 import os
 import resource
 import subprocess
@@ -17,9 +18,8 @@ import warnings
 from pathlib import Path
 
 from cases import CASES, Case, growth
-from ways import input_gradient, ours
+from ways import BASE, input_gradient, ours, training_step
 
-WAYS = ("input gradient", "attribute", "explain")
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
@@ -49,37 +49,39 @@ class Peak:
         self.thread.join()
 
 
-def measure(case: Case, way: str) -> int:
-    """Bytes that one way needs at its peak. No gradients of parameters: they would only make the base look larger."""
+def measure(case: Case) -> dict[str, int]:
+    """Bytes that each way needs at its peak; the gradient of the input alone has no gradients of parameters to keep."""
     warnings.simplefilter("ignore")
     model, x, target = case.make()
-    model.requires_grad_(False)
 
-    def run(rows: int) -> None:
-        if way == "input gradient":
+    def run(way: str, rows: int) -> None:
+        model.requires_grad_(way == BASE)
+        if way == BASE:
+            training_step(model, x[:rows], target[:rows])
+            model.zero_grad()
+        elif way == "input gradient":
             input_gradient(model, x[:rows], target[:rows])
         else:
             ours(model, x[:rows], target[:rows], compiled=False)[way]()
 
-    run(1)
-    gc.collect()
-    with Peak() as peak:
-        run(len(x))
-    return peak.highest - peak.start
+    def peak(way: str) -> int:
+        run(way, 1)
+        gc.collect()
+        with Peak() as watched:
+            run(way, len(x))
+        return watched.highest - watched.start
+
+    return {way: peak(way) for way in (BASE, "input gradient", "attribute", "explain")}
 
 
 def peaks(name: str) -> dict[str, int]:
     """The peak of every way on the case of this name."""
-
-    def one(way: str) -> int:
-        command = [sys.executable, str(Path(__file__)), name, way]
-        out = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **ALLOCATOR}).stdout
-        return int(out.split()[-1])
-
-    return {way: one(way) for way in WAYS}
+    command = [sys.executable, str(Path(__file__)), name]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **ALLOCATOR}).stdout
+    found: dict[str, int] = json.loads(out.splitlines()[-1])
+    return found
 
 
 if __name__ == "__main__":
     grown = [case for cases in growth(False).values() for _, case in cases]
-    chosen = next(case for case in (*CASES, *grown) if case.name == sys.argv[1])
-    print(measure(chosen, sys.argv[2]))
+    print(json.dumps(measure(next(case for case in (*CASES, *grown) if case.name == sys.argv[1]))))

@@ -36,7 +36,7 @@ def measure(case: Case, repeats: int, compiled: bool) -> dict[str, Any]:
             print(f"  {way:28} {entry['seconds'] * 1e3:9.2f} ms   {entry['ratio']:7.2f} x   ({entry['repeats']} repeats)")
     if case.shape[0] > 1:
         found["memory"] = peaks(case.name)
-        base = max(found["memory"]["input gradient"], 1)
+        base = max(found["memory"][BASE], 1)
         for way, size in found["memory"].items():
             print(f"  {way + ', memory':28} {size / 2**20:9.1f} MiB  {size / base:7.2f} x")
     return found
@@ -78,15 +78,18 @@ def main() -> None:
     chosen = [case for case in CASES if (case.quick or not options.quick) and (options.only or "") in case.name]
     results: dict[str, Any] = {"machine": machine(), "repeats": repeats}
     print(f"median of {repeats} interleaved repeats; {results['machine']}")
-    results["cases"] = {case.name: measure(case, repeats, not options.no_compile) for case in chosen}
-    if not options.only:
-        results["growth"] = measure_growth(options.quick, max(5, repeats // 5))
-        results["startup"] = startup(3 if options.quick else 7)
-        print("\n" + "\n".join(f"{what}: {seconds * 1e3:.0f} ms" for what, seconds in results["startup"].items()))
     folder = options.output or (None if options.quick or options.only else RESULTS)
+    if not options.only:
+        results["startup"] = startup(3 if options.quick else 5)
+        print("\n" + "\n".join(f"{what}: {seconds * 1e3:.0f} ms" for what, seconds in results["startup"].items()))
+        results["growth"] = measure_growth(options.quick, max(5, repeats // 5))
+    results["cases"] = {}
+    for case in chosen:
+        results["cases"][case.name] = measure(case, repeats, not options.no_compile)
+        if folder is not None:  # after every case: the last ones take long
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         draw(results, folder / "ratios.png")
 
 

@@ -112,6 +112,15 @@ def test_errors_are_those_of_the_whole():
         CAFE(lambda v: torch.fft.fft(v).real).explain(torch.randn(30, 5), target=0)
 
 
+def test_one_baseline_for_all_is_that_baseline_for_each():
+    """It is computed once; also where rows are taken one by one."""
+    net, x = models.mlp(5, 8, 3, activation=nn.GELU), torch.randn(6, 5)
+    for model in (net, lambda v: torch.stack([net(row) for row in v]), lambda v: net(v.t().contiguous().t() * 1.0)):
+        for one in (0.3, torch.randn(5)):
+            full = torch.as_tensor(one).expand(6, 5).clone()
+            same(CAFE(model).explain(x, one, 0), CAFE(model).explain(x, full, 0))
+
+
 def test_a_pass_that_needs_all_rows_gets_them():
     net, x = models.mlp(5, 8, 3), torch.randn(30, 5)
     split, whole, _ = both(lambda v: net(v.view(30, 5)), x)

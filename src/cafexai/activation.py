@@ -25,16 +25,13 @@ float32 although its totals are many times its outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import fused
-from .pointwise import is_plain
-
-Function = Callable[[Tensor], Tensor]
+from .pointwise import Function, is_plain, over_rows
 
 
 def activate(
@@ -55,13 +52,6 @@ def activate(
 def _closed(phi: Function, reference: Tensor | None) -> bool:
     """The rule has the closed form of ReLU."""
     return reference is None and phi is torch.relu
-
-
-def over_rows(fn: Function, reference: Tensor) -> Tensor:
-    """fn, which treats all rows alike, of a reference; computed once if that is one row for all."""
-    if reference.ndim and reference.shape[0] > 1 and reference.stride(0) == 0:
-        return fn(reference[:1]).expand(reference.shape[0], *(-1,) * (reference.ndim - 1))
-    return fn(reference)
 
 
 # Comparisons and choices by truth values are many times slower than arithmetic on processors. This one is not.
@@ -88,10 +78,12 @@ def flows(
         # each sum has one term that is 0: nothing is rounded, so that nothing is left where nothing was cancelled
         upper, lower = upper + (at_reference - lower), lower + (at_value - upper)
     up, down = phi(positive).sub_(upper), lower.sub_(phi(negative))
+    del positive, negative, upper, lower  # memory that the rest can use
     size, sign = delta.abs(), delta.sign()
     smaller = torch.sub(total, size).clamp_min_(0)
     slope = torch.mul(change, sign).div_(size.clamp_min_(torch.finfo(delta.dtype).tiny))  # 0 where delta and change are 0
     linear = slope.mul_(smaller).mul_(0.5)
+    del size, sign
     peak = torch.maximum(up, down).clamp_min_(0)
     along = torch.minimum(linear.clamp_min(0), peak).lerp_(peak, c)
     peak = torch.minimum(up, down).clamp_max_(0)

@@ -21,8 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .activation import flows, over_rows
+from .activation import flows
 from .lazy import Pending, joined_lazily, lazy
+from .pointwise import over_rows
 from .rows import Rows
 from .scores import ONE_TO_ONE, Run, Scores
 from .weighted import weighted

@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .pointwise import is_plain
+from .pointwise import Function, is_plain
 
-Function = Callable[[Tensor], Tensor]
 Formula = Callable[..., tuple[Tensor, ...]]
 PAYS = 2**28  # elements: a few seconds of work
 SMALL = 2**12  # elements below which calling a kernel costs more than it saves

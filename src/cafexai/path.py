@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .activation import activate, over_rows
+from .activation import activate
 from .lazy import joined_lazily, lazy
+from .pointwise import over_rows
 from .rows import Rows
 from .scores import Run, Scores
 from .weighted import Weighted, weighted
@@ -112,7 +113,9 @@ class PathScores(Scores):
         if entry is not None:
             entry.rows = rows
             run.ledger.note_layer(run.path, delta)
-        reference = None if self.reference is None else over_rows(lambda r: weighted(r, weight), self.reference)
+        reference = self.reference
+        if reference is not None:
+            reference = over_rows(lambda r: weighted(r, weight), reference) if self.ndim > 1 else weighted(reference, weight)
         return PathScores(run, reference, delta, total, rows)
 
     def add(self, other: PathScores, alpha: float = 1) -> PathScores:

@@ -1,4 +1,4 @@
-"""Elementwise functions of torch with their settings, so that equal ones are one object."""
+"""Elementwise functions: with their settings, so that equal ones are one object, and over rows that are alike."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from torch import Tensor
+
+Function = Callable[[Tensor], Tensor]
 
 
 class Pointwise:
@@ -25,7 +27,7 @@ class Pointwise:
 _made = functools.lru_cache(maxsize=1024, typed=True)(Pointwise)
 
 
-def pointwise(function: Callable[..., Tensor], args: tuple[Any, ...], options: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+def pointwise(function: Callable[..., Tensor], args: tuple[Any, ...], options: dict[str, Any]) -> Function:
     """The function with these settings; the same object for the same settings, unless they hold tensors."""
     if not args and not options:
         return function
@@ -34,9 +36,16 @@ def pointwise(function: Callable[..., Tensor], args: tuple[Any, ...], options: d
     return lambda value: function(value, *args, **options)
 
 
-def is_plain(phi: Callable[[Tensor], Tensor]) -> bool:
+def is_plain(phi: Function) -> bool:
     """The function is torch's alone: it holds no tensor and gives the same for each element, wherever that stands."""
     if isinstance(phi, Pointwise):
         phi = phi.function
     plain = isinstance(phi, (BuiltinFunctionType, FunctionType)) and getattr(phi, "__closure__", None) is None
     return plain and str(getattr(phi, "__module__", "")).startswith("torch")
+
+
+def over_rows(fn: Function, reference: Tensor) -> Tensor:
+    """fn, which treats all rows alike, of a reference; computed once if that is one row for all."""
+    if reference.ndim and reference.shape[0] > 1 and reference.stride(0) == 0:
+        return fn(reference[:1]).expand(reference.shape[0], *(-1,) * (reference.ndim - 1))
+    return fn(reference)
