@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.datasets import load_wine
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
@@ -16,6 +17,7 @@ import models
 from cafexai import CAFE, compare, from_sklearn, metrics
 from cafexai.adapters import captum_attribution, quantus_explain, quantus_table
 from cafexai.compare import default_methods
+from cafexai.comparison import Comparison
 from cafexai.methods import METHODS
 
 
@@ -115,6 +117,51 @@ def test_groups_truth_units_and_images():
     assert "1 row," in one.to_markdown()
 
 
+def test_pipelines_are_compared_on_their_rows():
+    table = load_wine()
+    pipeline = make_pipeline(StandardScaler(), MLPClassifier((8,), random_state=0, max_iter=100)).fit(table.data, table.target)
+    options = {"methods": ["cafe", "integrated_gradients"], "show_progress": False, "metrics": ["infidelity"]}
+    whole = compare(from_sklearn(pipeline), table.data[:20], 1, **options)
+    bare = compare(from_sklearn(pipeline[-1]), torch.tensor(pipeline[0].transform(table.data[:20])), 1, **options)
+    for name in ("cafe", "integrated_gradients"):
+        torch.testing.assert_close(whole.values[name]["infidelity"], bare.values[name]["infidelity"])
+
+
+def test_one_failing_method_does_not_cost_the_others():
+    model, x = models.mlp(4, 6, 2), torch.randn(6, 4)
+
+    def flaky(model, x, *, target=None, baselines=None, feature_mask=None):
+        if len(x) > 6:
+            raise RuntimeError("too many rows")
+        return x
+
+    result = compare(model, x, methods={"cafe": METHODS["cafe"], "flaky": flaky}, seeds=0, show_progress=False)
+    assert result.values["flaky"]["infidelity"].shape == (6,)
+    assert "max_sensitivity" not in result.values["flaky"]
+    assert "max_sensitivity" in result.values["cafe"]
+    assert "No max-sensitivity of flaky: RuntimeError: too many rows" in str(result)
+    function = compare(
+        lambda v: model(v), x, methods=["cafe"], metrics=["infidelity", "structural_infidelity"], show_progress=False
+    )
+    assert function.values["cafe"]["infidelity"].shape == (6,)
+    assert "layers of a torch module" in str(function)
+
+
+def test_a_final_softmax_is_noted():
+    model, x = nn.Sequential(models.mlp(4, 6, 3), nn.Softmax(1)), torch.randn(6, 4)
+    methods = ["cafe", "gradient_x_input"]
+    assert "explain its logit" in str(compare(model, x, methods=methods, metrics=["complexity"], show_progress=False))
+    assert "logit" not in str(compare(model[0], x, methods=methods, metrics=["complexity"], show_progress=False))
+
+
+def test_spread_and_form():
+    values = torch.tensor([1.0, 2.0, 3.0, 6.0])
+    result = Comparison({"a": {"infidelity": values}}, {"a": 1.0}, {}, None, 4, (0,), (), ("a",))
+    assert result.standard_error("a", "infidelity") == pytest.approx(values.std().item() / 2)
+    assert repr(result) == "Comparison(1 methods, infidelity; 4 rows)"
+    assert result._repr_markdown_() == str(result)
+
+
 def test_bad_arguments_are_named():
     model, x = models.mlp(4, 6, 2), torch.randn(6, 4)
     with pytest.raises(ValueError, match="there is no 'shapley'"):
@@ -184,6 +231,26 @@ def test_quantus_metrics_run_on_the_adapter(method):
     values = correlation(**common)
     assert len(values) == 5
     assert np.isfinite(values).all()
+
+
+def test_options_of_quantus_reach_the_method():
+    model, x = models.mlp(6, 12, 3), np.random.RandomState(0).randn(5, 6)
+    explain = quantus_explain("cafe")
+    one, two = (explain(model, x, np.zeros(5, dtype=int), c=c, device="cpu") for c in (0.0, 1.0))
+    assert not np.allclose(one, two)
+    with pytest.raises(TypeError, match="baselin"):
+        explain(model, x, np.zeros(5, dtype=int), baselin=3)
+
+
+def test_words_go_to_shap_row_by_row():
+    class Words:
+        def convert_ids_to_tokens(self, ids):
+            return [f"w{i}" for i in ids]
+
+    model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 2)).eval()
+    exported = CAFE(model).explain(torch.tensor([[1, 2, 3], [4, 5, 6]]), target=0, tokenizer=Words()).to_shap()
+    assert exported.data.tolist() == [["w1", "w2", "w3"], ["w4", "w5", "w6"]]
+    assert exported.feature_names is None
 
 
 def test_quantus_adapter_names_bad_input():

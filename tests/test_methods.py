@@ -7,17 +7,31 @@ import inspect
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
-from captum.attr import LRP, DeepLift, InputXGradient, KernelShap, Lime
+from captum.attr import (
+    LRP,
+    DeepLift,
+    GradientShap,
+    InputXGradient,
+    KernelShap,
+    Lime,
+    NoiseTunnel,
+    Saliency,
+    ShapleyValueSampling,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import models
 import naive_methods
-from cafexai import CAFE, UnsupportedOperation
+from cafexai import CAFE, UnsupportedOperation, from_sklearn
 from cafexai.methods import METHODS
 from cafexai.methods import sampling as batched
 from cafexai.methods.case import case
@@ -323,7 +337,7 @@ MASKS = [None, torch.tensor([0, 0, 1, 2, 3, 3])]
 def test_kernel_shap_equals_captums_for_equal_draws(mask, n_samples):
     torch.set_default_dtype(torch.float32)
     model, x, start = models.mlp(6, 16, 3), torch.randn(4, 6), torch.randn(4, 6)
-    given_case = case("kernel_shap", model, x, 1, start, mask)
+    given_case = case("kernel_shap", model, x, start, mask).aimed(1)
     on = batched.kernel_shap_draws(4, int(given_case.groups.max()) + 1, n_samples)
     ours = batched._mean_over_baselines(given_case, on, batched.kernel_shap_scores)
     replay = iter(on.long().flatten(0, 1)[:, None])
@@ -339,7 +353,7 @@ def test_kernel_shap_equals_captums_for_equal_draws(mask, n_samples):
 def test_lime_equals_captums_for_equal_draws(mask):
     torch.set_default_dtype(torch.float32)
     model, x, start = models.mlp(6, 16, 3), torch.randn(4, 6), torch.randn(4, 6)
-    given_case = case("lime", model, x, 1, start, mask)
+    given_case = case("lime", model, x, start, mask).aimed(1)
     on = torch.rand(4, 25, int(given_case.groups.max()) + 1) < 0.5
     ours = batched._mean_over_baselines(given_case, on, batched.lime_scores, 0.01)
     replay = iter(on.long().flatten(0, 1)[:, None])
@@ -350,18 +364,7 @@ def test_lime_equals_captums_for_equal_draws(mask):
     torch.testing.assert_close(ours, expected, atol=1e-3, rtol=1e-2)  # scikit-learn stops at a duality gap of 1e-4
 
 
-def test_the_lasso_is_scikit_learns():
-    from sklearn.linear_model import Lasso
-
-    design, goal = torch.randn(3, 30, 7), torch.randn(3, 30)
-    ours = batched.lasso(design, goal, 0.05 * 30)
-    for row in range(3):
-        model = Lasso(0.05, fit_intercept=False, tol=1e-14, max_iter=100000).fit(design[row].numpy(), goal[row].numpy())
-        np.testing.assert_allclose(ours[row], model.coef_, atol=1e-9)
-
-
-def test_kernel_shap_with_all_coalitions_gives_shapley_values():
-    """With weights by size instead of chance the regression is exact."""
+def test_kernel_shap_with_many_coalitions_gives_shapley_values():
 
     def model(x):
         return (x[:, :1] * x[:, 1:2]).relu() + x[:, 2:] ** 2
@@ -379,6 +382,173 @@ def test_the_draws_of_kernel_shap():
     weights = 1 / (torch.arange(1, 5) * (5 - torch.arange(1, 5))).double()
     torch.testing.assert_close(sizes / sizes.sum(), weights / weights.sum(), atol=0.02, rtol=0)
     assert batched.kernel_shap_draws(2, 1, 5).shape == (2, 5, 1)
+
+
+# ---- as people use them ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", METHODS)
+def test_pipelines_transform_rows_and_baselines_once(name):
+    x = np.random.RandomState(0).randn(40, 4) * 5 + 3
+    pipeline = make_pipeline(StandardScaler(), MLPClassifier((6,), max_iter=30, random_state=0)).fit(x, np.arange(40) % 3)
+    whole, bare, scaled = from_sklearn(pipeline), from_sklearn(pipeline[-1]), torch.tensor(pipeline[0].transform(x[:6]))
+    start = pipeline[0].transform(x[:1])
+    expected = METHODS[name](bare, scaled, target=1, baselines=torch.tensor(start))
+    torch.testing.assert_close(METHODS[name](whole, x[:6], target=1, baselines=pd.DataFrame(x[:1])), expected)
+
+
+@pytest.mark.parametrize("name", ["cafe", "integrated_gradients", "deeplift_rescale", "lime"])
+def test_frames_go_by_their_names(name):
+    model, rows = models.mlp(4, 6, 3), pd.DataFrame(np.random.RandomState(0).randn(5, 4), columns=list("abcd"))
+    start = pd.DataFrame([[1.0, 2.0, 3.0, 4.0]], columns=list("abcd"))
+    expected = METHODS[name](model, torch.tensor(rows.values), target=1, baselines=torch.tensor(start.values))
+    torch.testing.assert_close(METHODS[name](model, rows, target=1, baselines=start[list("dcba")]), expected)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gradients_may_be_switched_off(name):
+    model, x = models.mlp(4, 6, 3), torch.randn(3, 4)
+    with torch.inference_mode():
+        inside = METHODS[name](model, x.clone(), target=1)
+    torch.testing.assert_close(inside.clone(), METHODS[name](model, x, target=1))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_precision_and_dictionaries_are_named(name):
+    model, x = models.mlp(4, 6, 3), torch.randn(3, 4)
+    with pytest.raises(ValueError, match="convert one"):
+        METHODS[name](model, x.float())
+    if name in ("kernel_shap", "gradient_x_input"):
+        with pytest.raises(ValueError, match="logits"):
+            METHODS[name](lambda v: {"logits": model(v)}, x)
+
+
+@pytest.mark.parametrize("name", ["deeplift_rescale", "deeplift_revealcancel"])
+@pytest.mark.parametrize(
+    "choice", [lambda h: torch.where(h > 0, h, 0), lambda h: h * (h > 0), lambda h: h / (1 + h.exp()), lambda h: h.detach() + h]
+)
+def test_deeplift_refuses_choices_that_it_cannot_follow(name, choice):
+    one, two = nn.Linear(4, 8), nn.Linear(8, 2)
+    x, start = torch.randn(5, 4), torch.randn(5, 4)
+    with pytest.raises(UnsupportedOperation, match="one elementwise function"):
+        METHODS[name](lambda v: two(choice(one(v))), x, target=1, baselines=start)
+
+
+def test_deeplift_takes_comparisons_that_change_nothing():
+    model, x = models.mlp(4, 6, 3), torch.randn(3, 4)
+
+    def checked(v):
+        assert bool((v.abs() < 100).all())
+        return model(v)
+
+    torch.testing.assert_close(METHODS["deeplift_rescale"](checked, x), METHODS["deeplift_rescale"](model, x))
+
+
+def test_rescale_of_small_changes():
+    """The quotient of a change near rounding has no digits left; the slope has."""
+    torch.manual_seed(1)
+    model, x = models.mlp(5, 32, 32, 2, activation=nn.Tanh), torch.randn(20, 5)
+    start = x + 1e-5 * torch.randn(20, 5)
+    exact = METHODS["deeplift_rescale"](model, x, target=1, baselines=start)
+    single = METHODS["deeplift_rescale"](model.float(), x.float(), target=1, baselines=start.float())
+    exact = METHODS["deeplift_rescale"](model.double(), x.float().double(), target=1, baselines=start.float().double())
+    assert ((single - exact).abs().max() / exact.abs().max()).item() < 3e-5
+
+
+def test_revealcancel_passes_the_parts_of_winners_and_nets_those_of_products():
+    x, w = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[2.0, -1.0, 0.5], [1.0, 1.0, -2.0]])
+
+    def pooled(v):
+        return torch.relu((v @ w.T).amax(1, keepdim=True) - 0.2)
+
+    of_up, of_down, up, down = naive_methods.reveal_cancel_unit(torch.relu, torch.tensor(-0.2), [2.0, -2.0, 1.5])
+    expected = [of_up * 2 / up, of_down * -2 / down, of_up * 1.5 / up]
+    torch.testing.assert_close(METHODS["deeplift_revealcancel"](pooled, x)[0], torch.stack(expected))
+
+    def gated(v):
+        return torch.relu((v[:, :1] - v[:, 1:2]) * v[:, 2:] + 1.0)
+
+    scores = METHODS["deeplift_revealcancel"](gated, x)
+    torch.testing.assert_close(scores.sum(), torch.tensor(-1.0))  # relu(1 - 3) - relu(1)
+    # (v0 - v1) changes by -1 and v2 by 3: both halves of the product are -1.5, on one side, so nothing is revealed
+    torch.testing.assert_close(scores[0], torch.tensor([0.5, -1.0, -0.5]))
+
+
+def test_revealcancel_computes_each_part_once():
+    def doubled(v):
+        for _ in range(40):
+            v = v + 0.1 * v
+        return torch.relu(v).sum(1)
+
+    x = torch.rand(2, 3)
+    torch.testing.assert_close(METHODS["deeplift_revealcancel"](doubled, x).sum(1), doubled(x))
+
+
+def test_bias_backpropagation_of_residual_sums_and_idle_units():
+    first, second = nn.Linear(3, 3), nn.Linear(3, 1)
+    x = torch.tensor([[1.0, -2.0, 0.5]])
+    scores = METHODS["bias_backpropagation"](lambda v: second(v + first(v)), x, bias_only=True)
+    with torch.no_grad():
+        inner = first(x)
+        weights = (second.weight * (x + inner)).abs()[0]
+        amount = second.bias * weights / weights.sum()  # at the sums
+        share = x.abs() / (x.abs() + inner.abs())
+        own = amount * share[0]
+        below = amount * (1 - share[0]) + second.weight[0] * first.bias
+        edges = (first.weight * x).abs()
+        expected = own + (below[:, None] * edges / edges.sum(1, keepdim=True)).sum(0)
+    torch.testing.assert_close(scores[0], expected)
+    zeros = METHODS["bias_backpropagation"](nn.Sequential(first, nn.ReLU(), second), torch.zeros(1, 3))
+    torch.testing.assert_close(zeros.sum(), second(torch.relu(first.bias)).detach()[0])
+
+
+def test_bias_backpropagation_and_the_end_of_the_model():
+    inner, x = models.mlp(4, 6, 3), torch.randn(3, 4)
+    expected = METHODS["bias_backpropagation"](inner, x, target=1)
+    for last in (nn.Softmax(1), nn.LogSoftmax(1), nn.Sigmoid()):
+        torch.testing.assert_close(METHODS["bias_backpropagation"](nn.Sequential(inner, last), x, target=1), expected)
+    gate, out = nn.Linear(4, 4), nn.Linear(4, 3)
+    for model in (
+        lambda v: torch.softmax(out(v * torch.softmax(gate(v), 1)), 1),
+        lambda v: out(torch.sigmoid(gate(v))),
+        nn.Sequential(inner, nn.Softplus(beta=20)),
+    ):
+        with pytest.raises(UnsupportedOperation, match="piecewise linear"):
+            METHODS["bias_backpropagation"](model, x, target=1)
+
+
+# ---- against Captum, for equal seeds --------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", [0, 3])
+def test_methods_with_chance_are_captums(seed):
+    model, x, start = models.mlp(6, 16, 3), torch.randn(4, 6), torch.randn(1, 6)
+    mask = torch.tensor([0, 0, 1, 2, 3, 3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        shap = GradientShap(model).attribute(x, start, target=1).detach()
+        torch.manual_seed(seed)
+        slopes = NoiseTunnel(Saliency(model)).attribute(x, target=1)
+        torch.manual_seed(seed)
+        sampled = ShapleyValueSampling(model).attribute(x, start, target=1, feature_mask=mask[None])
+    torch.testing.assert_close(METHODS["gradient_shap"](model, x, target=1, baselines=start, seed=seed), shap)
+    torch.testing.assert_close(METHODS["smoothgrad"](model, x, target=1, seed=seed), (slopes * x).detach())
+    ours = METHODS["shapley_value_sampling"](model, x, target=1, baselines=start, feature_mask=mask, seed=seed)
+    torch.testing.assert_close(ours, sampled.to(ours), atol=1e-5, rtol=1e-5)  # Captum adds up in float32
+    assert ours.dtype == x.dtype
+
+
+def test_integrated_gradients_in_parts(monkeypatch):
+    from cafexai.methods import gradients
+
+    model, x, start = models.mlp(4, 8, 3), torch.randn(7, 4), torch.randn(7, 4)
+    whole = METHODS["integrated_gradients"](model, x, baselines=start)
+    monkeypatch.setattr(gradients, "AT_ONCE", 400)
+    torch.testing.assert_close(METHODS["integrated_gradients"](model, x, baselines=start), whole)
+
+
+def test_too_few_samples_are_named():
+    for name, n in (("kernel_shap", 2), ("lime", 0), ("shapley_value_sampling", 0)):
+        with pytest.raises(ValueError, match="at least"):
+            METHODS[name](models.mlp(4, 6, 3), torch.randn(2, 4), n_samples=n)
 
 
 def test_cafe_is_cafe():

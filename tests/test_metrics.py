@@ -267,3 +267,45 @@ def test_runtime_is_the_median_of_real_calls():
     calls = []
     assert metrics.runtime(lambda: calls.append(1), repeats=5) >= 0
     assert len(calls) == 5
+
+
+def test_options_follow_the_rows_by_their_meaning():
+    """A mask or a single baseline is no list of rows, also where there are as many features as rows."""
+    model, x = models.mlp(4, 6, 3), torch.randn(4, 4)
+    attribute = functools.partial(METHODS["lime"], model)
+    mask, start = torch.tensor([0, 0, 1, 2]), torch.tensor([1.0, 2.0, 3.0, 4.0])
+    found = metrics.max_sensitivity(attribute, x, target=np.array([0, 1, 2, 0]), baselines=start, feature_mask=mask)
+    same = metrics.max_sensitivity(attribute, x, target=[0, 1, 2, 0], baselines=start.expand(4, 4), feature_mask=mask)
+    torch.testing.assert_close(found, same)
+
+
+def test_arrays_and_lists_are_taken():
+    model, x = models.mlp(4, 6, 3), torch.randn(5, 4)
+    scores = METHODS["cafe"](model, x, target=1)
+    found = metrics.infidelity(model, x, scores.numpy(), noisy, target=1)
+    torch.testing.assert_close(found, metrics.infidelity(model, x, scores, noisy, target=1))
+    torch.testing.assert_close(metrics.rmse(scores.numpy(), (scores + 1).numpy()), torch.ones(4))
+    metrics.completeness_error(model, x, scores.numpy(), target=1, feature_mask=[0, 0, 1, 1])
+    perturb = metrics.TabularPerturbation(x, scale=[1.0, 2.0, 3.0, 4.0])
+    assert perturb(x, torch.Generator()).shape == x.shape
+    with pytest.raises(ValueError, match="perturb"):
+        metrics.infidelity(model, x, scores, lambda rows, generator: (rows, rows), target=1)
+    with pytest.raises(ValueError, match="target"):
+        metrics.infidelity(model, x, scores, noisy, target=torch.full((5,), 1.7))
+
+
+def test_layers_by_class_and_by_name():
+    model, x = Odd().eval(), torch.randn(3, 4)
+    assert {u.layer for u in metrics.random_units(model, x, 40, layers=nn.Conv1d)} == {"conv"}
+    assert {u.layer for u in metrics.random_units(model, x, 40, layers="first")} == {"first"}
+    assert {u.layer for u in metrics.random_units(model, x, 40, layers=["first", nn.Conv1d])} == {"first", "conv"}
+
+    class Constant(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.alone, self.used = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, v):
+            return self.used(v) + self.alone(torch.ones(len(v), 4))
+
+    assert {u.layer for u in metrics.random_units(Constant(), x, 30)} == {"used"}

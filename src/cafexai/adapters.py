@@ -16,7 +16,7 @@ from .methods import METHODS, Method
 
 
 def quantus_explain(method: str | Method = "cafe", **options: Any) -> Callable[..., np.ndarray]:
-    """An ``explain_func`` for Quantus: a name from ``METHODS`` or a function like them, with its options.
+    """An ``explain_func`` for Quantus: a name from ``METHODS`` or a function like them; options here or explain_func_kwargs.
 
     Metrics of Quantus that take features one by one want tables as (rows, 1, features): see ``quantus_table``.
     """
@@ -28,7 +28,8 @@ def quantus_explain(method: str | Method = "cafe", **options: Any) -> Callable[.
         dtype, device = model_dtype(model)
         x = torch.as_tensor(inputs).to(device, dtype)
         target = None if targets is None else torch.as_tensor(targets).long()
-        return run(model, x, target=target, **options).detach().cpu().numpy()
+        given.pop("device", None)  # Quantus adds it; ours is the device of the model
+        return run(model, x, target=target, **{**options, **given}).detach().cpu().numpy()
 
     return explain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import time
@@ -14,13 +15,15 @@ from torch import Tensor
 
 from . import metrics as measure
 from .comparison import TITLES, Comparison, summary
+from .explain import CAFE
 from .methods import GROUP_SCORES, METHODS, Method
 from .methods.case import Case, case
 from .progress import progress
 
 NOTES = (
     "Completeness: |sum of the scores - (f(x) - f(baseline))|. CAFE and LRP report the share of the biases apart, bias "
-    "back-propagation adds up to f(x), gradient x input and SmoothGrad do not aim at it.",
+    "back-propagation adds up to f(x), gradient x input and SmoothGrad do not aim at it. In attention and norms our engine "
+    "takes the pattern and the statistics of the row as they are, also for the baseline of DeepLIFT.",
 )
 DEFAULT_METRICS = ("infidelity", "max_sensitivity", "complexity", "completeness_error")
 
@@ -37,7 +40,7 @@ def compare(
     target: Any = None,
     methods: Iterable[str] | Mapping[str, Method] | None = None,
     metrics: Iterable[str] = DEFAULT_METRICS,
-    seeds: Iterable[int] = (0,),
+    seeds: int | Iterable[int] = (0,),
     *,
     baselines: Any = None,
     feature_mask: Any = None,
@@ -59,10 +62,10 @@ def compare(
     """
     asked = _methods(methods)
     wanted = _metrics(metrics, truth)
-    draws = tuple(seeds)
+    draws = (seeds,) if isinstance(seeds, int) else tuple(seeds)
     if not draws:
         raise ValueError("compare(..., seeds=()): give at least one seed.")
-    given = case("compare", model, x, target, baselines, feature_mask)
+    given = case("compare", model, x, baselines, feature_mask).aimed(target)
     if len(given.baselines) > 1:
         raise ValueError("compare(..., baselines=...): metrics take one baseline; a stack of them is for single methods.")
     disturb = perturb if perturb is not None else _default_perturbation(given)
@@ -75,19 +78,27 @@ def compare(
         if name in reasons:
             continue
         place = {"target": given.target, "baselines": given.baselines[0], "feature_mask": feature_mask}
+        run = functools.partial(_seeded(asked[name], seed), given.model)
         try:
+            if name not in seconds:  # once before the clock starts: what is imported or compiled is not timed
+                few = given.some(slice(0, 2))
+                run(few.x, target=few.target, baselines=few.baselines[0], feature_mask=feature_mask)
             start = time.perf_counter()
-            result = _seeded(asked[name], seed)(given.model, given.x, **place)
+            result = run(given.x, **place)
             seconds.setdefault(name, []).append(time.perf_counter() - start)
             scores[name, seed] = _checked(result, given)
         except Exception as error:  # whatever a method raises is its reason
             reasons[name] = _reason(error)
     able = {name: method for name, method in asked.items() if name not in reasons}
     bench = Bench(given, disturb, feature_mask, truth, n_samples, n_units, layers)
+    notes = [*(NOTES if "completeness_error" in wanted else ()), *_softmax_note(given)]
     for metric, seed in progress([(m, s) for m in wanted for s in draws], "measuring", "metric", show_progress):
         found = {name: scores[name, seed] for name in able}
-        for name, value in getattr(bench, metric)(found, able, seed).items():
-            values.setdefault(name, {}).setdefault(metric, []).append(value)
+        for name, value in _guarded(getattr(bench, metric), found, able, seed).items():
+            if isinstance(value, Tensor):
+                values.setdefault(name, {}).setdefault(metric, []).append(value)
+            else:
+                notes.append(f"No {TITLES[metric]} of {name}: {value}")
     return Comparison(
         {name: {metric: summary(per_seed) for metric, per_seed in of.items()} for name, of in values.items()},
         {name: min(times) for name, times in seconds.items() if name in able},
@@ -95,8 +106,34 @@ def compare(
         next((name for name, method in able.items() if _plain(method) is METHODS["cafe"]), None),
         len(given.x),
         draws,
-        NOTES if "completeness_error" in wanted else (),
+        tuple(dict.fromkeys(notes)),
+        tuple(asked),
     )
+
+
+def _guarded(metric: Any, scores: dict[str, Tensor], methods: dict[str, Method], seed: int) -> dict[str, Tensor | str]:
+    """The metric of all methods; if one fails, of each by itself, with the reason for those that fail."""
+    try:
+        return dict(metric(scores, methods, seed))
+    except Exception as error:  # whatever a method raises here is its reason
+        if len(methods) == 1:
+            return {name: _reason(error) for name in methods}
+    found: dict[str, Tensor | str] = {}
+    for name, method in methods.items():
+        found |= _guarded(metric, {name: scores[name]}, {name: method}, seed)
+    return found
+
+
+def _softmax_note(given: Case) -> tuple[str, ...]:
+    """Our engine explains the logit behind a final softmax; others cannot know it."""
+    with contextlib.suppress(Exception):
+        notes = CAFE(given.model).explain(given.x[:1], target=given.some(slice(0, 1)).target).notes
+        if any("final" in note for note in notes):
+            return (
+                "The model ends in a sigmoid or softmax. CAFE, DeepLIFT, LRP and bias back-propagation explain its logit, the "
+                "other methods and the metrics are about the probability: compare on the model without it.",
+            )
+    return ()
 
 
 @dataclass(frozen=True)
@@ -114,8 +151,8 @@ class Bench:
     @property
     def _place(self) -> dict[str, Any]:
         """The explained output and what rows are compared with."""
-        target = tuple(self.given.index.unbind(1)) if self.given.sizes else None
-        return {"target": target, "baselines": self.given.baselines[0]}
+        target = self.given.places or None
+        return {"target": target, "baselines": self.given.starts[0]}
 
     def infidelity(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
         """How badly the scores predict what perturbations do."""
@@ -125,7 +162,7 @@ class Bench:
     def structural_infidelity(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
         """The same on random units."""
         options: dict[str, Any] = {"n_units": self.n_units, "n_samples": self.n_samples, "seed": seed}
-        options |= {"baselines": self.given.baselines[0], "feature_mask": self.feature_mask}
+        options |= {"baselines": self.given.starts[0], "feature_mask": self.feature_mask}
         options |= {} if self.layers is None else {"layers": self.layers}
         seeded = {name: _seeded(method, seed) for name, method in methods.items()}
         found = measure.structural_infidelity(seeded, self.given.model, self.given.x, self.disturb, **options)
@@ -133,7 +170,7 @@ class Bench:
 
     def max_sensitivity(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
         """How much the scores change with the rows."""
-        where = {"target": self.given.target, "baselines": self.given.baselines[0], "feature_mask": self.feature_mask}
+        where = {"target": self.given.target, "baselines": self.given.starts[0], "feature_mask": self.feature_mask}
         result = {}
         for name, method in methods.items():
             attribute = functools.partial(_seeded(method, seed), self.given.model)
@@ -156,7 +193,7 @@ class Bench:
     def rmse(self, scores: Mapping[str, Tensor], methods: Mapping[str, Method], seed: int) -> Any:
         """How far the scores are from the known ones."""
         assert self.truth is not None
-        return {name: measure.rmse(values, self.truth.to(values)) for name, values in scores.items()}
+        return {name: measure.rmse(values, torch.as_tensor(self.truth).to(values)) for name, values in scores.items()}
 
 
 def _seeded(method: Method, seed: int) -> Method:
@@ -206,7 +243,10 @@ def _checked(result: Any, given: Case) -> Tensor:
 
 
 def _reason(error: Exception) -> str:
-    """The first lines of an error, in one."""
+    """An error in one line."""
+    problems = getattr(error, "problems", ())
+    if problems:
+        return "; ".join(dict.fromkeys(f"{problem.function}: {problem.reason}" for problem in problems))
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}" + ("..." if len(text) > 300 else "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,12 +40,8 @@ class Comparison:
     against: str | None
     rows: int
     seeds: tuple[int, ...]
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """All methods that were asked for, in their order."""
-        return tuple(self.seconds) + tuple(self.reasons)
+    notes: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()  # all that were asked for, in their order
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -112,16 +108,18 @@ class Comparison:
         """A table with the best in bold, the second best underlined; a star where the rows differ from ``against``."""
         header = ["method", *(TITLES.get(metric, metric) for metric in self.metrics), "seconds"]
         lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-        for method in self.seconds:
+        for method in (method for method in self.methods if method in self.seconds):
             cells = [self._cell(method, metric) for metric in self.metrics]
             lines.append("| " + " | ".join([method, *cells, f"{self.seconds[method]:.3g}"]) + " |")
         for method, reason in self.reasons.items():
             lines.append(f"| {method} | cannot run: {reason.replace('|', '/')}" + " |" * (len(header) - 1))
         seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
         rows = f"{self.rows} row" + "s" * (self.rows > 1)
-        lines += ["", f"Mean ± standard error over {rows}, {seeds}; less is better, best in bold, second best underlined."]
-        if self.against is not None:
-            lines.append(f"\n\\* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the paired rows.")
+        features = " (RMSE: over the features)" if "rmse" in self.metrics else ""
+        spread = f"Mean ± standard error over {rows}{features}" if self.rows > 1 else f"Values of {rows}"
+        lines += ["", f"{spread}, {seeds}; less is better, best in bold, second best underlined."]
+        if self.against is not None and self.rows > 1:
+            lines.append(f"\n\\* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the pairs.")
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
 
     def _cell(self, method: str, metric: str) -> str:
@@ -136,6 +134,11 @@ class Comparison:
 
     def __str__(self) -> str:
         return self.to_markdown()
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.methods)} methods, {', '.join(self.metrics)}; {self.rows} rows)"
+
+    _repr_markdown_ = to_markdown
 
     def plot(self) -> Figure:
         """Bars of every metric with their standard errors; needs matplotlib."""

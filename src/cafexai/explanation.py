@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -160,11 +161,12 @@ class Explanation:
         values = getattr(self, scores)
         if isinstance(values, tuple):
             raise ValueError("to_shap(): the explanation has several inputs; shap takes one. Use feature_groups.")
+        words = self.tokens is not None and not self.grouped  # every row has its own
         return shap.Explanation(
             values=values.cpu().numpy(),
             base_values=bases[scores].cpu().numpy(),
-            data=None if self.grouped else self._each(self.shown)[0].cpu().numpy(),
-            feature_names=list(self.names()) if values.ndim == 2 else None,
+            data=np.array(self.tokens) if words else None if self.grouped else self._each(self.shown)[0].cpu().numpy(),
+            feature_names=list(self.names()) if values.ndim == 2 and not words else None,
         )
 
     def ledger(self, row: int = 0, most: int = 12) -> str:

@@ -8,7 +8,6 @@ all of these are 0. The two parts together add up to the output.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,11 +18,12 @@ from torch import Tensor
 from ..batches import Task, carry_out
 from ..explain import CAFE, with_gradients
 from ..forward import Passed, Request
+from ..inputs import Inputs
 from ..registry import UnsupportedOperation
 from ..rows import Rows
 from ..rules.constants import COMPARED
 from ..scores import ONE_TO_ONE, Run
-from .case import one_tensor
+from .case import case
 from .deeplift import derivative
 from .signed import Multiplied, SignedScores
 
@@ -41,16 +41,16 @@ def bias_backpropagation(
     bias_only: bool = False,
 ) -> Tensor:
     """Gradient times input plus the attributed biases, or those alone; for piecewise-linear networks, without baseline."""
-    rows = one_tensor("bias_backpropagation", model, x)
-    explainer = CAFE(model)
-    request = Request(target, carrier=LocalScores)
-    given, extra = explainer._accept(rows, None, request)
-    task = Task(explainer.subject, given, [(None,)], extra, dataclasses.replace(request, total=given.rows))
+    given = case("bias_backpropagation", model, x, None, feature_mask)
+    explainer = CAFE(given.model)
+    request = Request(target, carrier=LocalScores, total=len(given.x))
+    task = Task(explainer.subject, Inputs((given.x,), False, None), [(None,)], (), request)
     return torch.cat([chunk[0][0] for chunk in carry_out(task, functools.partial(_handed_down, bias_only=bias_only))])
 
 
 def _handed_down(passed: Passed, bias_only: bool) -> Tensor:
     """Gradient times input and the shares of the biases, for the rows of one pass."""
+    passed.chosen.usable()
     _refuse_frozen(passed)
     leaf: LocalScores = passed.run.leaves[0].scores
     sites = leaf.sites
@@ -81,6 +81,13 @@ class LocalScores(SignedScores):
         super().__init__(run, None, delta, rows)
         self.share = torch.ones_like(delta).requires_grad_() if share is None else share
         self.sites: list[Site] = [] if sites is None else sites
+        self.smooth = False  # made by a function that is not piecewise linear: only its logits may be used
+
+    def usable(self) -> LocalScores:
+        """The value itself, if it may be used."""
+        if self.smooth:
+            raise UnsupportedOperation("it uses a value that is not piecewise linear; bias_backpropagation needs that")
+        return self
 
     def _local(self, delta: Tensor, rows: Rows, share: Tensor) -> LocalScores:
         return LocalScores(self.run, None, delta, rows, share, self.sites)
@@ -92,7 +99,7 @@ class LocalScores(SignedScores):
 
     @classmethod
     def join(cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False) -> Any:
-        scored = [part for part in parts if isinstance(part, LocalScores)]
+        scored = [part.usable() for part in parts if isinstance(part, LocalScores)]
         if any(bool(part.any()) for part in parts if not isinstance(part, LocalScores)):
             raise UnsupportedOperation("constants are joined to a value: these biases stand at no unit that has inputs")
         deltas = fn([p.delta if isinstance(p, LocalScores) else p for p in parts])
@@ -106,6 +113,7 @@ class LocalScores(SignedScores):
     def linear(
         self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
     ) -> LocalScores:
+        self.usable()
         bias = bias() if callable(bias) else bias
         last, nothing = ((), ()) if bias is None else ((bias,), (None,))
         delta = fn(self.delta, *constants, *last)
@@ -129,23 +137,26 @@ class LocalScores(SignedScores):
         self.sites.append((value, bias.where(bias.isfinite(), 0), share))
 
     def add(self, other: Any, alpha: float = 1) -> LocalScores:
-        mine, yours = self.delta.detach().abs(), other.delta.detach().abs() * abs(alpha)
+        mine, yours = (value.usable().delta.detach().abs() for value in (self, other))
+        yours = yours * abs(alpha)
         both = mine + yours
         share = torch.where(both > 0, mine / both.clamp_min(torch.finfo(both.dtype).tiny), 0.5)
         delta = torch.add(self.delta, other.delta, alpha=alpha)
         return self._local(delta, self._rows_merged(other), self.share * share + other.share * (1 - share))
 
     def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False, routing: bool = False) -> LocalScores:
-        if not _piecewise_linear(phi, self.delta.detach()):
-            raise UnsupportedOperation("it is not piecewise linear, and bias_backpropagation is for such networks only")
-        value = self.delta.detach()
+        value = self.usable().delta.detach()
         result, slope = phi(value), derivative(phi, value)
+        if not _piecewise_linear(phi, value):
+            last = self._local(result, self.rows, self.share)
+            last.smooth = True
+            return last
         delta = Multiplied.apply(result, self.delta, slope)
         self._site(delta, result - slope * value, self.share)
         return self._local(delta, self.rows, self.share)
 
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> LocalScores:
-        delta = (self.delta * weights).sum(dims, keepdim=True)
+        delta = (self.usable().delta * weights).sum(dims, keepdim=True)
         rows = self._rows_linear(lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
         return self._local(delta, rows, (self.share * weights).sum(dims, keepdim=True))
 
@@ -159,19 +170,30 @@ def _mean(add_up: Callable[[Tensor], Tensor], size: Tensor, share: Tensor) -> Te
 
 
 def _piecewise_linear(phi: Callable[[Tensor], Tensor], like: Tensor) -> bool:
-    """On a grid of 33 points, few second differences of phi are not 0."""
-    grid = torch.linspace(-4, 4, 33, dtype=like.dtype, device=like.device)
-    values = torch.stack([phi(torch.full_like(like, point)) for point in grid.tolist()])
-    bends = (values[2:] - 2 * values[1:-1] + values[:-2]).abs() > 1e-5
-    return bool((bends.sum(0) <= 8).all())
+    """On grids of 33 points, wide and narrow, few second differences of phi are not 0."""
+    for width in (4.0, 0.4, 0.04):
+        grid = torch.linspace(-width, width, 33, dtype=torch.float64).tolist()
+        values = torch.stack([phi(torch.full_like(like, point)).double() for point in grid])
+        rounding = 64 * torch.finfo(like.dtype).eps * values.abs().amax(0)
+        bends = (values[2:] - 2 * values[1:-1] + values[:-2]).abs() > rounding + 1e-6 * width
+        if bool((bends.sum(0) > 8).any()):
+            return False
+    return True
 
 
 def _refuse_frozen(passed: Passed) -> None:
-    """Routing inside the network makes it other than piecewise linear; a softmax at its end was left out."""
-    frozen = [operation for operation, _ in passed.run.frozen if operation not in COMPARED and "index" not in operation]
-    if any("final" in note for note in passed.notes) and passed.run.frozen.get(("softmax", ""), 0) <= 1:
-        frozen = [operation for operation in frozen if operation not in ("softmax", "sigmoid")]
-    if frozen:
+    """Routing inside the network makes it other than piecewise linear; one softmax, at its end, was left out."""
+    totals: dict[str, int] = {}
+    for (operation, _), number in passed.run.frozen.items():
+        if operation not in COMPARED and "index" not in operation:
+            totals[operation] = totals.get(operation, 0) + number
+    if any("final" in note for note in passed.notes):
+        for operation in ("softmax", "log_softmax"):
+            if operation in totals:
+                totals[operation] -= 1
+                break
+    left = sorted(operation for operation, number in totals.items() if number)
+    if left:
         raise UnsupportedOperation(
-            f"bias_backpropagation(...): the model has {', '.join(sorted(set(frozen)))}, which is not piecewise linear."
+            f"bias_backpropagation(...): the model has {', '.join(left)}, which is not piecewise linear."
         )

@@ -3,35 +3,71 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..inputs import Inputs, choose_target, prepare, references
-from ..subject import Subject, unwrap
+from ..inputs import Inputs, choose_target, model_dtype, prepare, references
+from ..subject import Subject
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its rows, one output of each row, and what the rows are compared with."""
+    """A model, its rows, what these are compared with and, once ``aimed``, one output of each row."""
 
+    name: str  # of the method, for messages
     model: Any
     x: Tensor
-    index: Tensor  # (rows, dimensions of the output besides the rows)
-    sizes: torch.Size  # of the output besides the rows
-    baselines: list[Tensor]  # each shaped like x; scores are averaged over them
+    baselines: list[Tensor | None]  # each shaped like x, None for zeros; scores are averaged over them
     groups: Tensor  # the number of the group of each element, shaped like one row; groups count from 0
+    index: Tensor | None = None  # (rows, dimensions of the output besides the rows)
+    sizes: tuple[int, ...] = ()  # of the output besides the rows
 
     @property
     def target(self) -> Any:
         """The output in Captum's form."""
-        if not self.sizes:
+        if not self.sizes or self.index is None:
             return None
         return self.index[:, 0].to(self.x.device) if len(self.sizes) == 1 else [tuple(row) for row in self.index.tolist()]
+
+    @property
+    def places(self) -> tuple[Tensor, ...]:
+        """The index into each dimension of the output besides the rows."""
+        return () if not self.sizes or self.index is None else tuple(self.index.unbind(1))
+
+    @property
+    def starts(self) -> list[Tensor]:
+        """The baselines with zeros written out."""
+        return [torch.zeros_like(self.x) if one is None else one for one in self.baselines]
+
+    @property
+    def stack(self) -> Tensor | None:
+        """The baselines as ``CAFE.attribute`` takes them."""
+        return self.baselines[0] if len(self.baselines) == 1 else torch.stack(self.starts)
+
+    def aimed(self, target: Any) -> Case:
+        """The same with one output of each row; None is the only output, or else the predicted class."""
+        with torch.no_grad():
+            output = self.model(self.x.clone())
+        if not isinstance(output, Tensor) or not output.ndim or output.shape[0] != len(self.x):
+            what = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"type {type(output).__name__}"
+            raise ValueError(
+                f"{self.name}(model, x): the model's output of {what} is not a tensor with one entry per row of x. Give a "
+                'function that picks it, such as lambda x: model(x)["logits"].'
+            )
+        _, index = choose_target(output, target, slice(0, len(self.x)), len(self.x))
+        return dataclasses.replace(self, index=index, sizes=output.shape[1:])
+
+    def some(self, rows: slice) -> Case:
+        """Some of the rows."""
+        baselines = [None if one is None else one[rows] for one in self.baselines]
+        index = None if self.index is None else self.index[rows]
+        return dataclasses.replace(self, x=self.x[rows], baselines=baselines, index=index)
 
     def outputs(self, x: Tensor) -> Tensor:
         """The chosen outputs for n versions of every row, (rows, n, *row) to (rows, n)."""
@@ -39,42 +75,42 @@ class Case:
         out = self.model(x.flatten(0, 1))
         if out.shape[0] != rows * count:
             raise ValueError(f"The output of shape {tuple(out.shape)} does not have one entry for each of {rows * count} rows.")
-        picks = self.index.to(out.device).repeat_interleave(count, 0).unbind(1) if self.sizes else ()
+        picks = (part.to(out.device).repeat_interleave(count) for part in self.places)
         places = (torch.arange(rows * count, device=out.device), *picks)
         return out[places].view(rows, count)
 
 
-def one_tensor(name: str, model: Any, x: Any) -> Tensor:
-    """The rows as a tensor of floating point numbers."""
-    given = prepare(x, unwrap(model), None)
-    if given.is_tuple or not given.tensors[0].is_floating_point():
-        raise ValueError(
-            f"{name}(model, x): x is one tensor of floating point numbers, shaped (rows, ...). CAFE(model).explain takes "
-            "several inputs and integer codes."
-        )
-    return given.tensors[0]
+class _Fitted(nn.Module):
+    """A scikit-learn model whose rows are transformed already."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)
 
 
-def case(
-    name: str, model: Any, x: Any, target: Any = None, baselines: Any = None, feature_mask: Any = None, background: Any = None
-) -> Case:
-    """Check the arguments of a method; ``target=None`` is the only output, or else the predicted class."""
+def case(name: str, model: Any, x: Any, baselines: Any = None, feature_mask: Any = None) -> Case:
+    """Check the arguments of a method and bring them into one form; a pipeline transforms rows and baselines here, once."""
     subject = Subject(model, 0.5, "bias")
     subject.ready()
-    rows = one_tensor(name, subject.model, x)
-    given = Inputs((rows,), False, None)
-    with torch.no_grad():
-        output = subject.model(rows.clone())
-    if not isinstance(output, Tensor) or not output.ndim or output.shape[0] != len(rows):
-        what = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"type {type(output).__name__}"
-        raise ValueError(f"{name}(model, x): the model's output of {what} is not a tensor with one entry per row of x.")
-    _, index = choose_target(output, target, slice(0, len(rows)), len(rows))
-    stack = [one for (one,) in references(baselines, given, background, subject.model)]
-    filled = [torch.zeros_like(rows) if one is None else one for one in stack]
-    return Case(subject.model, rows, index, output.shape[1:], filled, groups(name, feature_mask, given))
+    given = prepare(x, subject.model, None)
+    if given.is_tuple or not given.tensors[0].is_floating_point():
+        raise ValueError(
+            f"{name}(model, x): x is one tensor or table of floating point numbers, shaped (rows, ...): x.float() for a table "
+            "of integers. CAFE(model).explain also takes several inputs and integer codes."
+        )
+    rows = given.tensors[0]
+    dtype, _ = model_dtype(subject.model)
+    if isinstance(subject.model, nn.Module) and any(True for _ in subject.model.parameters()) and dtype != rows.dtype:
+        raise ValueError(f"{name}(model, x): x is {rows.dtype} and the model {dtype}; convert one, such as x.to({dtype}).")
+    stack = [one for (one,) in references(baselines, given, None, subject.model)]
+    plain = _Fitted(subject.model).eval() if hasattr(subject.model, "from_raw") else subject.model
+    return Case(name, plain, rows, stack, _groups(name, feature_mask, given))
 
 
-def groups(name: str, feature_mask: Any, given: Inputs) -> Tensor:
+def _groups(name: str, feature_mask: Any, given: Inputs) -> Tensor:
     """Captum's feature mask as consecutive numbers from 0, shaped like one row."""
     row = given.tensors[0][0]
     if feature_mask is None:

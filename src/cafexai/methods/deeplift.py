@@ -25,11 +25,17 @@ class RescaleScores(SignedScores):
         at_start = phi(start)
         change = phi(self.value) - at_start
         delta = self.delta.detach()
-        # For a change within rounding the quotient means nothing; its limit is the derivative.
-        small = delta.abs() <= 8 * torch.finfo(delta.dtype).eps * (start.abs() + self.value.abs())
+        # Of a small change the quotient loses its digits, of one within rounding it means nothing: take the slope, where there
+        # is one slope between the two points.
+        eps = torch.finfo(delta.dtype).eps
+        size = start.abs() + self.value.abs()
         multiplier = divided(change, delta)
+        small = delta.abs() <= eps**0.5 * size
         if bool(small.any()):
-            multiplier = torch.where(small, derivative(phi, self.value), multiplier)
+            slopes = derivative(phi, self.value), derivative(phi, start)
+            smooth = (slopes[0] - slopes[1]).abs() <= eps**0.5 * (slopes[0].abs() + slopes[1].abs())
+            small &= smooth | (delta.abs() <= 8 * eps * size)
+            multiplier = torch.where(small, (slopes[0] + slopes[1]) / 2, multiplier)
         return at_start, Multiplied.apply(change, self.delta, multiplier)
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from ..explain import CAFE
+from ..backward import distribute
+from ..batches import Task, carry_out
+from ..explain import CAFE, with_gradients
+from ..forward import Passed, Request
+from ..inputs import Inputs
+from ..law import tolerance
+from ..registry import UnsupportedOperation
 from ..scores import Scores
-from .case import one_tensor
+from .case import Case, case
 from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
 
 
@@ -24,25 +32,78 @@ def cafe(
     netting: str = "path",
 ) -> Tensor:
     """The combined scores of CAFE; ``CAFE(model).explain`` has them apart, with the biases."""
-    return CAFE(model, c, netting).attribute(one_tensor("cafe", model, x), baselines, target)
-
-
-def _carried(name: str, carrier: type[Scores], model: Any, x: Any, target: Any, baselines: Any) -> Tensor:
-    explainer = CAFE(model)
-    explainer.carrier = carrier
-    return explainer.attribute(one_tensor(name, model, x), baselines, target)
+    given = case("cafe", model, x, baselines, feature_mask)
+    return CAFE(given.model, c, netting).attribute(given.x, given.stack, target)
 
 
 def deeplift_rescale(model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None) -> Tensor:
     """DeepLIFT, Rescale rule, for any elementwise function, functional or reused."""
-    return _carried("deeplift_rescale", RescaleScores, model, x, target, baselines)
+    given = case("deeplift_rescale", model, x, baselines, feature_mask)
+    return _deeplift(given, RescaleScores, target)
 
 
 def deeplift_revealcancel(model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None) -> Tensor:
     """DeepLIFT, RevealCancel rule: what cancels is shared out by the mean over both orders."""
-    return _carried("deeplift_revealcancel", RevealCancelScores, model, x, target, baselines)
+    given = case("deeplift_revealcancel", model, x, baselines, feature_mask)
+    return _deeplift(given, RevealCancelScores, target)
 
 
 def lrp(model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None) -> Tensor:
     """LRP-0; it knows no baseline. Biases keep their part of the relevance."""
-    return _carried("lrp", RelevanceScores, model, x, target, None)
+    given = case("lrp", model, x, None, feature_mask)
+    return torch.cat([features for features, _ in carried(given, RelevanceScores, target)])
+
+
+@with_gradients
+def carried(given: Case, carrier: type[Scores], target: Any) -> list[tuple[Tensor, list[Passed]]]:
+    """For each chunk of rows the scores, averaged over the baselines, and the passes that they come from."""
+    explainer = CAFE(given.model)
+    request = Request(target, carrier=carrier, total=len(given.x))
+    task = Task(explainer.subject, Inputs((given.x,), False, None), [(one,) for one in given.baselines], (), request)
+
+    def finish(passed: Passed) -> tuple[Tensor, Passed]:
+        return distribute(passed, passed.chosen.delta, keep=False).features[0], passed
+
+    chunks = []
+    for against in carry_out(task, finish):
+        features = torch.stack([features for ((features, _),) in against]).mean(0)
+        chunks.append((features, [dataclasses.replace(passed) for ((_, passed),) in against]))
+    return chunks
+
+
+ROUTING = """
+    softmax log_softmax layer_norm group_norm instance_norm rms_norm rsqrt normalize local_response_norm
+""".split()  # frozen by design: what flows through them is attributed, not what set them
+
+
+def _deeplift(given: Case, carrier: type[Scores], target: Any) -> Tensor:
+    chunks = carried(given, carrier, target)
+    for _, passes in chunks:
+        for passed in passes:
+            _refuse_incomplete(given, passed)
+    return torch.cat([features for features, _ in chunks])
+
+
+def _refuse_incomplete(given: Case, passed: Passed) -> None:
+    """A choice that the model makes by comparing, or a denominator, is frozen: the reference then may be another model's."""
+    frozen = {operation for operation, _ in passed.run.frozen}
+    choices = sorted(op for op in frozen if op not in ROUTING and "attention" not in op and "index" not in op)
+    if not choices:
+        return
+    with torch.no_grad():
+        start = given.model(passed.baselines[0].to(given.x.dtype))
+    logits = any("final" in note for note in passed.notes)
+    apart = torch.inf
+    if not logits and isinstance(start, Tensor):
+        places = (torch.arange(len(start)), *passed.target.unbind(1)) if start.ndim > 1 else slice(None)
+        reference = passed.chosen.reference
+        start = start[places].to(passed.chosen.delta.dtype)
+        found = torch.zeros_like(start) if reference is None else reference
+        scale = max(float(start.abs().max()), float(passed.chosen.value.abs().max()), 1e-30)
+        apart = float((found - start).abs().max()) / scale
+    if not apart <= 100 * tolerance(given.x.dtype):
+        raise UnsupportedOperation(
+            f"{given.name}(...): the model decides by {', '.join(choices)}, which is taken as a constant of the current row: "
+            "the scores would not add up to f(x) - f(baseline). Write it as one elementwise function (torch.relu, "
+            "torch.clamp), or declare the module: cafexai.elementwise_module."
+        )

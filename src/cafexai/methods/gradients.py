@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..explain import with_gradients
 from ..explanation import needs
 from .case import Case, case, drawing
 
+AT_ONCE = 2**24  # numbers that the model gets in one call
 
-def _mean_over_baselines(given: Case, attribute: Callable[[Tensor], Tensor]) -> Tensor:
-    scores = [attribute(baseline) for baseline in given.baselines]
+
+def _mean_over_baselines(given: Case, attribute: Callable[..., Tensor]) -> Tensor:
+    scores = [attribute(baseline) for baseline in given.starts]
     return (torch.stack(scores).mean(0) if len(scores) > 1 else scores[0]).detach()
 
 
@@ -27,21 +30,31 @@ def _leaf(x: Tensor) -> Tensor:
     return x.detach().clone().requires_grad_()
 
 
+@with_gradients
 def gradient_x_input(model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None) -> Tensor:
     """Gradient times input; it knows no baseline."""
-    given = case("gradient_x_input", model, x, target, None, feature_mask)
+    given = case("gradient_x_input", model, x, None, feature_mask).aimed(target)
     return _captum("InputXGradient", given).attribute(_leaf(given.x), given.target).detach()
 
 
+@with_gradients
 def integrated_gradients(
     model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None, n_steps: int = 50
 ) -> Tensor:
     """Integrated Gradients (Sundararajan et al. 2017), ``n_steps`` points of Gauss-Legendre."""
-    given = case("integrated_gradients", model, x, target, baselines, feature_mask)
+    given = case("integrated_gradients", model, x, baselines, feature_mask).aimed(target)
     explainer = _captum("IntegratedGradients", given)
-    return _mean_over_baselines(given, lambda b: explainer.attribute(_leaf(given.x), b, given.target, n_steps=n_steps))
+    step = max(1, AT_ONCE // (n_steps * given.groups.numel()))
+    parts = []
+    for start in range(0, len(given.x), step):
+        some = given.some(slice(start, start + step))
+        parts.append(
+            _mean_over_baselines(some, lambda b, some=some: explainer.attribute(_leaf(some.x), b, some.target, n_steps=n_steps))
+        )
+    return torch.cat(parts)
 
 
+@with_gradients
 def gradient_shap(
     model: Any,
     x: Any,
@@ -54,7 +67,7 @@ def gradient_shap(
     seed: int = 0,
 ) -> Tensor:
     """GradientSHAP (Lundberg and Lee 2017): gradients at random points between the rows and the baselines."""
-    given = case("gradient_shap", model, x, target, baselines, feature_mask)
+    given = case("gradient_shap", model, x, baselines, feature_mask).aimed(target)
     explainer = _captum("GradientShap", given)
 
     def attribute(baseline: Tensor) -> Tensor:
@@ -69,6 +82,7 @@ def gradient_shap(
         return _mean_over_baselines(given, attribute)
 
 
+@with_gradients
 def smoothgrad(
     model: Any,
     x: Any,
@@ -81,7 +95,7 @@ def smoothgrad(
     seed: int = 0,
 ) -> Tensor:
     """SmoothGrad (Smilkov et al. 2017) as the paper uses it: mean absolute gradients at noisy rows, times the input."""
-    given = case("smoothgrad", model, x, target, None, feature_mask)
+    given = case("smoothgrad", model, x, None, feature_mask).aimed(target)
     attr = needs("captum.attr", "captum")
     explainer = attr.NoiseTunnel(attr.Saliency(given.model))
     with drawing(seed, given.x), warnings.catch_warnings():

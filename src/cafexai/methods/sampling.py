@@ -1,10 +1,11 @@
-"""Methods that switch groups of features off: KernelSHAP and LIME, for all rows at once, and Shapley value sampling.
+"""Methods that switch groups of features off, for all rows at once: KernelSHAP, LIME and Shapley value sampling.
 
 A feature that is off takes its baseline. As in Captum, every element of a group gets the score of its group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ def kernel_shap(
     seed: int = 0,
 ) -> Tensor:
     """KernelSHAP (Lundberg and Lee 2017): a linear model of the output over coalitions, drawn by Shapley's weights."""
-    given = case("kernel_shap", model, x, target, baselines, feature_mask)
+    given = _sampled("kernel_shap", model, x, target, baselines, feature_mask, n_samples)
     with drawing(seed, given.x):
         on = kernel_shap_draws(len(given.x), int(given.groups.max()) + 1, n_samples)
     return _mean_over_baselines(given, on.to(given.x.device), kernel_shap_scores)
@@ -46,7 +47,7 @@ def lime(
     seed: int = 0,
 ) -> Tensor:
     """LIME (Ribeiro et al. 2016) with Captum's choices: coins for each group, cosine distance, a lasso."""
-    given = case("lime", model, x, target, baselines, feature_mask)
+    given = _sampled("lime", model, x, target, baselines, feature_mask, n_samples)
     with drawing(seed, given.x):
         on = torch.bernoulli(torch.full((len(given.x), n_samples, int(given.groups.max()) + 1), 0.5)).bool()
     return _mean_over_baselines(given, on.to(given.x.device), lime_scores, alpha)
@@ -62,15 +63,31 @@ def shapley_value_sampling(
     n_samples: int = 25,
     seed: int = 0,
 ) -> Tensor:
-    """Shapley values from random orders of the features (Strumbelj and Kononenko 2010), from Captum."""
-    given = case("shapley_value_sampling", model, x, target, baselines, feature_mask)
-    explainer = needs("captum.attr", "captum").ShapleyValueSampling(given.model)
-    scores = []
-    with drawing(seed, given.x), torch.no_grad():
-        for baseline in given.baselines:
-            options = {"target": given.target, "feature_mask": given.groups[None], "n_samples": n_samples}
-            scores.append(explainer.attribute(given.x, baseline, **options))
-    return torch.stack(scores).mean(0)
+    """Shapley values from random orders of the features (Strumbelj and Kononenko 2010)."""
+    given = _sampled("shapley_value_sampling", model, x, target, baselines, feature_mask, n_samples)
+    features = int(given.groups.max()) + 1
+    with drawing(seed, given.x):
+        orders = torch.stack([torch.randperm(features) for _ in range(n_samples)])
+    return _mean_over_baselines(given, orders.to(given.x.device), shapley_scores)
+
+
+def _sampled(name: str, model: Any, x: Any, target: Any, baselines: Any, feature_mask: Any, n_samples: int) -> Case:
+    least = 3 if name == "kernel_shap" else 1
+    if n_samples < least:
+        raise ValueError(f"{name}(..., n_samples={n_samples}): give at least {least}.")
+    return case(name, model, x, baselines, feature_mask).aimed(target)
+
+
+def shapley_scores(given: Case, baseline: Tensor, orders: Tensor) -> Tensor:
+    """What every group adds to those before it, in the mean over orders that all rows share."""
+    features = orders.shape[1]
+    scores: Tensor = torch.zeros(())
+    for order in orders:
+        place = order.argsort()  # of each group in the order
+        on = place < torch.arange(features + 1, device=order.device)[:, None]
+        outputs = _outputs(given, baseline, on.expand(len(given.x), -1, -1))
+        scores = scores + outputs.diff(dim=1)[:, place]
+    return scores / len(orders)
 
 
 def kernel_shap_draws(rows: int, features: int, n_samples: int) -> Tensor:
@@ -96,36 +113,22 @@ def kernel_shap_scores(given: Case, baseline: Tensor, on: Tensor) -> Tensor:
 
 def lime_scores(given: Case, baseline: Tensor, on: Tensor, alpha: float) -> Tensor:
     """A lasso for each row, weighted by how similar the switched row is to the original."""
+    linear_model = needs("sklearn.linear_model", "compare")
     outputs = _outputs(given, baseline, on)
-    weights = _similarity(given, baseline, on).to(outputs)
-    samples = on.shape[1]
-    weights = weights * samples / weights.sum(1, keepdim=True)
-    design, goal = _centred(on.to(outputs), outputs, weights)
-    return lasso(design, goal, alpha * samples)
-
-
-def lasso(design: Tensor, goal: Tensor, penalty: float, steps: int = 2000) -> Tensor:
-    """Minimise |design b - goal|^2 / 2 + penalty |b|_1 for each row, by coordinate descent over all rows at once."""
-    gram = design.mT @ design
-    slope = (design.mT @ goal[..., None])[..., 0]
-    scale = gram.diagonal(dim1=1, dim2=2)
-    b = torch.zeros_like(slope)
-    limit = 64 * torch.finfo(b.dtype).eps * (slope.abs().amax() / scale.amax().clamp_min(1e-30)).item()
-    for _ in range(steps):
-        before = b.clone()
-        for j in range(b.shape[1]):
-            rest = slope[:, j] - (gram[:, j] * b).sum(1) + scale[:, j] * b[:, j]
-            shrunk = rest.sign() * (rest.abs() - penalty).clamp_min(0)
-            b[:, j] = torch.where(scale[:, j] > 0, shrunk / scale[:, j].clamp_min(1e-30), 0)
-        if (b - before).abs().max() <= limit:
-            break
-    return b
+    weights = _similarity(given, baseline, on)
+    model = linear_model.Lasso(alpha, random_state=0)  # without one it draws from the numbers of the caller
+    scores = []
+    parts = (part.cpu().double().numpy() for part in (on, outputs, weights))
+    with needs("sklearn", "compare").config_context(assume_finite=True, skip_parameter_validation=True):
+        for design, goal, weight in zip(*parts, strict=True):
+            scores.append(torch.from_numpy(model.fit(design, goal, sample_weight=weight).coef_))
+    return torch.stack(scores).to(outputs)
 
 
 def _mean_over_baselines(given: Case, on: Tensor, scores: Any, *options: Any) -> Tensor:
     """One score per group, handed to all its elements."""
     with torch.no_grad():
-        mean = torch.stack([scores(given, baseline, on, *options) for baseline in given.baselines]).mean(0)
+        mean = torch.stack([scores(given, baseline, on, *options) for baseline in given.starts]).mean(0)
     return mean[:, given.groups.flatten()].view(given.x.shape).to(given.x.dtype)
 
 
@@ -137,20 +140,23 @@ def _switched(given: Case, baseline: Tensor, on: Tensor, rows: slice) -> Tensor:
 
 def _outputs(given: Case, baseline: Tensor, on: Tensor) -> Tensor:
     """The chosen outputs of all switched rows in float64, (rows, samples)."""
-    step = max(1, AT_ONCE // (on.shape[1] * given.groups.numel()))
-    parts = []
-    for start in range(0, len(on), step):
-        rows = slice(start, start + step)
-        some = Case(given.model, given.x[rows], given.index[rows], given.sizes, [], given.groups)
-        parts.append(some.outputs(_switched(given, baseline, on, rows)))
     exact = torch.float64 if given.x.device.type != "mps" else torch.float32
-    return torch.cat(parts).to(exact)
+    return _by_rows(given, on, lambda rows: given.some(rows).outputs(_switched(given, baseline, on, rows)).to(exact))
 
 
 def _similarity(given: Case, baseline: Tensor, on: Tensor) -> Tensor:
-    whole = given.x[:, None].flatten(2)
-    cosine = torch.cosine_similarity(whole, _switched(given, baseline, on, slice(None)).flatten(2), -1)
-    return torch.exp(-((1 - cosine) ** 2) / 2)
+    def similar(rows: slice) -> Tensor:
+        switched = _switched(given, baseline, on, rows).flatten(2)
+        cosine = torch.cosine_similarity(given.x[rows, None].flatten(2), switched, -1)
+        return torch.exp(-((1 - cosine) ** 2) / 2)
+
+    return _by_rows(given, on, similar)
+
+
+def _by_rows(given: Case, on: Tensor, compute: Callable[[slice], Tensor]) -> Tensor:
+    """Some rows at a time, so that their versions fit into memory."""
+    step = max(1, AT_ONCE // (on.shape[1] * given.groups.numel()))
+    return torch.cat([compute(slice(start, start + step)) for start in range(0, len(on), step)])
 
 
 def _centred(design: Tensor, goal: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,11 +26,14 @@ class SignedScores(Scores):
         self.delta = delta
         self.rows = rows
         self._total = total
+        self._known: Tensor | None = None
 
     @property
     def total(self) -> Tensor:
         """Positive plus negative part of delta."""
-        return self.delta.abs() if self._total is None else self._total()
+        if self._known is None:
+            self._known = self.delta.abs() if self._total is None else self._total()
+        return self._known
 
     @property
     def parts(self) -> tuple[Tensor]:

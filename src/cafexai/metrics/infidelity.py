@@ -31,7 +31,8 @@ def infidelity(
     should be lost. For scores that are slopes, ``multiplies_by_inputs=False`` takes I = x - x'. With ``normalize`` beta
     fits best, else it is 1. Several attributions (a mapping) share the model's answers.
     """
-    many = dict(attributions) if isinstance(attributions, Mapping) else {"": attributions}
+    given = attributions if isinstance(attributions, Mapping) else {"": attributions}
+    many = {name: torch.as_tensor(scores) for name, scores in given.items()}
     for name, scores in many.items():
         if scores.shape != x.shape:
             raise ValueError(f"infidelity(...): attributions {name} of shape {tuple(scores.shape)} for x of {tuple(x.shape)}.")
@@ -43,7 +44,13 @@ def infidelity(
     for rows in blocks_of_rows(x, n_samples):
         original = x[rows, None]
         repeated = x[rows].repeat_interleave(n_samples, 0)
-        disturbed = perturb(repeated, generator).view(-1, n_samples, *x.shape[1:])
+        disturbed = perturb(repeated, generator)
+        if not isinstance(disturbed, Tensor) or disturbed.shape != repeated.shape:
+            what = f"shape {tuple(disturbed.shape)}" if isinstance(disturbed, Tensor) else type(disturbed).__name__
+            raise ValueError(
+                f"infidelity(..., perturb): it gives {what}; give disturbed rows of shape {tuple(repeated.shape)}."
+            )
+        disturbed = disturbed.view(-1, n_samples, *x.shape[1:])
         change = (outputs(original, rows) - outputs(disturbed, rows)).double()
         lost = ((original - disturbed) / unit[rows, None]).flatten(2)
         for name, scores in many.items():

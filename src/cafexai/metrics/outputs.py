@@ -45,8 +45,10 @@ def _index(model: Callable[[Tensor], Any], x: Tensor, target: Any) -> tuple[Tens
         target = (0,) * len(sizes) if sizes.numel() == 1 else out.argmax(1)
     index = target if isinstance(target, tuple) else (target,) if sizes else ()
     try:
+        if any(torch.as_tensor(part).is_floating_point() for part in index):
+            raise TypeError("indices are integers")
         parts = tuple(torch.as_tensor(part).long().expand(len(x)) for part in index)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"target={target!r}: give an index, one per row ({len(x)}), or a tuple of these.") from error
     if len(parts) != len(sizes) or any(int(p.min()) < 0 or int(p.max()) >= n for p, n in zip(parts, sizes, strict=False)):
         raise ValueError(f"target={target!r} does not fit an output of shape {tuple(out.shape)}.")

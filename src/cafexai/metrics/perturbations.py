@@ -55,7 +55,7 @@ class TabularPerturbation:
             )
         columns = [column for block in self.blocks for column in block]
         noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device) * self.std
-        noise = noise if self.scale is None else noise * self.scale.to(x)
+        noise = noise if self.scale is None else noise * torch.as_tensor(self.scale).to(x)
         noise[:, columns] = 0
         disturbed = x + noise
         for block in map(list, self.blocks):

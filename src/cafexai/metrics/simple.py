@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,37 +19,37 @@ def max_sensitivity(
 ) -> Tensor:
     """The largest relative change of the scores under uniform noise of the rows (Yeh et al. 2019), one number per row.
 
-    ``attribute(x, **options)``; options with one entry per row (``target``, ``baselines``) follow the rows. Without a target
-    every disturbed row is explained for the class that is predicted for it.
+    ``attribute(x, **options)``; a ``target`` with one entry per row and ``baselines`` shaped like x follow the rows. Without a
+    target every disturbed row is explained for the class that is predicted for it.
     """
     generator = torch.Generator(x.device).manual_seed(seed)
     repeated = x.repeat_interleave(n_samples, 0)
     noise = torch.rand(repeated.shape, generator=generator, dtype=x.dtype, device=x.device) * 2 - 1
     scores = attribute(x, **options).flatten(1)
-    follow = {name: _repeated(value, len(x), n_samples) for name, value in options.items()}
+    follow = dict(options)
+    target, start = options.get("target"), options.get("baselines")
+    if isinstance(target, (list, np.ndarray, Tensor)) and np.ndim(target) and len(target) == len(x) > 1:
+        follow["target"] = [entry for entry in target for _ in range(n_samples)]
+        if not isinstance(target, list):
+            follow["target"] = torch.as_tensor(target).repeat_interleave(n_samples, 0)
+    if isinstance(start, Tensor) and start.shape == x.shape:
+        follow["baselines"] = start.repeat_interleave(n_samples, 0)
     others = attribute(repeated + radius * noise, **follow).flatten(1).view(len(x), n_samples, -1)
     size = scores.norm(dim=1, keepdim=True)
     change = (others - scores[:, None]).norm(dim=2)
     return (change / torch.where(size == 0, torch.ones_like(size), size)).amax(1)
 
 
-def _repeated(option: Any, rows: int, n: int) -> Any:
-    if isinstance(option, Tensor) and option.ndim and len(option) == rows > 1:
-        return option.repeat_interleave(n, 0)
-    if isinstance(option, list) and len(option) == rows:
-        return [entry for entry in option for _ in range(n)]
-    return option
-
-
 def complexity(attributions: Tensor) -> Tensor:
     """Entropy of the shares |a_i| / sum |a| (Bhatt et al. 2020), one number per row; 0 where all scores are 0."""
-    size = attributions.flatten(1).abs().double()
+    size = torch.as_tensor(attributions).flatten(1).abs().double()
     share = size / size.sum(1, keepdim=True).clamp_min(torch.finfo(size.dtype).tiny)
     return -torch.special.xlogy(share, share).sum(1)
 
 
 def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
     """Root mean square error over the rows, one number per feature; the paper reports the mean of these."""
+    attributions, truth = torch.as_tensor(attributions), torch.as_tensor(truth)
     if attributions.shape != truth.shape:
         raise ValueError(f"rmse(...): scores of shape {tuple(attributions.shape)}, known ones of shape {tuple(truth.shape)}.")
     return (attributions - truth).flatten(1).square().mean(0).sqrt()
@@ -62,7 +63,7 @@ def completeness_error(
     baselines: Tensor | float = 0.0,
     target: Any = None,
     bias: Tensor | None = None,
-    feature_mask: Tensor | None = None,
+    feature_mask: Any = None,
 ) -> Tensor:
     """Sum of the scores (and of the biases, if they are given apart) minus f(x) - f(baselines), one number per row.
 
@@ -72,9 +73,9 @@ def completeness_error(
     start = torch.as_tensor(baselines, dtype=x.dtype, device=x.device).expand(x.shape)
     everything = slice(0, len(x))
     change = (outputs(x[:, None], everything) - outputs(start[:, None], everything))[:, 0]
-    flat = attributions.flatten(1)
+    flat = torch.as_tensor(attributions).flatten(1)
     if feature_mask is not None:
-        mask = feature_mask.flatten().tolist()
+        mask = torch.as_tensor(feature_mask).flatten().tolist()
         flat = flat[:, [mask.index(group) for group in sorted(set(mask))]]
     return flat.sum(1) + (0 if bias is None else bias) - change
 

@@ -60,27 +60,23 @@ def random_units(model: nn.Module, x: Tensor, count: int = 50, seed: int = 0, la
     """Units drawn as in the paper: a layer, then a place in its output. The output layer is among them.
 
     ``layers``: classes of modules, or the names of some. Every model does in which these are modules; a layer that is called
-    several times has one of its calls drawn.
+    several times has one of its calls drawn. Layers that do not depend on x, or that see other than one entry per row, are left
+    out, as is what a module computes without calling layers (nn.MultiheadAttention, nn.LSTM).
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"random_units({type(model).__name__}): units belong to the layers of a torch module.")
-    by_name = not isinstance(layers, tuple) or any(isinstance(layer, str) for layer in layers)
-    found: dict[str, list[torch.Size]] = {}
-    handles = []
-    for name, module in model.named_modules():
-        if (name in layers) if by_name else isinstance(module, layers):
-
-            def note(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
-                if isinstance(output, Tensor) and output.ndim > 1 and len(output) == len(x):
-                    found.setdefault(name, []).append(output.shape[1:])
-
-            handles.append(module.register_forward_hook(note))
-    try:
-        with torch.no_grad():
-            model(x)
-    finally:
-        for handle in handles:
-            handle.remove()
+    wanted = (layers,) if isinstance(layers, (str, type)) else tuple(layers)
+    modules = {
+        name: module
+        for name, module in model.named_modules()
+        if name in wanted or isinstance(module, tuple(kind for kind in wanted if isinstance(kind, type)))
+    }
+    here, elsewhere = _outputs(model, x, modules), _outputs(model, x + 1, modules)
+    found = {  # layer -> the shapes of its outputs, call by call; without those that do not depend on x
+        name: shapes
+        for name in here
+        if (shapes := [a.shape[1:] for a, b in zip(here[name], elsewhere.get(name, []), strict=False) if not torch.equal(a, b)])
+    }
     if not found:
         raise ValueError(
             f"random_units(...): forward called none of the layers {layers} with one output per row. Give layers= the names of "
@@ -97,6 +93,26 @@ def random_units(model: nn.Module, x: Tensor, count: int = 50, seed: int = 0, la
         call = draw(len(found[name]))
         units.append(UnitModel(model, name, [draw(size) for size in found[name][call]], call).train(model.training))
     return units
+
+
+def _outputs(model: nn.Module, x: Tensor, modules: Mapping[str, nn.Module]) -> dict[str, list[Tensor]]:
+    """What each module gives, call by call, where that has one entry per row."""
+    found: dict[str, list[Tensor]] = {}
+    handles = []
+    for name, module in modules.items():
+
+        def note(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
+            if isinstance(output, Tensor) and output.ndim > 1 and len(output) == len(x):
+                found.setdefault(name, []).append(output)
+
+        handles.append(module.register_forward_hook(note))
+    try:
+        with torch.no_grad():
+            model(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
 
 
 def structural_infidelity(
