@@ -22,7 +22,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 9), layout="constrained")
-    top, *curves = (figure.add_subplot(2, 1, 1), *(figure.add_subplot(2, 3, place) for place in (4, 5, 6)))
+    above, below = figure.subfigures(2, 1)
+    top, curves = above.subplots(), below.subplots(1, 3)
     names = list(results["cases"])
     for place, (way, colour) in enumerate(SHOWN.items()):
         for column, name in enumerate(names):
@@ -42,6 +43,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
     for axes, (what, lines) in zip(curves, results.get("growth", {}).items(), strict=False):
         for way in lines[0]["seconds"]:
             axes.loglog([line["size"] for line in lines], [line["seconds"][way] for line in lines], "o-", label=way)
+        sizes = [line["size"] for line in lines]
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
+        axes.xaxis.minorticks_off()
         axes.set_xlabel(what)
         axes.set_ylabel("seconds")
         axes.legend(fontsize=7)

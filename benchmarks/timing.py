@@ -6,10 +6,10 @@ import statistics
 import time
 from typing import Any
 
-from ways import BASE, COMPILED, Way
+from ways import BASE, COMPILED, SIDE_LINES, Way
 
 WARM_UP = 2
-SLOW, VERY_SLOW = 2.0, 6.0  # seconds: what takes longer is repeated less often, or not at all
+SLOW = 2.0  # seconds: what takes longer is repeated less often
 
 
 def once(way: Way) -> float:
@@ -31,9 +31,10 @@ def interleaved(ways: dict[str, Way], repeats: int) -> dict[str, dict[str, Any]]
         except Exception as error:  # SHAP's explainer refuses many models
             results[name] = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"}
             continue
-        times[name] = [first] if first > VERY_SLOW else []
-        wanted = repeats if first < SLOW else max(3, int(repeats * SLOW / first / 3))
-        results[name] = {"repeats": 1 if first > VERY_SLOW else wanted}
+        times[name] = []
+        slow = SLOW / 10 if name in SIDE_LINES else SLOW
+        least = 1 if name in SIDE_LINES else 3
+        results[name] = {"repeats": repeats if first < slow else max(least, int(repeats * slow / first / 3))}
     for _ in range(repeats):
         for name, taken in times.items():
             if len(taken) < results[name]["repeats"]:

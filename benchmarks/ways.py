@@ -14,6 +14,7 @@ from cases import Case
 BASE = "forward + backward"
 DEEPLIFT = "DeepLIFT (Captum)"
 COMPILED = ", compiled"
+SIDE_LINES = ("IG, 50 steps (Captum)", "DeepExplainer (SHAP)")  # tens of times slower: their last digit matters less
 Way = Callable[[], object]
 
 
