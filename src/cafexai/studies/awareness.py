@@ -8,7 +8,8 @@ from typing import Any
 
 from ..conflicts import audit
 from .drawing import figure
-from .infidelity import OPENXAI, prepared
+from .infidelity import prepared
+from .infidelity_report import OPENXAI
 from .methods import ALL, method
 from .paper import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace

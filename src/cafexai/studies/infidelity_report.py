@@ -25,8 +25,9 @@ TITLES = {
     "seconds": "Runtime in seconds",
 }
 FAMILIES = {"mlp": "MLPs", "ft": "FT-Transformers"}
+FASTER = "every comparably fast method"
 RIVALS = {
-    "every comparably fast method": [key for key in FAST if key != "integrated_gradients"],
+    FASTER: [key for key in FAST if key != "integrated_gradients"],
     "Integrated Gradients": ["integrated_gradients"],
     "DeepLIFT RevealCancel, which the paper could not run": ["deeplift_revealcancel"],
     "the sampling methods": list(SAMPLING),
@@ -172,38 +173,43 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
 
 def _claims(metric: str, settings: Settings, ours: Numbers) -> Iterable[Finding]:
     """CAFE 0.5 against its rivals; a rival must be better by more than two standard errors of the difference to count."""
-    if OURS not in settings["methods"]:
-        return
-    kept: dict[str, list[str]] = {rivals: [] for rivals in RIVALS}
-    for name, (rivals, keys) in itertools.product(settings["data"], RIVALS.items()):
-        known = [key for key in keys if (metric, f"{name} large", key) in ours]
-        if not known:
+    data, title = settings["data"], TITLES[metric].lower()
+    for rivals, keys in RIVALS.items():
+        known = [key for key in keys if (metric, f"{data[0]} large", key) in ours]
+        if not known or (metric, f"{data[0]} large", OURS) not in ours:
             continue
-        holds, numbers = True, []
-        for size in SIZES:
-            column = f"{name} {size}"
-            best = min(known, key=lambda key: ours[metric, column, key][0])
-            apart, error = _difference(metric, column, best, OURS, ours)
-            holds &= apart >= -2 * error
-            own, other = ours[metric, column, OURS][0], ours[metric, column, best][0]
-            numbers.append(
-                f"{own:.4g} against {other:.4g} ({METHOD_TITLES[best]}, {size}; difference {apart:+.2g} ± {error:.1g})"
-            )
-        if holds:
-            kept[rivals].append(name)
-        claim = f"{TITLES[metric].lower()} of CAFE 0.5 on {name}: as low as that of {rivals}, or lower"
-        yield Finding(claim, holds, "; ".join(numbers) + ".")
-    for rivals, names in kept.items():
-        if len(settings["data"]) > 1 and any((metric, _columns(metric, settings)[0], key) in ours for key in RIVALS[rivals]):
-            claim = f"{TITLES[metric].lower()} of CAFE 0.5 on all data sets: as low as that of {rivals}, or lower"
-            count = f"On {len(names)} of {len(settings['data'])}: {', '.join(names) or 'none'}."
-            yield Finding(claim, len(names) == len(settings["data"]), count)
+        verdicts = {name: _verdict(metric, name, known, ours) for name in data}
+        if metric == "infidelity" and rivals == FASTER:
+            for name, (holds, numbers) in verdicts.items():
+                yield Finding(f"{title} of CAFE 0.5 on {name}: as low as that of {rivals}, or lower", holds, f"{numbers}.")
+        good = [name for name, (holds, _) in verdicts.items() if holds]
+        five_of_seven = settings["family"] == "ft" and rivals == FASTER  # the paper's claim for these networks
+        needed = len(data) * (5 / 7 if five_of_seven else 1)
+        where = "five sevenths of the" if five_of_seven else "all"
+        numbers = "; ".join(
+            [f"On {len(good)} of {len(data)}", *(f"{name}: {verdicts[name][1]}" for name in data if name not in good)]
+        )
+        claim = f"{title} of CAFE 0.5 on {where} data sets: as low as that of {rivals}, or lower"
+        yield Finding(claim, len(good) >= needed, numbers + ".")
+
+
+def _verdict(metric: str, name: str, known: list[str], ours: Numbers) -> tuple[bool, str]:
+    """Against the best of some methods, under both perturbations."""
+    holds, numbers = True, []
+    for size in SIZES:
+        column = f"{name} {size}"
+        best = min(known, key=lambda key: ours[metric, column, key][0])
+        apart, error = _difference(metric, column, best, OURS, ours)
+        holds &= apart >= -2 * error
+        own, other = ours[metric, column, OURS][0], ours[metric, column, best][0]
+        numbers.append(f"{own:.4g} against {other:.4g} ({METHOD_TITLES[best]}, {size}; difference {apart:+.2g} ± {error:.1g})")
+    return holds, ", ".join(numbers)
 
 
 def _robust(settings: Settings, ours: Numbers) -> Iterable[Finding]:
     """The paper: CAFE 1 is the most robust fast method on MLPs; on FT-Transformers it is on four of seven data sets."""
     metric, own = "max_sensitivity", "cafe c=1"
-    rivals = [key for key in RIVALS["every comparably fast method"] if key in settings["methods"]]
+    rivals = [key for key in RIVALS[FASTER] if key in settings["methods"]]
     if not rivals or (metric, settings["data"][0], own) not in ours:
         return
     best, numbers = [], []

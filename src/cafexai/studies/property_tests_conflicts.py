@@ -18,12 +18,12 @@ def nonzero_at_zero(key: str, models: int, seed: int) -> Outcome:
     """Units with phi(0) != 0 whose inputs nearly cancel: a score stays below ten times what the inputs bring."""
 
     def largest(name: str, number: int) -> float:
-        unit = nn.Sequential(nn.Linear(3, 1, bias=False), (nn.Sigmoid(), nn.Softplus())[number % 2], nn.Linear(1, 1)).double()
+        phi = nn.Sigmoid() if number % 2 else nn.Softplus()
+        unit = nn.Sequential(nn.Linear(3, 1, bias=False), phi).double().eval()
         weight, x = draw(number, seed, 1, 3), draw(number, seed + 1, 4, 3)
         x[:, 2] = (1e-6 - x[:, :2] @ weight[0, :2]) / weight[0, 2]  # the pre-activation is 1e-6
         unit[0].weight.data = weight
-        unit[2].weight.data.fill_(1)
-        scores = score(name, unit.eval(), x)
+        scores = score(name, unit, x)
         return float((scores.abs() / (x * weight).abs().sum(1, keepdim=True)).max())
 
     worst = max(largest(name, number) for name in variants(key) for number in range(models))
