@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..conflicts import audit
@@ -35,10 +36,8 @@ def dissected(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
     first, following = linears[:2]
     row, unit, column = _weightiest(first, following, rows)
     x = rows[row]
-    if len(linears) == 2:  # the units are below the logits: the predicted class is explained
-        above = int(model(x[None])[0].argmax())
-    else:
-        above = int(following.weight[:, unit].abs().argmax())
+    # Below the logits the predicted class is explained, below more layers the unit where the inactive one weighs most.
+    above = int((model(x[None])[0] if len(linears) == 2 else following.weight[:, unit].abs()).argmax())
     partner = _partner(first, following, x, unit, above)
     circuit = _circuit(first, following, [partner, unit], above)
     feature = next(key for key, columns in table.features.items() if column in columns)
@@ -69,9 +68,8 @@ def _weightiest(first: nn.Linear, following: nn.Linear, rows: Tensor) -> tuple[i
         incoming = rows * weight
         inactive = (incoming.sum(1) + bias < 0) & (bias <= 0)
         against = (-incoming).clamp_min(0).amax(1, keepdim=True)  # the largest that counteracts
-        sizes = (
-            torch.minimum(incoming.clamp_min(0), against) * inactive[:, None] * following.weight[:, unit].detach().abs().max()
-        )
+        heaviest = following.weight[:, unit].detach().abs().max()
+        sizes = torch.minimum(incoming.clamp_min(0), against) * inactive[:, None] * heaviest
         if float(sizes.max()) > best:
             best = float(sizes.max())
             row, column = divmod(int(sizes.argmax()), rows.shape[1])
