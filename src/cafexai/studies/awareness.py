@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from ..conflicts import audit
+from torch import Tensor, nn
+
+from ..conflicts import Audit, audit
+from ..law import LawBroken
+from ..methods import Method
 from .drawing import figure
 from .infidelity import prepared
 from .infidelity_report import OPENXAI
@@ -15,6 +20,7 @@ from .paper import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 
 AWARE = "cafe c=1"
+COUNTS = ("conflicts", "underreported", "hidden", "undecided")
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
@@ -34,9 +40,27 @@ def audited(name: str, key: str, settings: Settings, place: Workplace) -> dict[s
     rows = table.x_test[: settings["rows"]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Captum's, once per unit
-        found = audit(method(key), model, rows)
-    counts = {"conflicts": found.conflicts, "underreported": found.underreported, "hidden": found.hidden}
-    return {"data": name, "method": key, "rows": len(rows), **counts, "undecided": found.undecided}
+        found = _audits(method(key), model, rows)
+    counts = {kind: sum(getattr(part, kind) for part in found) for kind in COUNTS}
+    return {
+        "data": name,
+        "method": key,
+        "rows": len(rows),
+        "rows audited": len(rows) if len(found) == 1 else len(found),
+        **counts,
+    }
+
+
+def _audits(run: Method, model: nn.Module, rows: Tensor) -> list[Audit]:
+    """The audit of all rows, or, if the engine refuses the scores of one for their rounding, of each row that it does not."""
+    try:
+        return [audit(run, model, rows)]
+    except LawBroken:
+        found = []
+        for row in rows.split(1):
+            with contextlib.suppress(LawBroken):
+                found.append(audit(run, model, row))
+        return found
 
 
 def report(settings: Settings, results: Results) -> Report:
@@ -54,7 +78,13 @@ def report(settings: Settings, results: Results) -> Report:
         f"{name} {counts[name, settings['methods'][0]]['conflicts']} in {counts[name, settings['methods'][0]]['rows']} rows"
         for name in settings["data"]
     )
-    note = f"Conflicts (row, ReLU unit, counteracted input): {sizes}. Hidden ones are among the underreported."
+    short = [
+        f"{METHOD_TITLES[key]} {found['rows audited']} rows of {name}"
+        for (name, key), found in counts.items()
+        if found["rows audited"] < found["rows"]
+    ]
+    left_out = f" Other rows failed the engine's check of rounding: {', '.join(short)} were audited." if short else ""
+    note = f"Conflicts (row, ReLU unit, counteracted input): {sizes}. Hidden ones are among the underreported.{left_out}"
     table = Table("awareness", "Conflicts that a method does not report, in ReLU units by themselves", header, rows, note)
     return Report([table], list(_findings(settings, counts)), {"awareness": _picture(settings, counts)})
 

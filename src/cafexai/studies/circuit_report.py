@@ -34,6 +34,10 @@ def _largest(found: Any, count: int) -> list[str]:
     return ordered[:count]
 
 
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{round(share, 6) + 0.0:.{digits}%}"  # no "-0 %"
+
+
 def _paper_share(key: str) -> float | None:
     whole, own = figure_of_paper("circuit", "cafe c=1", CANCELLED), figure_of_paper("circuit", key, CANCELLED)
     return None if own is None or not whole else own / whole
@@ -43,12 +47,13 @@ def _shares(settings: Settings, results: Results) -> Table:
     rows = []
     for key in settings["methods"]:
         theirs = _paper_share(key)
-        ours = [f"{results[name]['shares'][key]:.0%}" for name in settings["data"]]
-        rows.append([METHOD_TITLES[key], *ours, None if theirs is None else f"{theirs:.0%}"])
+        ours = [_percent(results[name]["shares"][key]) for name in settings["data"]]
+        rows.append([METHOD_TITLES[key], *ours, None if theirs is None else _percent(theirs)])
     columns = [f"{name}, {results[name]['feature']}" for name in settings["data"]]
     note = (
         "What the inactive unit adds to the score of its cancelled feature, as a share of the effect that the feature would "
-        "have through this unit alone. The paper's circuit is from another network and patient; its shares are of SpO2."
+        "have through this unit alone. The paper's circuit is from another network and patient; its shares are of SpO2. "
+        "LIME's penalty swallows effects that are small in absolute terms."
     )
     title = "How much of the cancelled effect a method shows"
     return Table("shares", title, ["method", *columns, "paper, SpO2"], rows, note)
@@ -115,7 +120,8 @@ def _findings(name: str, found: Any, settings: Settings) -> Iterable[Finding]:
     shares, feature = found["shares"], found["feature"]
 
     def listed(keys: list[str]) -> str:
-        return ", ".join(f"{METHOD_TITLES[key]} {shares[key]:.1%}" for key in keys) + f" of the cancelled effect of {feature}."
+        parts = ", ".join(f"{METHOD_TITLES[key]} {_percent(shares[key], 1)}" for key in keys)
+        return f"{parts} of the cancelled effect of {feature} ({found['effect']:.2g})."
 
     gradients = [key for key in GRADIENTS if key in settings["methods"]]
     claim = f"circuit from {name}: gradient-based methods see nothing of a feature that is cancelled in an inactive unit"

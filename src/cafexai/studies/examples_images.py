@@ -36,17 +36,16 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 
 def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Train, choose the image as the paper did, keep its maps, and measure the maps of the first test images."""
-    options = dict(settings["options"][name])
-    data = load(name, folder=place.data, **options)
+    data = load(name, folder=place.data, **settings["options"].get(name, {}))
     images, labels = data.x_train[: settings["train_rows"]], data.y_train[: settings["train_rows"]]
     channels, size = images.shape[1], images.shape[2]
-    model = seeded(settings["seed"], lambda: small_cnn(channels, size, len(data.class_names)))
-    recipe = Recipe(settings["epochs"][name], 64, 1e-3, seed=settings["seed"], shuffle=True)
+    model = seeded(settings["seed"], lambda: small_cnn(channels, size, len(data.class_names)).float())
+    recipe = Recipe(settings["epochs"].get(name, 10), 64, 1e-3, seed=settings["seed"], shuffle=True)
     model = train(model, images, labels, recipe, folder=place.models, progress=place.show_progress).model
     x, y = data.x_test[: settings["test_rows"]], data.y_test[: settings["test_rows"]]
     with torch.no_grad():
         predicted = torch.cat([model(part).argmax(1) for part in x.split(250)])
-    row, found = _chosen(data, predicted, y, settings["wanted"][name])
+    row, found = _chosen(data, predicted, y, settings["wanted"].get(name))
     model = model.double()
     picture = data.scaler.inverse(x[row]) if data.scaler is not None else x[row]
     return {
@@ -64,8 +63,10 @@ def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
     }
 
 
-def _chosen(data: Dataset, predicted: Tensor, y: Tensor, wanted: list[str]) -> tuple[int, bool]:
+def _chosen(data: Dataset, predicted: Tensor, y: Tensor, wanted: list[str] | None) -> tuple[int, bool]:
     """The first test image of this label and prediction, or else the first image."""
+    if wanted is None:
+        return 0, True
     label, prediction = (data.class_names.index(name) for name in wanted)
     rows = ((y == label) & (predicted == prediction)).nonzero()
     return (int(rows[0]), True) if len(rows) else (0, False)

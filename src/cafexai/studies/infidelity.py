@@ -81,15 +81,17 @@ def _keep(metric: str, values: Mapping[str, Tensor], found: dict[str, Any], apar
 
 def prepared(name: str, seed: int, settings: Settings, place: Workplace) -> tuple[Dataset, nn.Module]:
     """The data in float64, and the network: OpenXAI's, or trained as in the paper."""
-    options = {"demo": True} if name == "mimic" and settings["mimic_demo"] else {}
-    table = load(name, folder=place.data, **options)
+    demo = name == "mimic" and settings["mimic_demo"]
+    table = load(name, folder=place.data, **({"demo": True} if demo else {}))
     if settings["family"] == "mlp" and name in OPENXAI:
         return table.to(torch.float64), openxai_mlp(openxai_weights(name, folder=place.data)).double().eval()
     plan = setup(name, settings["family"])
     single = table.to(torch.float32)
-    recipe = dataclasses.replace(plan.seeded_recipe(seed), epochs=settings["epochs"])
+    recipe = dataclasses.replace(
+        plan.seeded_recipe(seed), epochs=settings.get("demo_epochs" if demo else "epochs", settings["epochs"])
+    )
     transformer = {"head": settings["head"], "lookup": settings["lookup"]} if settings["family"] == "ft" else {}
-    model = plan.build(table.layout, seed, **transformer)
+    model = plan.build(table.layout, seed, **transformer).float()
     rows = slice(settings["train_rows"])
     trained = train(
         model, single.x_train[rows], single.y_train[rows], recipe, folder=place.models, progress=place.show_progress
