@@ -66,7 +66,7 @@ def _scores(name: str, found: Any, shown: list[str], settings: Settings) -> Tabl
             pairs = found["apart"][key]
             cells = [f"{pairs[f][0]:.2f}+ / {pairs[f][1]:.2f}-" for f in (*shown, "bias")]
         else:
-            cells = [*(f"{found['scores'][key][feature]:.2f}" for feature in shown), "none"]
+            cells = [*(f"{round(found['scores'][key][feature], 2) + 0.0:.2f}" for feature in shown), "none"]
         rows.append([METHOD_TITLES[key], *cells])
     columns = ["method", *(f"{feature} = {found['values'][feature]}" for feature in shown), "bias"]
     active, inactive = found["units"]
@@ -112,7 +112,7 @@ def _numbers(axes: Any, cells: list[list[float]], rows: list[str], columns: list
     )
     for y, row in enumerate(cells):
         for x, cell in enumerate(row):
-            text = "none" if cell != cell else f"{cell:.2f}"
+            text = "none" if cell != cell else f"{round(cell, 2) + 0.0:.2f}"
             axes.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if abs(cell) > 0.6 * reach else "black")
 
 

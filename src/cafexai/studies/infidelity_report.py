@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import statistics
 from collections.abc import Iterable
 from typing import Any
@@ -72,6 +73,11 @@ def collected(settings: Settings, results: Results) -> Numbers:
     return ours
 
 
+def _theirs(table: str, key: str, column: str) -> float | None:
+    """The paper's number; networks that we trained for other lengths stand beside the same one."""
+    return figure_of_paper(table, key, re.sub(r"@\d+", "", column))
+
+
 def _of(name: str, results: Results) -> list[Any]:
     return [result for key, result in results.items() if key.rsplit("-", 1)[0] == name]
 
@@ -82,7 +88,7 @@ def _networks(settings: Settings, results: Results) -> Table:
         runs = _of(name, results)
         given = settings["family"] == "mlp" and name in OPENXAI
         accuracy = statistics.mean(run["accuracy"] for run in runs)
-        trained = "OpenXAI's weights" if given else f"trained for {settings['epochs']} epochs"
+        trained = "OpenXAI's weights" if given else f"trained for {name.partition('@')[2] or settings['epochs']} epochs"
         rows.append([name, trained, len(runs), runs[0]["rows"], f"{accuracy:.1%}"])
     note = ""
     if settings["family"] == "ft":
@@ -110,7 +116,7 @@ def _table(metric: str, settings: Settings, ours: Numbers) -> Table:
         cells: list[Any] = [METHOD_TITLES[key]]
         for column in columns:
             mean, error = ours.get((metric, column, key), (None, 0.0))
-            theirs = figure_of_paper(f"{metric} {family}", key, column)
+            theirs = _theirs(f"{metric} {family}", key, column)
             apart = None if mean is None or not theirs else f"{mean / theirs - 1:+.1%}"
             cells += [None if mean is None else f"{mean:.4g} ± {error:.2g}", theirs, apart]
         rows.append(cells)
@@ -154,7 +160,7 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
         wrong, count, ties = [], 0, 0
         for size, (one, two) in itertools.product(SIZES, itertools.combinations(compared, 2)):
             column = f"{name} {size}"
-            first, second = (figure_of_paper(f"infidelity {settings['family']}", key, column) for key in (one, two))
+            first, second = (_theirs(f"infidelity {settings['family']}", key, column) for key in (one, two))
             if first is None or second is None:
                 continue
             apart, error = _difference("infidelity", column, one, two, ours)
