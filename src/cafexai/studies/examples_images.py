@@ -144,7 +144,7 @@ def _measures(name: str, found: Any, settings: Settings) -> Table:
     for key in (*METHODS, CHANGE):
         numbers = (found["measured"][key][kind] for kind in kinds)
         rows.append([METHOD_TITLES.get(key, key), *(f"{mean:.4g} ± {error:.1g}" for mean, error in numbers)])
-    note = f"Means and standard errors over the first {settings['measured']} test images; clearly negative: below -{CLEAR} of the largest score."
+    note = f"Mean ± standard error, {settings['measured']} images; clearly negative: below -{CLEAR} of the largest."
     return Table(f"maps-{name}", f"Attribution maps of {name}", ["method", *kinds], rows, note)
 
 
@@ -199,8 +199,8 @@ EXAMPLES = Study(
     {
         "toy": COMMON | {"data": ["shapes"], "options": {"shapes": {"train": 60, "test": 12, "size": 24}}, "train_rows": None,
                          "test_rows": 12, "epochs": {"shapes": 1}, "measured": 4},
-        "quick": COMMON | {"options": {"mnist": {"rows": 6000}, "cifar10": {"rows": 5000}, "shapes": {"train": 10000, "size": 32}},
-                           "train_rows": None, "test_rows": 1000, "epochs": {"mnist": 3, "cifar10": 10, "shapes": 12},
+        "quick": COMMON | {"options": {"mnist": {"rows": 6000}, "cifar10": {}, "shapes": {"train": 10000, "size": 32}},
+                           "train_rows": 10000, "test_rows": 1000, "epochs": {"mnist": 3, "cifar10": 10, "shapes": 12},
                            "measured": 100},
         "full": COMMON | {"options": {"mnist": {}, "cifar10": {}, "shapes": {"train": 12000, "test": 1200, "textures": "dtd"}},
                           "train_rows": None, "test_rows": None, "epochs": {"mnist": 10, "cifar10": 30, "shapes": 30},
