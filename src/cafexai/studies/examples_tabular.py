@@ -108,7 +108,7 @@ def _table(name: str, case: str, example: Any, found: Any) -> Table:
 def _chart(name: str, found: Any, shown: int) -> Any:
     """Four panels; in each, the features with the largest scores, and the bias, side by side for all methods."""
     lines = min(shown, len(next(iter(found["examples"].values()))["values"])) + 1
-    drawn = figure(14, 2 * (0.42 * lines + 1) + 0.6)
+    drawn = figure(14, 2 * (0.42 * lines + 1.2) + 0.6)
     panels = drawn.subplots(2, 2, squeeze=False).flatten()
     for axes, case in zip(panels, CASES, strict=True):
         example = found["examples"].get(case)
@@ -129,7 +129,7 @@ def _chart(name: str, found: Any, shown: int) -> Any:
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_yticks(range(len(labels)), labels, parse_math=False)
         axes.invert_yaxis()
-        axes.set_title(_title(case, example, found), fontsize=11)
+        axes.set_title(_title(case, example, found).replace("): ", ")\n"), fontsize=11)  # short enough beside long names
         axes.set_xlabel(f"score for {_explained(case, found)}")
     handles, names = next(axes for axes in panels if axes.patches).get_legend_handles_labels()
     drawn.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
