@@ -178,7 +178,7 @@ EXAMPLES = Study(
         "quick": COMMON | {"data": ["mimic", "titanic", "heloc"]},
         "full": COMMON | {"data": ["mimic", "titanic", "heloc"], "mimic_demo": False},
     },
-    {"toy": "0.1", "quick": "1", "full": "10"},
+    {"toy": "0.1", "quick": "0.3", "full": "10"},
     tasks,
     report,
 )

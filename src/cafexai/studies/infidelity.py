@@ -139,7 +139,7 @@ FT = Study(
                                                  "train_rows": 3000, "rows": 60, "units": 5, "unit_rows": 20},
         "full": COMMON | WHOLE | TRANSFORMER | {"data": [*OPENXAI, "titanic", "mimic", "covertype"]},
     },
-    {"toy": "0.1", "quick": "10", "full": "days"},
+    {"toy": "0.1", "quick": "5", "full": "days"},
     tasks,
     report,
 )  # fmt: skip

@@ -84,7 +84,7 @@ PROPERTIES = Study(
         "quick": {"methods": METHODS, "models": 30, "seed": 0},
         "full": {"methods": METHODS, "models": 300, "seed": 0},
     },
-    {"toy": "0.1", "quick": "1", "full": "10"},
+    {"toy": "0.1", "quick": "0.5", "full": "10"},
     tasks,
     report,
 )
