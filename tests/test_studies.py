@@ -19,6 +19,11 @@ from cafexai.studies.paper import METHOD_TITLES, paper
 
 ROOT = Path(__file__).parent.parent
 FIGURES = {"examples-tabular": 1, "examples-images": 1, "circuit": 1, "awareness": 1}
+MUST_HOLD = {  # on any network, also on one that is hardly trained
+    "circuit": "CAFE 1 shows the cancelled effect in full",
+    "awareness": "Theorem 1",
+    "examples-tabular": "add up to the output",
+}
 TESTED = ("infidelity-mlp", "infidelity-ft", "examples-tabular", "examples-images", "circuit", "properties", "awareness")
 
 
@@ -49,6 +54,8 @@ def test_a_study_through_the_command_line(name, data, tmp_path):
     assert {"config.json", "results.json", "findings.json", "README.md"} <= published(out)
     findings = [Finding(**entry) for entry in json.loads((out / "findings.json").read_text())]
     assert findings
+    if name in MUST_HOLD:
+        assert [finding.holds for finding in findings if MUST_HOLD[name] in finding.claim] == [True]
     page = (out / "README.md").read_text()
     assert "Smaller than the paper's" in page
     for finding in findings:
