@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all lint benchmark architectures conflicts picture clean
+.PHONY: demo test test-all lint benchmark architectures conflicts claims picture clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -29,6 +29,9 @@ architectures: .venv/dev
 
 conflicts: .venv/dev
 	$(BIN)/python examples/conflicts.py
+
+claims: .venv/dev
+	$(BIN)/python examples/claims.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/explanation.png

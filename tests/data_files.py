@@ -59,6 +59,18 @@ def openxai(folder, random):
         table(folder / f"german-{part}.csv", [*header, "credit-risk"], np.concatenate([*columns, binary[:, :1]], 1))
 
 
+def openxai_weights(folder, name, inputs):
+    """A network in OpenXAI's format, d-100-2."""
+    import torch
+    from safetensors.torch import save_file
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"input1.weight": (100, inputs), "input1.bias": (100,), "input2.weight": (2, 100), "input2.bias": (2,)}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({key: torch.randn(shape, generator=generator, dtype=torch.float32) for key, shape in shapes.items()},
+              folder / f"ann_{name}.safetensors")  # fmt: skip
+
+
 def titanic(folder, random):
     folder.mkdir(parents=True)
     header = "PassengerId Survived Pclass Name Sex Age SibSp Parch Ticket Fare Cabin Embarked".split()

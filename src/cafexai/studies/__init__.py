@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from . import infidelity
+from . import awareness, circuit, examples_images, examples_tabular, infidelity, properties
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
 
-STUDIES: dict[str, Study] = {study.name: study for study in (*infidelity.STUDIES,)}
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        *infidelity.STUDIES,
+        examples_tabular.EXAMPLES,
+        examples_images.EXAMPLES,
+        circuit.CIRCUIT,
+        properties.PROPERTIES,
+        awareness.AWARENESS,
+    )
+}
 
 __all__ = ["STUDIES", "Finding", "Report", "Study", "Table", "Task", "Workplace", "run"]

@@ -15,4 +15,6 @@ def method(name: str) -> Method:
     """ "cafe c=0.5" is CAFE with that constant; all others are named in METHODS."""
     if name.startswith("cafe c="):
         return functools.partial(METHODS["cafe"], c=float(name.removeprefix("cafe c=")))
+    if name not in METHODS:
+        raise ValueError(f"methods: there is no {name!r}; choose among {', '.join(METHODS)} and cafe c=0 to cafe c=1.")
     return METHODS[name]

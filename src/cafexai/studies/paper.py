@@ -19,6 +19,7 @@ METHOD_TITLES = {
     "shapley_value_sampling": "Shapley Value Sampling",
     "lime": "LIME",
     "bias_backpropagation": "Bias back-propagation",
+    "cafe": "CAFE",
     "cafe c=0": "CAFE (c = 0)",
     "cafe c=0.25": "CAFE (c = 0.25)",
     "cafe c=0.5": "CAFE (c = 0.5)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
@@ -28,7 +29,7 @@ def run(
     """Do what is missing in the folder, then write tables, figures and findings there.
 
     The folder holds ``config.json``, ``results.json`` (one entry per task), a Markdown and a CSV file per table, PNG and SVG
-    files of the figures, and ``README.md`` with all of it. ``changes`` replace single settings of the preset.
+    files of the figures, ``findings.json``, and ``README.md`` with all of it. ``changes`` replace settings of the preset.
     """
     folder = Path(out)
     settings = settings_of(study, preset, changes or {})
@@ -96,6 +97,7 @@ def _publish(folder: Path, study: Study, config: dict[str, Any], kept: dict[str,
     for name, figure in report.figures.items():
         for kind in ("png", "svg"):
             figure.savefig(folder / f"{name}.{kind}", dpi=120, metadata={"Date": None} if kind == "svg" else None)
+    _write(folder / "findings.json", json.dumps([dataclasses.asdict(finding) for finding in report.findings], indent=1))
     _write(folder / "README.md", page(study, config, report))
 
 

@@ -1,0 +1,46 @@
+"""Write docs/claims.md from the findings that the committed studies left in studies/*/."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from cafexai.studies import STUDIES, Finding
+
+ROOT = Path(__file__).parent.parent
+VERDICTS = {True: "holds", False: "does not hold", None: "undecided"}
+HEAD = """# The paper's claims in our numbers
+
+Written by `make claims` from `studies/*/findings.json`; each folder holds the settings, the numbers of every run, tables and
+figures behind it, and `cafexai study NAME --preset PRESET` makes it anew. A preset other than `full` is smaller than the
+paper's experiment (fewer rows, seeds or epochs). "As low as ..., or lower" counts differences below two standard errors as
+ties; "undecided" says that our numbers cannot tell.
+"""
+
+
+def page(studies: Path) -> str:
+    """One section per folder with results, and a table of all of them before."""
+    folders = sorted(studies.glob("*/findings.json"), key=lambda path: (_place(path), path.parent.name))
+    rows, sections = [], []
+    for path in folders:
+        config = json.loads((path.parent / "config.json").read_text())
+        findings = [Finding(**entry) for entry in json.loads(path.read_text())]
+        name, preset = config["study"], config["preset"]
+        counts = [sum(finding.holds is verdict for finding in findings) for verdict in VERDICTS]
+        rows.append(f"| [{name}](../studies/{path.parent.name}/README.md) | {preset} | {' | '.join(map(str, counts))} |")
+        title = STUDIES[name].title if name in STUDIES else name
+        sections += [f"## {name}, {preset}", "", f"{title[0].upper()}{title[1:]}.", "", *map(str, findings), ""]
+    table = ["| study | preset | holds | does not hold | undecided |", "| --- | --- | --- | --- | --- |", *rows, ""]
+    return "\n".join([HEAD, *table, *sections])
+
+
+def _place(path: Path) -> int:
+    """In the order of ``cafexai study list``; what is no longer in it comes last."""
+    name = json.loads((path.parent / "config.json").read_text())["study"]
+    return list(STUDIES).index(name) if name in STUDIES else len(STUDIES)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "claims.md"
+    target.write_text(page(ROOT / "studies"))

@@ -1,0 +1,241 @@
+"""Tables and findings of the infidelity studies: our numbers beside the paper's, and the claims about their order."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from .methods import CAFES, FAST
+from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
+from .record import Finding, Report, Results, Settings, Table
+
+OPENXAI = ("compas", "heloc", "adult", "german")
+SIZES = ("small", "large")
+SIZED = ("infidelity", "structural_infidelity")  # metrics with a small and a large perturbation
+COMPARED = ("gradient_x_input", "deeplift_rescale", "integrated_gradients", *CAFES)  # the order of these is judged
+OURS = "cafe c=0.5"
+TITLES = {
+    "infidelity": "Infidelity",
+    "structural_infidelity": "Structural infidelity",
+    "max_sensitivity": "Max-sensitivity",
+    "complexity": "Complexity",
+    "seconds": "Runtime in seconds",
+}
+FAMILIES = {"mlp": "MLPs", "ft": "FT-Transformers"}
+FASTER = "every comparably fast method"
+RIVALS = {
+    FASTER: [key for key in FAST if key != "integrated_gradients"],
+    "Integrated Gradients": ["integrated_gradients"],
+    "DeepLIFT RevealCancel, which the paper could not run": ["deeplift_revealcancel"],
+    "the sampling methods": list(SAMPLING),
+}
+
+Key = tuple[str, str, str]  # metric, column, method (or "one minus two")
+Numbers = dict[Key, tuple[float, float]]  # mean and standard error
+
+
+def pairs(methods: Iterable[str]) -> list[tuple[str, str]]:
+    """Methods whose difference on the same rows and draws is kept: far sharper than the difference of two means."""
+    known = list(methods)
+    ordered = list(itertools.combinations([key for key in COMPARED if key in known], 2))
+    rivals = [(key, OURS) for key in known if OURS in known and key != OURS]
+    return ordered + [pair for pair in rivals if pair not in ordered and pair[::-1] not in ordered]
+
+
+def report(settings: Settings, results: Results) -> Report:
+    """A table per metric with the paper's figures, and the claims about levels and order."""
+    ours = collected(settings, results)
+    shown = [metric for metric in TITLES if any(key[0] == metric for key in ours)]
+    tables = [_networks(settings, results), *(_table(metric, settings, ours) for metric in shown)]
+    findings = [*_levels(settings, ours), *_orders(settings, ours)]
+    for metric in SIZED:
+        findings += _claims(metric, settings, ours)
+    findings += [*_robust(settings, ours), *_quick(settings, ours)]
+    return Report(tables, findings)
+
+
+def collected(settings: Settings, results: Results) -> Numbers:
+    """Mean over the seeds, with its standard error: over rows (or units) for one seed, else over seeds."""
+    ours: Numbers = {}
+    for name in settings["data"]:
+        runs = [{**result["methods"], **result["differences"]} for result in _of(name, results)]
+        for key in runs[0]:
+            for metric in runs[0][key]:
+                values = [run[key][metric] for run in runs]
+                means = [mean for mean, _ in values]
+                error = values[0][1] if len(means) == 1 else statistics.stdev(means) / math.sqrt(len(means))
+                kind, _, size = metric.partition(" ")
+                ours[kind, f"{name} {size}".strip(), key] = (statistics.mean(means), error)
+    return ours
+
+
+def _theirs(table: str, key: str, column: str) -> float | None:
+    """The paper's number; networks that we trained for other lengths stand beside the same one."""
+    return figure_of_paper(table, key, re.sub(r"@\d+", "", column))
+
+
+def _of(name: str, results: Results) -> list[Any]:
+    return [result for key, result in results.items() if key.rsplit("-", 1)[0] == name]
+
+
+def _networks(settings: Settings, results: Results) -> Table:
+    rows = []
+    for name in settings["data"]:
+        runs = _of(name, results)
+        given = settings["family"] == "mlp" and name in OPENXAI
+        accuracy = statistics.mean(run["accuracy"] for run in runs)
+        trained = "OpenXAI's weights" if given else f"trained for {name.partition('@')[2] or settings['epochs']} epochs"
+        rows.append([name, trained, len(runs), runs[0]["rows"], f"{accuracy:.1%}"])
+    note = ""
+    if settings["family"] == "ft":
+        token = {"cls": "[CLS]", "last": "the last token (as in the authors' code)"}[settings["head"]]
+        lookup = {
+            "product": "are multiplied by their embeddings, so that they have gradients",
+            "argmax": "are looked up by their argmax as in the authors' code, so that gradients are 0 on them",
+        }[settings["lookup"]]
+        note = f"The head reads {token}; one-hot blocks {lookup}."
+    columns = ["data", "networks", "seeds", "test rows", "accuracy on them"]
+    return Table("networks", "The explained networks", columns, rows, note)
+
+
+def _columns(metric: str, settings: Settings) -> list[str]:
+    sizes = SIZES if metric in SIZED else ("",)
+    return [f"{name} {size}".strip() for name in settings["data"] for size in sizes]
+
+
+def _table(metric: str, settings: Settings, ours: Numbers) -> Table:
+    family = settings["family"]
+    columns = _columns(metric, settings)
+    header = ["method", *(part for column in columns for part in (column, "paper", "difference"))]
+    rows: list[list[Any]] = []
+    for key in settings["methods"]:
+        cells: list[Any] = [METHOD_TITLES[key]]
+        for column in columns:
+            mean, error = ours.get((metric, column, key), (None, 0.0))
+            theirs = _theirs(f"{metric} {family}", key, column)
+            apart = None if mean is None or not theirs else f"{mean / theirs - 1:+.1%}"
+            cells += [None if mean is None else f"{mean:.4g} ± {error:.2g}", theirs, apart]
+        rows.append(cells)
+    over = "the units" if metric == "structural_infidelity" else "the rows"
+    note = f"Mean ± standard error over {over}, or over the seeds where there are several." if metric != "seconds" else (
+        "Seconds for the test rows, one thread; the paper's were taken on a graphics card."
+    )  # fmt: skip
+    return Table(f"{metric}-{family}", f"{TITLES[metric]}, {FAMILIES[family]}", header, rows, note)
+
+
+def _levels(settings: Settings, ours: Numbers) -> Iterable[Finding]:
+    """The networks of OpenXAI are the paper's own: levels can be compared."""
+    for name in settings["data"]:
+        if settings["family"] != "mlp" or name not in OPENXAI:
+            continue
+        apart = {}
+        for key in COMPARED:
+            for size in SIZES:
+                column = f"{name} {size}"
+                theirs = figure_of_paper("infidelity mlp", key, column)
+                if theirs and ("infidelity", column, key) in ours:
+                    apart[f"{METHOD_TITLES[key]}, {size}"] = ours["infidelity", column, key][0] / theirs - 1
+        if apart:
+            worst = max(apart, key=lambda k: abs(apart[k]))
+            claim = f"infidelity on {name} within 15 % of the paper"
+            yield Finding(claim, abs(apart[worst]) <= 0.15, f"Largest difference {apart[worst]:+.1%} ({worst}).")
+
+
+def _difference(metric: str, column: str, one: str, two: str, ours: Numbers) -> tuple[float, float]:
+    """Mean of one minus two over the same rows and draws, with its standard error."""
+    if (found := ours.get((metric, column, f"{one} minus {two}"))) is not None:
+        return found
+    mean, error = ours[metric, column, f"{two} minus {one}"]
+    return -mean, error
+
+
+def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
+    """Same order of methods as in the paper; differences below two standard errors, or none in the paper, are ties."""
+    compared = [key for key in COMPARED if key in settings["methods"]]
+    for name in settings["data"]:
+        wrong, count, ties = [], 0, 0
+        for size, (one, two) in itertools.product(SIZES, itertools.combinations(compared, 2)):
+            column = f"{name} {size}"
+            first, second = (_theirs(f"infidelity {settings['family']}", key, column) for key in (one, two))
+            if first is None or second is None:
+                continue
+            apart, error = _difference("infidelity", column, one, two, ours)
+            count += 1
+            if abs(apart) <= 2 * error or first == second:
+                ties += 1
+            elif (apart < 0) != (first < second):
+                wrong.append(f"{METHOD_TITLES[one]} minus {METHOD_TITLES[two]} {apart:+.2g} ± {error:.1g} ({size})")
+        if count:
+            numbers = f"{count} pairs, {ties} ties" + (
+                f", {len(wrong)} the other way round: {'; '.join(wrong[:3])}." if wrong else "."
+            )
+            holds = None if ties == count else not wrong
+            yield Finding(f"methods in the paper's order of infidelity on {name}", holds, numbers)
+
+
+def _claims(metric: str, settings: Settings, ours: Numbers) -> Iterable[Finding]:
+    """CAFE 0.5 against its rivals; a rival must be better by more than two standard errors of the difference to count."""
+    data, title = settings["data"], TITLES[metric].lower()
+    for rivals, keys in RIVALS.items():
+        known = [key for key in keys if (metric, f"{data[0]} large", key) in ours]
+        if not known or (metric, f"{data[0]} large", OURS) not in ours:
+            continue
+        verdicts = {name: _verdict(metric, name, known, ours) for name in data}
+        if metric == "infidelity" and rivals == FASTER:
+            for name, (holds, numbers) in verdicts.items():
+                yield Finding(f"{title} of CAFE 0.5 on {name}: as low as that of {rivals}, or lower", holds, f"{numbers}.")
+        good = [name for name, (holds, _) in verdicts.items() if holds]
+        five_of_seven = settings["family"] == "ft" and rivals == FASTER  # the paper's claim for these networks
+        needed = len(data) * (5 / 7 if five_of_seven else 1)
+        where = "five sevenths of the" if five_of_seven else "all"
+        numbers = "; ".join(
+            [f"On {len(good)} of {len(data)}", *(f"{name}: {verdicts[name][1]}" for name in data if name not in good)]
+        )
+        claim = f"{title} of CAFE 0.5 on {where} data sets: as low as that of {rivals}, or lower"
+        yield Finding(claim, len(good) >= needed, numbers + ".")
+
+
+def _verdict(metric: str, name: str, known: list[str], ours: Numbers) -> tuple[bool, str]:
+    """Against the best of some methods, under both perturbations."""
+    holds, numbers = True, []
+    for size in SIZES:
+        column = f"{name} {size}"
+        best = min(known, key=lambda key: ours[metric, column, key][0])
+        apart, error = _difference(metric, column, best, OURS, ours)
+        holds &= apart >= -2 * error
+        own, other = ours[metric, column, OURS][0], ours[metric, column, best][0]
+        numbers.append(f"{own:.4g} against {other:.4g} ({METHOD_TITLES[best]}, {size}; difference {apart:+.2g} ± {error:.1g})")
+    return holds, ", ".join(numbers)
+
+
+def _robust(settings: Settings, ours: Numbers) -> Iterable[Finding]:
+    """The paper: CAFE 1 is the most robust fast method on MLPs; on FT-Transformers it is on four of seven data sets."""
+    metric, own = "max_sensitivity", "cafe c=1"
+    rivals = [key for key in RIVALS[FASTER] if key in settings["methods"]]
+    if not rivals or (metric, settings["data"][0], own) not in ours:
+        return
+    best, numbers = [], []
+    for name in settings["data"]:
+        rival = min(rivals, key=lambda key: ours[metric, name, key][0])
+        value, other = ours[metric, name, own][0], ours[metric, name, rival][0]
+        best += [name] if value <= other else []
+        numbers.append(f"{name} {value:.3g} against {other:.3g} ({METHOD_TITLES[rival]})")
+    needed = len(settings["data"]) * (1 if settings["family"] == "mlp" else 4 / 7)
+    where = "all" if settings["family"] == "mlp" else "at least four sevenths of the"
+    claim = f"max-sensitivity of CAFE 1: lowest among comparably fast methods on {where} data sets"
+    yield Finding(claim, len(best) >= needed, f"On {len(best)} of {len(settings['data'])}: {'; '.join(numbers)}.")
+
+
+def _quick(settings: Settings, ours: Numbers) -> Iterable[Finding]:
+    """The paper: CAFE takes about as long as other gradient-based methods."""
+    if not {"deeplift_rescale", OURS} <= set(settings["methods"]):
+        return
+    ratios = {name: ours["seconds", name, OURS][0] / ours["seconds", name, "deeplift_rescale"][0] for name in settings["data"]}
+    shown = ", ".join(f"{name} {ratio:.2g}" for name, ratio in ratios.items())
+    yield Finding(
+        "CAFE 0.5 takes less than five times as long as DeepLIFT Rescale", max(ratios.values()) < 5, f"Times: {shown}."
+    )

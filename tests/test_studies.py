@@ -1,0 +1,205 @@
+"""Every study at toy size through the command line; what it leaves behind; what it says when the user is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import data_files
+from cafexai import cli
+from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, run
+from cafexai.studies.paper import METHOD_TITLES, paper
+
+ROOT = Path(__file__).parent.parent
+FIGURES = {"examples-tabular": 1, "examples-images": 1, "circuit": 1, "awareness": 1}
+MUST_HOLD = {  # on any network, also on one that is hardly trained
+    "circuit": "CAFE 1 shows the cancelled effect in full",
+    "awareness": "Theorem 1",
+    "examples-tabular": "add up to the output",
+}
+TESTED = ("infidelity-mlp", "infidelity-ft", "examples-tabular", "examples-images", "circuit", "properties", "awareness")
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A folder with tiny files in the formats of the real ones."""
+    folder = data_files.write_all(tmp_path_factory.mktemp("data"))
+    data_files.openxai_weights(folder / "openxai_weights", "compas", 7)
+    return folder
+
+
+def command(*arguments, **options):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    line = [sys.executable, "-m", "cafexai", "study", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, env=environment, timeout=300, **options)
+
+
+def published(folder):
+    return {path.name for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_a_study_through_the_command_line(name, data, tmp_path):
+    out = tmp_path / "results"
+    done = command(name, "--preset", "toy", "--out", out, "--data", data)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert {"config.json", "results.json", "findings.json", "README.md"} <= published(out)
+    findings = [Finding(**entry) for entry in json.loads((out / "findings.json").read_text())]
+    assert findings
+    if name in MUST_HOLD:
+        assert [finding.holds for finding in findings if MUST_HOLD[name] in finding.claim] == [True]
+    page = (out / "README.md").read_text()
+    assert "Smaller than the paper's" in page
+    for finding in findings:
+        assert str(finding) in done.stdout
+        assert str(finding) in page
+    pictures = {kind: [path for path in out.glob(f"*.{kind}") if path.stat().st_size > 2000] for kind in ("png", "svg")}
+    assert len(pictures["png"]) == len(pictures["svg"]) == FIGURES.get(name, 0)
+    tables = {path.stem for path in out.glob("*.csv")}
+    assert tables
+    assert tables <= {path.stem for path in out.glob("*.md")}
+
+    parts = {path.name: path.stat().st_mtime_ns for path in (out / "parts").iterdir()}
+    before = {path: (out / path).read_text() for path in published(out) if path.endswith((".md", ".json"))}
+    run(STUDIES[name], "toy", out, data=str(data), show_progress=False)  # nothing is left to do
+    assert {path.name: path.stat().st_mtime_ns for path in (out / "parts").iterdir()} == parts
+    assert {path: (out / path).read_text() for path in before} == before
+
+
+def test_ticks_come_from_tests_and_agree_with_the_paper(tmp_path):
+    report = run(STUDIES["properties"], "toy", tmp_path, show_progress=False)
+    differing = [finding for finding in report.findings if not finding.holds]
+    assert not differing
+    ticks = report.tables[0]
+    assert len(ticks.columns) == 7
+    assert len(ticks.rows) == 14
+    assert not any("paper" in str(cell) for row in ticks.rows for cell in row[1:])
+
+
+def test_a_killed_study_goes_on_to_the_same_results(tmp_path):
+    line = [sys.executable, "-m", "cafexai", "study", "properties", "--preset", "toy", "--out", str(tmp_path / "killed")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not list((tmp_path / "killed").glob("parts/[a-z]*.json")) and time.monotonic() < until:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    done = len(list((tmp_path / "killed").glob("parts/[a-z]*.json")))
+    assert 0 < done < 14, "the study was to be stopped halfway"
+    assert not (tmp_path / "killed" / "results.json").exists()
+    run(STUDIES["properties"], "toy", tmp_path / "killed", show_progress=False)
+    run(STUDIES["properties"], "toy", tmp_path / "whole", show_progress=False)
+    for name in ("results.json", "findings.json", "README.md"):
+        assert (tmp_path / "killed" / name).read_text() == (tmp_path / "whole" / name).read_text()
+
+
+def test_finished_tasks_are_not_done_again(tmp_path):
+    calls = []
+
+    def tasks(settings, place):
+        for number in range(3):
+
+            def work(number=number):
+                calls.append(number)
+                if calls == [0, 1]:
+                    raise KeyboardInterrupt
+                return {"number": number}
+
+            yield Task(f"task-{number}", work)
+
+    def report(settings, results):
+        rows = [[key, result["number"]] for key, result in results.items()]
+        return Report([Table("numbers", "Numbers", ["task", "number"], rows)], [Finding("they are there", True, "3.")])
+
+    study = Study("some", "something", "nothing", {"toy": {}}, {"toy": "0"}, tasks, report)
+    with pytest.raises(KeyboardInterrupt):
+        run(study, "toy", tmp_path, show_progress=False)
+    run(study, "toy", tmp_path, show_progress=False)
+    assert calls == [0, 1, 1, 2]
+    assert json.loads((tmp_path / "results.json").read_text()) == {f"task-{n}": {"number": n} for n in range(3)}
+
+
+def refused(monkeypatch, *arguments):
+    """The message that the command ends with."""
+    monkeypatch.setattr(sys, "argv", ["cafexai", "study", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert isinstance(stop.value.code, str)
+    assert stop.value.code.startswith("cafexai: ")
+    return stop.value.code
+
+
+def test_bad_arguments_end_in_one_message(monkeypatch, tmp_path, data):
+    out = ("--out", tmp_path / "new")
+    assert "there is no such study. There are: infidelity-mlp" in refused(monkeypatch, "nonsense", *out)
+    assert "no preset 'huge', only toy, quick, full" in refused(monkeypatch, "circuit", "--preset", "huge", *out)
+    toy = ("--preset", "toy", "--data", data, *out)
+    assert "no setting 'row', only" in refused(monkeypatch, "circuit", *toy, "--set", "row=3")
+    assert "give a setting as name=JSON" in refused(monkeypatch, "circuit", *toy, "--set", "rows=many")
+    assert "there is no such data set" in refused(monkeypatch, "circuit", *toy, "--set", 'data=["nonsense"]')
+    again = ("--preset", "toy", "--data", data, "--out", tmp_path / "other")
+    assert "there is no 'magic'" in refused(monkeypatch, "awareness", *again, "--set", 'methods=["magic"]')
+    assert not (tmp_path / "new" / "results.json").exists()
+
+
+def test_a_folder_with_other_settings_is_left_alone(monkeypatch, tmp_path):
+    toy = STUDIES["properties"].presets["toy"]
+    before = json.dumps({"study": "properties", "preset": "toy", "settings": {**toy, "models": 5}})
+    (tmp_path / "config.json").write_text(before)
+    message = refused(monkeypatch, "properties", "--preset", "toy", "--out", tmp_path)
+    assert "with other settings" in message
+    assert "Give another folder" in message
+    assert (tmp_path / "config.json").read_text() == before
+
+
+def test_missing_data_and_a_wrong_call_on_stderr(tmp_path):
+    done = command("examples-tabular", "--preset", "toy", "--out", tmp_path / "out", "--data", tmp_path / "nowhere")
+    assert done.returncode != 0
+    assert "titanic/titanic_train.csv is missing" in done.stderr
+    assert "Put the file at" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_list_names_every_study_with_its_needs(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["cafexai", "study", "list"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert not stop.value.code
+    text = capsys.readouterr().out
+    for study in STUDIES.values():
+        assert f"{study.name}: {study.title}" in text
+        assert study.needs in text
+        assert set(study.presets) == set(study.minutes) == {"toy", "quick", "full"}
+
+
+def test_tables_of_the_paper_are_known_methods():
+    for table, methods in paper().items():
+        assert set(methods) <= set(METHOD_TITLES), table
+
+
+def test_committed_results_keep_their_config_and_the_page_of_claims_is_theirs():
+    spec = importlib.util.spec_from_file_location("claims", ROOT / "examples" / "claims.py")
+    claims = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(claims)
+    folders = [path.parent for path in (ROOT / "studies").glob("*/findings.json")]
+    assert folders
+    for folder in folders:
+        config = json.loads((folder / "config.json").read_text())
+        assert folder.name == f"{config['study']}-{config['preset']}"
+        assert {"results.json", "README.md"} <= published(folder)
+        study = STUDIES[config["study"]]
+        assert json.loads(json.dumps(study.presets[config["preset"]])) == config["settings"], folder
+        report = study.report(config["settings"], json.loads((folder / "results.json").read_text()))
+        assert [str(finding) for finding in report.findings] == [
+            str(Finding(**entry)) for entry in json.loads((folder / "findings.json").read_text())
+        ], folder
+    assert (ROOT / "docs" / "claims.md").read_text() == claims.page(ROOT / "studies")
