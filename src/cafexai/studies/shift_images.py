@@ -18,7 +18,11 @@ from .shift_tabular import mean, runs, spread
 
 SHIFTS = {"correlation": "correlation shift", "semantic": "semantic shift"}
 SETS = {"fresh": "in distribution", **SHIFTS}
-SCORES = {"max_logit": "MaxLogit", "conflict": "s_conf of latent features (c = 1, true label)"}
+SCORES = {
+    "max_logit": "MaxLogit",
+    "conflict": "s_conf of latent features (c = 1, true label)",
+    "conflict_share": "s_conf as a share of all influence of latent features",  # ours: stronger features conflict more
+}
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
@@ -47,16 +51,19 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
 
 
 def scores(model: nn.Module, x: Tensor, y: Tensor, batch: int = 250) -> dict[str, Tensor]:
-    """Of each image: the largest logit, s_conf of the classifier above the convolutions, and whether it is right."""
+    """Of each image: the largest logit, s_conf of the classifier above the convolutions, its share, and whether it is right."""
     features, classifier = model.get_submodule("0"), model.get_submodule("1")
     cafe = CAFE(classifier, 1.0)
-    parts: dict[str, list[Tensor]] = {"max_logit": [], "conflict": [], "correct": []}
+    parts: dict[str, list[Tensor]] = {"correct": [], **{kind: [] for kind in SCORES}}
     for images, labels in zip(x.split(batch), y.split(batch), strict=True):
         with torch.no_grad():
             latent = features(images)
             logits = classifier(latent)
         parts["max_logit"].append(logits.amax(1))
-        parts["conflict"].append(cafe.explain(latent, target=labels, show_progress=False).conflict)
+        explanation = cafe.explain(latent, target=labels, show_progress=False)
+        parts["conflict"].append(explanation.conflict)
+        influence = torch.as_tensor(explanation.positive).sum(1) + torch.as_tensor(explanation.negative).sum(1)
+        parts["conflict_share"].append(explanation.conflict / influence)
         parts["correct"].append((logits.argmax(1) == labels).double())
     return {kind: torch.cat(pieces) for kind, pieces in parts.items()}
 
@@ -120,6 +127,9 @@ def _findings(names: list[str], results: Results) -> Iterable[Finding]:
     yield finding("s_conf of latent features rises under the correlation shift in all networks", rises, conflicts)
     more = [network for network, (a, b, c) in conflicts.items() if b - a > c - a]
     yield finding("s_conf rises more under the correlation shift than under the semantic one in all networks", more, conflicts)
+    shares = {network: _means(network, "conflict_share", results) for network in names}
+    most = [network for network, (a, b, c) in shares.items() if b > a and b > c]
+    yield finding("as a share of all influence, s_conf is highest under the correlation shift in all networks", most, shares)
     flat = [network for network, (a, _, c) in conflicts.items() if c <= a]
     yield finding("the semantic shift does not raise s_conf in any network", flat, conflicts)
 
@@ -130,7 +140,7 @@ IMAGES = Study(
     "mnist, fashion_mnist",
     {
         "toy": {"networks": ["narrow"], "rows": 60, "explained": 30, "epochs": 1, "seeds": [42]},
-        "quick": {"networks": list(CONCAT_WIDTHS), "rows": 1000, "explained": 1000, "epochs": 3, "seeds": [42, 43]},
+        "quick": {"networks": list(CONCAT_WIDTHS), "rows": 600, "explained": 400, "epochs": 3, "seeds": [42]},
         "full": {"networks": list(CONCAT_WIDTHS), "rows": None, "explained": None, "epochs": 25, "seeds": [42, 43, 44, 45, 46]},
     },
     {"toy": "0.1", "quick": "?", "full": "hours"},

@@ -21,6 +21,7 @@ from .synthetic_report import columns, report
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 AT_ONCE = 2**23  # numbers that one tensor inside a method may hold
 COPIES = {"integrated_gradients": 50, "gradient_shap": 5, "smoothgrad": 5, "kernel_shap": 25}  # of a row that are made at once
+WHOLE = 10  # dimensions up to which Shapley Value Sampling runs on the whole constructed network
 NETWORK_SEED = 101  # of the first network on the first data set; the others count on
 
 
@@ -84,9 +85,15 @@ def constructed(column: str, k: int, settings: Settings, place: Workplace) -> di
     x, truth = data.x_test[: settings["test_rows"]], known(data)[: settings["test_rows"]]
     found = {}
     for name in settings["methods"]:
-        subject = black_box if METHODS.get(name) in GROUP_SCORES else model
         limit = settings["limits"].get(f"{name} {column}")
-        found[name] = rmse(scores(name, subject, x[:limit], settings["seeds"][k]), truth[:limit])
+        if limit == 0:
+            continue
+        if name == "shapley_value_sampling" and len(data.weights) > WHOLE:
+            attributed = shapley_by_parts(data.weights, x[:limit], settings["seeds"][k])
+        else:
+            subject = black_box if METHODS.get(name) in GROUP_SCORES else model
+            attributed = scores(name, subject, x[:limit], settings["seeds"][k])
+        found[name] = rmse(attributed, truth[:limit])
     with torch.no_grad():
         output = torch.cat([model(part) for part in x.split(500)])
         same = (output - black_box(x)).abs().max().item()
@@ -113,6 +120,20 @@ class Sparse(nn.Module):
         product = self.weights * numbers
         less = self.strength * cancelling.relu()
         return ((product.relu() - less).relu() - ((-product).relu() - less).relu()).sum(1, keepdim=True)
+
+
+def shapley_by_parts(weights: Tensor, x: Tensor, seed: int) -> Tensor:
+    """Shapley Value Sampling on the parts of the constructed network that it sums up, one for each x_i and its c_i.
+
+    What a feature adds to the output depends on its own part alone, and in a random order of all features those of a part
+    stand in a random order: scores have the same distribution as on the whole network, at a thousandth of the cost.
+    """
+    result = torch.empty_like(x)
+    for i in range(len(weights)):
+        pair = [i, len(weights) + i]
+        part = Sparse(weights[i : i + 1])
+        result[:, pair] = METHODS["shapley_value_sampling"](part, x[:, pair], seed=1_000_003 * seed + i).to(x)
+    return result
 
 
 def known(data: Dataset) -> Tensor:
@@ -169,9 +190,8 @@ SYNTHETIC = (
         "nothing: the data are made",
         {
             "toy": CONSTRUCTED | {"columns": SMALL[:2], "seeds": [42, 43], "rows": 200, "methods": SOME, "limits": {}},
-            "quick": CONSTRUCTED | {"columns": LARGE[:5], "limits": {"lime 100": 100, "shapley_value_sampling 100": 500}},
-            "full": CONSTRUCTED | {"columns": LARGE, "limits": {"lime 1000": 8, "kernel_shap 1000": 200,
-                                                                "shapley_value_sampling 1000": 100}},
+            "quick": CONSTRUCTED | {"columns": LARGE[:5], "limits": {"lime 100": 0}},
+            "full": CONSTRUCTED | {"columns": LARGE, "limits": {"lime 100": 100, "lime 1000": 0, "kernel_shap 1000": 200}},
         },
         {"toy": "0.1", "quick": "?", "full": "?"},
         tasks,
