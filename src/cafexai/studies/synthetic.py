@@ -21,6 +21,7 @@ from .synthetic_report import columns, report
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 AT_ONCE = 2**23  # numbers that one tensor inside a method may hold
 COPIES = {"integrated_gradients": 50, "gradient_shap": 5, "smoothgrad": 5, "kernel_shap": 25}  # of a row that are made at once
+SHARED_ORDERS = 250  # rows with the same random orders in Shapley Value Sampling: fewer draws would make the RMSE uncertain
 WHOLE = 10  # dimensions up to which Shapley Value Sampling runs on the whole constructed network
 NETWORK_SEED = 101  # of the first network on the first data set; the others count on
 
@@ -147,7 +148,7 @@ def scores(name: str, model: nn.Module, x: Tensor, seed: int) -> Tensor:
     """The attributions of a method, over so many rows at a time that memory stays small."""
     widest = max([x.shape[1], *(weight.shape[0] for weight in model.parameters())])
     per_row = x.shape[1] ** 2 if name == "lime" else COPIES.get(name, 1) * widest
-    step = max(4, AT_ONCE // per_row)
+    step = SHARED_ORDERS if name == "shapley_value_sampling" else max(4, AT_ONCE // per_row)
     options = {"seed": seed} if name in ("gradient_shap", "smoothgrad", *SAMPLING) else {}
     parts = []
     for start in range(0, len(x), step):
