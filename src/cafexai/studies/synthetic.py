@@ -176,7 +176,7 @@ SYNTHETIC = (
         {
             "toy": TRAINED_NETWORKS | {"columns": SMALL[:1], "seeds": [42, 43], "networks": 1, "rows": 200, "test_rows": 20,
                                        "epochs": 3, "methods": SOME},
-            "quick": TRAINED_NETWORKS | {"seeds": [42, 43], "networks": 2, "rows": 10_000, "test_rows": 500, "epochs": 400,
+            "quick": TRAINED_NETWORKS | {"seeds": [42, 43], "networks": 2, "rows": 10_000, "test_rows": 500, "epochs": 2000,
                                          "methods": list(ALL)},
             "full": TRAINED_NETWORKS | {"seeds": SEEDS, "networks": 5, "rows": 10_000, "test_rows": None, "epochs": 2000,
                                         "methods": list(ALL)},

@@ -20,7 +20,7 @@ def columns(settings: Settings) -> list[str]:
 def report(settings: Settings, results: Results) -> Report:
     """The table with the paper's figures, and the paper's claims."""
     ours = collected(settings, results)
-    findings = list(_trained_claims(settings, ours) if settings["trained"] else _constructed_claims(settings, ours))
+    findings = list((_comparisons if settings["trained"] else _constructed_claims)(settings, ours))
     return Report([_table(settings, ours)], findings)
 
 
@@ -94,16 +94,6 @@ def _comparisons(settings: Settings, ours: dict[Key, tuple[float, float]]) -> It
     if "deeplift_revealcancel" in settings["methods"]:
         claim = "CAFE 1 has a lower RMSE than DeepLIFT RevealCancel, which the paper could not run, in all columns"
         yield _best(settings, ours, ["deeplift_revealcancel"], claim)
-
-
-def _trained_claims(settings: Settings, ours: dict[Key, tuple[float, float]]) -> Iterable[Finding]:
-    yield from _comparisons(settings, ours)
-    if "shapley_value_sampling" in settings["methods"]:
-        numbers = [
-            f"{c}: {ours['cafe c=0.5', c][0]:.3g}, {ours['shapley_value_sampling', c][0]:.3g}" for c in columns(settings)
-        ]
-        near = [ours["cafe c=0.5", c][0] <= 1.2 * ours["shapley_value_sampling", c][0] for c in columns(settings)]
-        yield Finding("CAFE 0.5 is at most 20 % above Shapley Value Sampling", all(near), f"RMSE {'; '.join(numbers)}.")
 
 
 EXACT = ("gradient_x_input", "deeplift_rescale", "integrated_gradients", "cafe c=0")
