@@ -36,8 +36,8 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 
 def measured(family: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Both shares over the test rows of one network."""
-    needed = {key: settings[key] for key in ("mimic_demo", "epochs", "train_rows")}
-    table, model = prepared(name, seed, {"family": family, **needed}, place)
+    needed = {key: settings[key] for key in ("mimic_demo", "train_rows")}
+    table, model = prepared(name, seed, {"family": family, "epochs": settings["epochs"][family], **needed}, place)
     x, y = table.x_test[: settings["rows"]], table.y_test[: settings["rows"]]
     with torch.no_grad():
         output = torch.cat([model(part) for part in x.split(BATCH)])
@@ -149,9 +149,10 @@ PREVALENCE = Study(
     "share of hidden units in conflict, MLPs and FT-Transformers (section and appendix on conflict prevalence)",
     "compas, heloc, adult, german with OpenXAI's networks; titanic, covertype, mimic",
     {
-        "toy": COMMON | {"data": ["titanic"], "rows": 40, "train_rows": 100, "epochs": 1, "seeds": [42]},
-        "quick": COMMON | {"data": ALL_DATA, "rows": 2000, "train_rows": 5000, "epochs": 20, "seeds": [42, 43]},
-        "full": COMMON | {"data": ALL_DATA, "rows": None, "train_rows": None, "epochs": 100, "seeds": [42, 43, 44, 45, 46]},
+        "toy": COMMON | {"data": ["titanic"], "rows": 40, "train_rows": 100, "epochs": {"mlp": 1, "ft": 1}, "seeds": [42]},
+        "quick": COMMON | {"data": ALL_DATA, "rows": 2000, "train_rows": 5000, "epochs": {"mlp": 100, "ft": 10}, "seeds": [42]},
+        "full": COMMON | {"data": ALL_DATA, "rows": None, "train_rows": None, "epochs": {"mlp": 100, "ft": 100},
+                          "seeds": [42, 43, 44, 45, 46]},
     },
     {"toy": "0.1", "quick": "?", "full": "hours"},
     tasks,

@@ -20,8 +20,8 @@ SHIFTS = {"correlation": "correlation shift", "semantic": "semantic shift"}
 SETS = {"fresh": "in distribution", **SHIFTS}
 SCORES = {
     "max_logit": "MaxLogit",
-    "conflict": "s_conf of latent features (c = 1, true label)",
-    "conflict_share": "s_conf as a share of all influence of latent features",  # ours: stronger features conflict more
+    "conflict": "s_conf of latent features",
+    "conflict_share": "s_conf / all influence",  # ours: stronger features conflict more
 }
 
 
@@ -96,7 +96,9 @@ def _table(kind: str, settings: Settings, results: Results) -> Table:
         cells += [spread([run["accuracy"][name] for run in of_network]) for name in SETS] if kind == "max_logit" else []
         rows.append(cells)
     note = (
-        "Mean ± standard error over the seeds. In distribution: other pairs of digits than in training, of the same kind. "
+        "Latent features: what the convolutions give to the classifier; c = 1, true label. All influence: the sum of their "
+        "positive and negative scores. Mean ± standard error over the seeds. In distribution: other pairs of digits than in "
+        "training, of the same kind. "
         "JS distance: Jensen-Shannon distance (natural logarithm) of 50-bin histograms to that in distribution. AUROC: "
         "probability that a shifted image has a higher score. The figure shows the first seed; the distances in it are means "
         "over the seeds."
