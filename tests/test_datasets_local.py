@@ -1,4 +1,4 @@
-"""Loaders on the real files, where they are: in CAFEXAI_DATA or in ../shared/data beside the repository."""
+"""Loaders on the real files, where they are: in CAFEXAI_DATA, or in a folder of shared data beside the repository."""
 
 from __future__ import annotations
 

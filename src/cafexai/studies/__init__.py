@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import awareness, circuit, examples_images, examples_tabular, infidelity, properties
+from . import (
+    awareness,
+    circuit,
+    examples_images,
+    examples_tabular,
+    infidelity,
+    prevalence,
+    properties,
+    shift_images,
+    shift_tabular,
+    synthetic,
+)
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
 
@@ -10,6 +21,10 @@ STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         *infidelity.STUDIES,
+        *synthetic.STUDIES,
+        *prevalence.STUDIES,
+        *shift_tabular.STUDIES,
+        *shift_images.STUDIES,
         examples_tabular.EXAMPLES,
         examples_images.EXAMPLES,
         circuit.CIRCUIT,

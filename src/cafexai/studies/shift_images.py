@@ -1,0 +1,152 @@
+"""MaxLogit and conflicts of latent features of image networks under two shifts (the paper's second figure of shifts)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..datasets import concat_mnist
+from ..explain import CAFE
+from ..models import CONCAT_WIDTHS, IMAGE_RECIPE, concat_cnn, seeded, train
+from .distributions import compared, histograms
+from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
+from .shift_tabular import mean, runs, spread
+
+SHIFTS = {"correlation": "correlation shift", "semantic": "semantic shift"}
+SETS = {"fresh": "in distribution", **SHIFTS}
+SCORES = {
+    "max_logit": "MaxLogit",
+    "conflict": "s_conf of latent features",
+    "conflict_share": "s_conf / all influence",  # ours: stronger features conflict more
+}
+
+
+def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
+    """One task per network and seed."""
+    for network in settings["networks"]:
+        for seed in settings["seeds"]:
+
+            def run(network: str = network, seed: int = seed) -> Any:
+                return measured(network, seed, settings, place)
+
+            yield Task(f"{network}-{seed}", run)
+
+
+def measured(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+    """Both scores on training images, fresh pairs of digits of the same kind, and both shifts."""
+    data = concat_mnist(folder=place.data, rows=settings["rows"], seed=seed)
+    recipe = dataclasses.replace(IMAGE_RECIPE, epochs=settings["epochs"], seed=seed)
+    model = seeded(seed, lambda: concat_cnn(network))
+    model = train(model, data.x_train, data.y_train, recipe, folder=place.models, progress=place.show_progress).model
+    sets = {"train": (data.x_train, data.y_train), "fresh": (data.x_test, data.y_test), **data.shifts}
+    found = {name: scores(model, x[: settings["explained"]], y[: settings["explained"]]) for name, (x, y) in sets.items()}
+    return {
+        "accuracy": {name: score["correct"].mean().item() for name, score in found.items()},
+        **{kind: compared({name: score[kind] for name, score in found.items()}, "fresh") for kind in SCORES},
+    }
+
+
+def scores(model: nn.Module, x: Tensor, y: Tensor, batch: int = 250) -> dict[str, Tensor]:
+    """Of each image: the largest logit, s_conf of the classifier above the convolutions, its share, and whether it is right."""
+    features, classifier = model.get_submodule("0"), model.get_submodule("1")
+    cafe = CAFE(classifier, 1.0)
+    parts: dict[str, list[Tensor]] = {"correct": [], **{kind: [] for kind in SCORES}}
+    for images, labels in zip(x.split(batch), y.split(batch), strict=True):
+        with torch.no_grad():
+            latent = features(images)
+            logits = classifier(latent)
+        parts["max_logit"].append(logits.amax(1))
+        explanation = cafe.explain(latent, target=labels, show_progress=False)
+        parts["conflict"].append(explanation.conflict)
+        influence = torch.as_tensor(explanation.positive).sum(1) + torch.as_tensor(explanation.negative).sum(1)
+        parts["conflict_share"].append(explanation.conflict / influence)
+        parts["correct"].append((logits.argmax(1) == labels).double())
+    return {kind: torch.cat(pieces) for kind, pieces in parts.items()}
+
+
+def report(settings: Settings, results: Results) -> Report:
+    """A table per score, one figure, and the paper's expectations."""
+    names = settings["networks"]
+    tables = [_table(kind, settings, results) for kind in SCORES]
+    lines = []
+    for kind, shown in SCORES.items():
+        panels = []
+        for network in names:
+            of_network = runs(network, results)
+            distances = {name: mean([run[kind]["distance"][name] for run in of_network]) for name in SHIFTS}
+            panels.append((f"CNN {network}", of_network[0][kind], distances))
+        lines.append((shown, panels))
+    return Report(tables, list(_findings(names, results)), {"shift-images": histograms(lines, SETS)})
+
+
+def _table(kind: str, settings: Settings, results: Results) -> Table:
+    columns = ["network", *SETS.values(), *(f"JS distance, {name}" for name in ("training images", *SHIFTS.values()))]
+    columns += [f"AUROC, {name}" for name in SHIFTS.values()]
+    columns += [f"accuracy, {name}" for name in SETS.values()] if kind == "max_logit" else []
+    rows = []
+    for network in settings["networks"]:
+        of_network = runs(network, results)
+        cells = [network]
+        for measure, names in (("mean", SETS), ("distance", ("train", *SHIFTS)), ("auroc", SHIFTS)):
+            cells += [spread([run[kind][measure][name] for run in of_network]) for name in names]
+        cells += [spread([run["accuracy"][name] for run in of_network]) for name in SETS] if kind == "max_logit" else []
+        rows.append(cells)
+    note = (
+        "Latent features: what the convolutions give to the classifier; c = 1, true label. All influence: the sum of their "
+        "positive and negative scores. Mean ± standard error over the seeds. In distribution: other pairs of digits than in "
+        "training, of the same kind. "
+        "JS distance: Jensen-Shannon distance (natural logarithm) of 50-bin histograms to that in distribution. AUROC: "
+        "probability that a shifted image has a higher score. The figure shows the first seed; the distances in it are means "
+        "over the seeds."
+    )
+    return Table(kind.replace("_", "-"), SCORES[kind], columns, rows, note)
+
+
+def _means(network: str, kind: str, results: Results) -> tuple[float, float, float]:
+    """In distribution, under the correlation shift, under the semantic shift."""
+    inside, correlation, semantic = (mean([run[kind]["mean"][name] for run in runs(network, results)]) for name in SETS)
+    return inside, correlation, semantic
+
+
+def _findings(names: list[str], results: Results) -> Iterable[Finding]:
+    logits = {network: _means(network, "max_logit", results) for network in names}
+    conflicts = {network: _means(network, "conflict", results) for network in names}
+
+    def finding(claim: str, right: list[str], means: dict[str, tuple[float, float, float]]) -> Finding:
+        numbers = "; ".join(f"{network} {a:.3g}, {b:.3g}, {c:.3g}" for network, (a, b, c) in means.items())
+        head = f"So in {len(right)} of {len(means)} networks"
+        return Finding(
+            claim, len(right) == len(means), f"{head}. Means in distribution, correlation, semantic shift: {numbers}."
+        )
+
+    falls = [network for network, (a, b, c) in logits.items() if b < a and c < a]
+    yield finding("MaxLogit falls under both shifts in all networks", falls, logits)
+    rises = [network for network, (a, b, _) in conflicts.items() if b > a]
+    yield finding("s_conf of latent features rises under the correlation shift in all networks", rises, conflicts)
+    more = [network for network, (a, b, c) in conflicts.items() if b - a > c - a]
+    yield finding("s_conf rises more under the correlation shift than under the semantic one in all networks", more, conflicts)
+    shares = {network: _means(network, "conflict_share", results) for network in names}
+    most = [network for network, (a, b, c) in shares.items() if b > a and b > c]
+    yield finding("as a share of all influence, s_conf is highest under the correlation shift in all networks", most, shares)
+    flat = [network for network, (a, _, c) in conflicts.items() if c <= a]
+    yield finding("the semantic shift does not raise s_conf in any network", flat, conflicts)
+
+
+IMAGES = Study(
+    "shift-images",
+    "MaxLogit and conflicts of latent features on stacked digits under two shifts (second figure of distributional shifts)",
+    "mnist, fashion_mnist",
+    {
+        "toy": {"networks": ["narrow"], "rows": 60, "explained": 30, "epochs": 1, "seeds": [42]},
+        "quick": {"networks": list(CONCAT_WIDTHS), "rows": 600, "explained": 400, "epochs": 3, "seeds": [42]},
+        "full": {"networks": list(CONCAT_WIDTHS), "rows": None, "explained": None, "epochs": 25, "seeds": [42, 43, 44, 45, 46]},
+    },
+    {"toy": "0.1", "quick": "?", "full": "hours"},
+    tasks,
+    report,
+)
+STUDIES = (IMAGES,)

@@ -1,0 +1,128 @@
+"""The tables on synthetic data beside the paper's, and whether its claims hold."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
+from .record import Finding, Report, Results, Settings, Table
+
+
+def columns(settings: Settings) -> list[str]:
+    """Names of the columns as in the paper's figures: "5 gelu" for trained networks, "5" for constructed ones."""
+    dimensions = [str(dimension) for dimension, _ in settings["columns"]]
+    return [f"{d} {a}" for a in settings["activations"] for d in dimensions] if settings["trained"] else dimensions
+
+
+def report(settings: Settings, results: Results) -> Report:
+    """The table with the paper's figures, and the paper's claims."""
+    ours = collected(settings, results)
+    findings = list((_comparisons if settings["trained"] else _constructed_claims)(settings, ours))
+    return Report([_table(settings, ours)], findings)
+
+
+Key = tuple[str, str]  # method (or "validation", "test"), column
+
+
+def collected(settings: Settings, results: Results) -> dict[Key, tuple[float, float]]:
+    """Mean over all networks, and the standard error over the data sets."""
+    ours: dict[Key, tuple[float, float]] = {}
+    for column in columns(settings):
+        sets = [results[f"{column.replace(' ', '-')}-{seed}"]["networks"] for seed in settings["seeds"]]
+        flat = [[{**run["methods"], **{k: v for k, v in run.items() if k != "methods"}} for run in runs] for runs in sets]
+        for name in flat[0][0]:
+            means = [statistics.fmean([run[name] for run in runs]) for runs in flat]
+            error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else 0.0
+            ours[name, column] = (statistics.fmean(means), error)
+    return ours
+
+
+def _kind(settings: Settings) -> str:
+    return "trained" if settings["trained"] else "procedural"
+
+
+def _table(settings: Settings, ours: dict[Key, tuple[float, float]]) -> Table:
+    kind = _kind(settings)
+    header = ["method", *(part for column in columns(settings) for part in (column, "paper", "difference"))]
+    errors = {"validation": "RMSE of the networks, validation", "test": "RMSE of the networks, test"}
+    rows: list[list[Any]] = []
+    for name in [*(errors if settings["trained"] else ("test",)), *settings["methods"]]:
+        cells: list[Any] = [errors.get(name) or METHOD_TITLES[name]]
+        for column in columns(settings):
+            if (name, column) not in ours:
+                cells += [None, figure_of_paper(f"synthetic {kind}", name, column), None]
+                continue
+            mean, error = ours[name, column]
+            theirs = figure_of_paper(f"synthetic {kind}" + (" networks" if name in errors else ""), name, column)
+            apart = f"{mean / theirs - 1:+.1%}" if theirs else None
+            marker = "*" if f"{name} {column}" in settings.get("limits", {}) else ""
+            cells += [f"{mean:.3g}{marker} ± {error:.2g}", theirs, apart]
+        rows.append(cells)
+    note = "RMSE against the known attributions, mean over features; mean over the data sets ± its standard error."
+    if not settings["trained"]:
+        note += (
+            " KernelSHAP, LIME and Shapley Value Sampling ran on the same network without its zero weights (equal outputs), "
+        )
+        note += (
+            "Shapley Value Sampling beyond 10 dimensions on the parts that the network sums up (equally distributed scores)."
+        )
+    for entry, rows_of in settings.get("limits", {}).items():
+        name, column = entry.split()
+        if column in columns(settings) and name in settings["methods"]:
+            what = f"ran on the first {rows_of} test rows of each set only (*)" if rows_of else "was left out"
+            note += f" {METHOD_TITLES[name]} {what} in {column} dimensions: it takes too long."
+    return Table(f"synthetic-{kind}", f"RMSE of attributions, {kind} networks", header, rows, note)
+
+
+def _best(settings: Settings, ours: dict[Key, tuple[float, float]], rivals: Sequence[str], claim: str) -> Finding:
+    """Whether CAFE 1 has the lowest RMSE in every column."""
+    numbers, right = [], 0
+    for column in columns(settings):
+        best = min([name for name in rivals if (name, column) in ours], key=lambda name: ours[name, column][0])
+        mine, other = ours["cafe c=1", column][0], ours[best, column][0]
+        right += mine < other
+        numbers.append(f"{column}: {mine:.3g} against {other:.3g} ({METHOD_TITLES[best]})")
+    return Finding(claim, right == len(numbers), f"So in {right} of {len(numbers)} columns. {'; '.join(numbers)}.")
+
+
+def _comparisons(settings: Settings, ours: dict[Key, tuple[float, float]]) -> Iterable[Finding]:
+    rivals = [name for name in settings["methods"] if name not in ("cafe c=1", "deeplift_revealcancel")]
+    yield _best(settings, ours, rivals, "CAFE 1 has the lowest RMSE of the paper's methods in all columns")
+    if "deeplift_revealcancel" in settings["methods"]:
+        claim = "CAFE 1 has a lower RMSE than DeepLIFT RevealCancel, which the paper could not run, in all columns"
+        yield _best(settings, ours, ["deeplift_revealcancel"], claim)
+
+
+EXACT = ("gradient_x_input", "deeplift_rescale", "integrated_gradients", "cafe c=0")
+
+
+def _constructed_claims(settings: Settings, ours: dict[Key, tuple[float, float]]) -> Iterable[Finding]:
+    names = columns(settings)
+    largest = max(ours["cafe c=1", column][0] for column in names)
+    yield Finding("CAFE 1 is exactly 0.00 in all columns", largest < 0.005, f"Largest RMSE {largest:.2g}.")
+    known_methods = [name for name in EXACT if name in settings["methods"]]
+    apart = max(abs(ours[name, c][0] / ours["cafe c=0", c][0] - 1) for name in known_methods for c in names)
+    yield Finding(
+        "CAFE 0 = Gradient x Input = DeepLIFT = Integrated Gradients", apart < 1e-6, f"Largest difference {apart:.1g}."
+    )
+    yield from _comparisons(settings, ours)
+    yield _levels(settings, ours, [*known_methods, "lrp", "gradient_shap", "cafe c=0.5"], "methods without chance")
+    yield _levels(settings, ours, ["smoothgrad", *SAMPLING], "methods with chance, where all test rows were used")
+
+
+def _levels(settings: Settings, ours: dict[Key, tuple[float, float]], names: Sequence[str], which: str) -> Finding:
+    """Within 5 % of the paper, or of the rounding of its figures."""
+    apart = {}
+    for name in names:
+        for column in columns(settings):
+            theirs = figure_of_paper("synthetic procedural", name, column)
+            if theirs and name in settings["methods"] and f"{name} {column}" not in settings["limits"]:
+                apart[f"{METHOD_TITLES[name]}, {column}"] = ours[name, column][0] / theirs - 1
+    claim = f"RMSE within 5 % of the paper in all columns, {which}"
+    if not apart or len(settings["seeds"]) < 5:
+        return Finding(claim, None, "The level hangs on the weights that five seeds draw; these are fewer seeds or methods.")
+    worst = max(apart, key=lambda k: abs(apart[k]))
+    return Finding(claim, abs(apart[worst]) <= 0.05, f"Largest of {len(apart)} differences {apart[worst]:+.1%} ({worst}).")
