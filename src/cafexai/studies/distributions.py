@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from ..explanation import _needs
+from ..explanation import needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ Panel = tuple[str, Mapping[str, Any], Mapping[str, float]]  # title, a result of
 
 def histograms(rows: Sequence[tuple[str, Sequence[Panel]]], names: Mapping[str, str]) -> Figure:
     """A panel for each network, a row for each score; ``names`` says which sets are shown, and how they are called."""
-    figure_class = _needs("matplotlib.figure", "plot").Figure
+    figure_class = needs("matplotlib.figure", "plot").Figure
     across = max(len(panels) for _, panels in rows)
     figure: Figure = figure_class(figsize=(3.4 * across, 0.7 + 2.7 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), across, squeeze=False)

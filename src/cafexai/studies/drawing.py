@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..explanation import _needs
+from ..explanation import needs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,7 +15,7 @@ COLOURS = {"deeplift_rescale": "#999999", "cafe c=0": "#56B4E9", "cafe c=0.5": "
 
 def figure(width: float, height: float) -> Figure:
     """An empty figure of this size in inches."""
-    made: Figure = _needs("matplotlib.figure", "plot").Figure(figsize=(width, height), layout="constrained")
+    made: Figure = needs("matplotlib.figure", "plot").Figure(figsize=(width, height), layout="constrained")
     return made
 
 

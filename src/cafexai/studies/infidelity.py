@@ -90,7 +90,8 @@ def prepared(name: str, seed: int, settings: Settings, place: Workplace) -> tupl
     single = table.to(torch.float32)
     epochs = int(given or settings.get("demo_epochs" if demo else "epochs", settings["epochs"]))
     recipe = dataclasses.replace(plan.seeded_recipe(seed), epochs=epochs)
-    transformer = {"head": settings["head"], "lookup": settings["lookup"]} if settings["family"] == "ft" else {}
+    usual = {"head": "cls", "lookup": "product"}
+    transformer = {key: settings.get(key, word) for key, word in usual.items()} if settings["family"] == "ft" else {}
     model = plan.build(table.layout, seed, **transformer).float()
     rows = slice(settings["train_rows"])
     trained = train(

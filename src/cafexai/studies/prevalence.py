@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ..conflicts.local import local_layers
 from ..conflicts.prevalence import INACTIVE, SMALL, prevalence
-from .infidelity import OPENXAI, prepared
+from .infidelity import prepared
+from .infidelity_report import OPENXAI
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 
 FAMILIES = {"mlp": "MLPs", "ft": "FT-Transformers"}
