@@ -122,7 +122,7 @@ MLP = Study(
         "full": COMMON | WHOLE | {"family": "mlp", "data": [*OPENXAI, "titanic", LONGER, "mimic", "covertype"],
                                   "methods": list(ALL)},
     },
-    {"toy": "0.1", "quick": "5", "full": "hours"},
+    {"toy": "0.1", "quick": "4", "full": "hours"},
     tasks,
     report,
 )  # fmt: skip
@@ -135,8 +135,8 @@ FT = Study(
     "compas, heloc, german, titanic; full: adult, covertype, mimic (the demo, or mimic_demo=false)",
     {
         "toy": COMMON | TRANSFORMER | TOY | {"data": ["titanic"]},
-        "quick": COMMON | WHOLE | TRANSFORMER | {"data": ["compas", "heloc", "german", "titanic"], "seeds": [42], "epochs": 20,
-                                                 "train_rows": 3000, "rows": 60, "units": 5, "unit_rows": 20},
+        "quick": COMMON | WHOLE | TRANSFORMER | {"data": ["titanic", "german", "compas", "heloc"], "seeds": [42], "rows": 60,
+                                                 "train_rows": 2000, "units": 3, "unit_rows": 20},
         "full": COMMON | WHOLE | TRANSFORMER | {"data": [*OPENXAI, "titanic", "mimic", "covertype"]},
     },
     {"toy": "0.1", "quick": "5", "full": "days"},
