@@ -130,10 +130,13 @@ def _findings(family: str, settings: Settings, shares: Shares) -> Iterable[Findi
     for name, share in theirs.items():
         if name != "mean" and name in settings["data"]:
             ours = shares[family, name, "unsigned"]
+            fixed = family == "mlp" and name in OPENXAI
+            smaller = (settings["train_rows"] is not None and not fixed) or (name == "mimic" and settings["mimic_demo"])
             yield Finding(
                 f"{share:.0%} on {name}, {FAMILIES[family]}",
-                abs(ours - share) <= NEAR,
-                f"{ours:.1%} the authors' way, {shares[family, name, 'signed']:.1%} with signs; within ten points counts.",
+                None if smaller else abs(ours - share) <= NEAR,
+                f"{ours:.1%} the authors' way, {shares[family, name, 'signed']:.1%} with signs; "
+                + ("our network saw fewer rows than the paper's." if smaller else "within ten points counts."),
             )
     low = min(settings["data"], key=lambda name: shares[family, name, "signed"])
     yield Finding(
@@ -155,7 +158,7 @@ PREVALENCE = Study(
         "full": COMMON | {"data": ALL_DATA, "rows": None, "train_rows": None, "epochs": {"mlp": 100, "ft": 100},
                           "seeds": [42, 43, 44, 45, 46]},
     },
-    {"toy": "0.1", "quick": "?", "full": "hours"},
+    {"toy": "0.1", "quick": "2", "full": "hours"},
     tasks,
     report,
 )  # fmt: skip

@@ -145,7 +145,7 @@ IMAGES = Study(
         "quick": {"networks": list(CONCAT_WIDTHS), "rows": 600, "explained": 400, "epochs": 3, "seeds": [42]},
         "full": {"networks": list(CONCAT_WIDTHS), "rows": None, "explained": None, "epochs": 25, "seeds": [42, 43, 44, 45, 46]},
     },
-    {"toy": "0.1", "quick": "?", "full": "hours"},
+    {"toy": "0.1", "quick": "1.5", "full": "hours"},
     tasks,
     report,
 )
