@@ -148,7 +148,7 @@ CIRCUIT = Study(
         "quick": COMMON | {"data": ["mimic", "titanic", "heloc"], "rows": 100},
         "full": COMMON | {"data": ["mimic", "titanic", "heloc"], "rows": None},
     },
-    {"toy": "0.1", "quick": "0.3", "full": "10"},
+    {"toy": "0.1", "quick": "0.3", "full": "0.3"},
     tasks,
     report,
 )

@@ -149,7 +149,7 @@ FT = Study(
                                                  "seeds": [42], "rows": 60, "train_rows": 2000, "units": 3, "unit_rows": 20},
         "full": COMMON | WHOLE | TRANSFORMER | {"data": [*OPENXAI, "titanic", "mimic", "covertype", *_AUTHORS]},
     },
-    {"toy": "0.1", "quick": "5", "full": "days"},
+    {"toy": "0.1", "quick": "10", "full": "days"},
     tasks,
     report,
 )  # fmt: skip
