@@ -24,7 +24,7 @@ Some settings were chosen after a first look at results, which the reader should
 
 - `infidelity-ft`, quick: FT-Transformers trained for only 20 epochs (3000 rows) were tried first; there CAFE 0.5 was as good as
   every comparably fast method on 1 of 4 data sets (heloc). The preset now has the paper's 100 epochs (2000 rows, 60 test rows,
-  one seed: most comparisons are ties). On 179 test rows of german it was behind gradient x input (0.338 against 0.327, difference
+  one seed: most comparisons are ties). On 179 rows of german it was behind gradient x input (0.338 against 0.327, difference
   0.011 ± 0.004) with products, and not behind with the authors' lookup.
 - `infidelity-mlp`: `titanic@450` was added because `titanic` stays at a quarter of the paper's level of infidelity; 450 epochs
   were chosen to reach that level.
