@@ -53,7 +53,8 @@ def _shares(settings: Settings, results: Results) -> Table:
     note = (
         "What the inactive unit adds to the score of its cancelled feature, as a share of the effect that the feature would "
         "have through this unit alone. The paper's circuit is from another network and patient; its shares are of SpO2. "
-        "LIME's penalty swallows effects that are small in absolute terms."
+        "LIME's penalty swallows effects that are small in absolute terms. Only units without a positive bias were considered: "
+        "methods that start at the reference see part of what happens to units that are active there."
     )
     title = "How much of the cancelled effect a method shows"
     return Table("shares", title, ["method", *columns, "paper, SpO2"], rows, note)
