@@ -32,6 +32,10 @@ Some settings were chosen after a first look at results, which the reader should
   features is partly seen by DeepLIFT Rescale and Integrated Gradients (71 % of the effect in one that we met).
 - `properties`: implementation invariance is tested on three pairs of equal functions; the first pair alone showed no difference
   for LRP and DeepLIFT RevealCancel.
+- The networks for the MIMIC demo are trained for 2000 epochs instead of 100, because an epoch is a single batch there.
+
+Results of `examples-tabular`, `examples-images` and `circuit` show single rows and pictures of the data sets and are therefore not
+kept here; the commands make them.
 """
 
 
