@@ -34,8 +34,8 @@ Some settings were chosen after a first look at results, which the reader should
   for LRP and DeepLIFT RevealCancel.
 - The networks for the MIMIC demo are trained for 2000 epochs instead of 100, because an epoch is a single batch there.
 
-Results of `examples-tabular`, `examples-images` and `circuit` show single rows and pictures of the data sets and are therefore not
-kept here; the commands make them.
+Results of `examples-tabular`, `examples-images` and `circuit` show single rows and pictures of the data sets and are not kept
+here for that reason; the commands make them.
 """
 
 

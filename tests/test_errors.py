@@ -97,7 +97,7 @@ def test_a_pattern_that_matches_nothing():
 
 def test_other_nettings_and_models():
     with pytest.raises(ValueError, match='only "path"'):
-        CAFE(model(), netting="feature")
+        CAFE(model(), netting="edge")
     with pytest.raises(ValueError, match="PyTorch module"):
         CAFE("model.pt")
 
