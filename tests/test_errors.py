@@ -96,7 +96,7 @@ def test_a_pattern_that_matches_nothing():
 
 
 def test_other_nettings_and_models():
-    with pytest.raises(ValueError, match='only "path"'):
+    with pytest.raises(ValueError, match='"path", the method as published'):
         CAFE(model(), netting="edge")
     with pytest.raises(ValueError, match="PyTorch module"):
         CAFE("model.pt")
