@@ -54,7 +54,7 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     lack = sum((share.to(exact) for share in biases.values()), lack)
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
     coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
-    limit = tolerance(coarsest)
+    limit = tolerance(coarsest) * passed.chosen.slack
     if not worst <= limit:
         raise SumBroken(
             f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "

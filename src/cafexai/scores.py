@@ -94,6 +94,7 @@ class Scores(abc.ABC):
     delta: Tensor  # value - reference
     rows: Rows
     nominal: torch.dtype | None = None  # the dtype the model sees, where it differs from that of the arguments
+    slack = 1.0  # how much more rounding than usual the sums of this carrier have
     logits: Scores | None = None  # the argument of a sigmoid or softmax that made this value
 
     # ---- what each carrier implements once -------------------------------------------------------------------------

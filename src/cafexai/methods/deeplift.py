@@ -43,6 +43,7 @@ class RevealCancelScores(SignedScores):
     """The RevealCancel rule: positive and negative part each get their mean effect over the two orders of adding them."""
 
     biases_in_reference = True
+    slack = 16.0  # both parts can be far larger than what is left of them at the features
 
     def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         total = self.total
