@@ -162,7 +162,7 @@ TABULAR = Study(
         "quick": {**ALL_NETWORKS, "rows": 10_000, "epochs": 25, "seeds": [42, 43]},
         "full": {**ALL_NETWORKS, "rows": 10_000, "epochs": 25, "seeds": [42, 43, 44, 45, 46]},
     },
-    {"toy": "0.1", "quick": "?", "full": "?"},
+    {"toy": "0.1", "quick": "2", "full": "4"},
     tasks,
     report,
 )

@@ -194,7 +194,7 @@ SYNTHETIC = (
             "quick": CONSTRUCTED | {"columns": LARGE[:5], "limits": {"lime 100": 0}},
             "full": CONSTRUCTED | {"columns": LARGE, "limits": {"lime 100": 100, "lime 1000": 0, "kernel_shap 1000": 200}},
         },
-        {"toy": "0.1", "quick": "1.2", "full": "?"},
+        {"toy": "0.1", "quick": "1.2", "full": "13"},
         tasks,
         report,
     ),
