@@ -181,7 +181,7 @@ SYNTHETIC = (
             "full": TRAINED_NETWORKS | {"seeds": SEEDS, "networks": 5, "rows": 10_000, "test_rows": None, "epochs": 2000,
                                         "methods": list(ALL)},
         },
-        {"toy": "0.1", "quick": "7", "full": "30, estimated"},
+        {"toy": "0.1", "quick": "7", "full": "25"},
         tasks,
         report,
     ),
