@@ -66,7 +66,8 @@ class Coded(Tensor):
             constant = value.masked_fill(own, 0)
             value, reference = value * own, None if reference is None else reference * own
         scores = self.run.carrier.of_input(self.run, value, reference)
-        scores.belongs(self.source, (self.places.clamp_min(0) % self.width).view(*self.places.shape, *beyond))
+        if self.run.features is not None:
+            scores.belongs(self.source, (self.places.clamp_min(0) % self.width).view(*self.places.shape, *beyond))
         if self.run.batch > 1:
             index = torch.where(self.places >= 0, self.places // self.width + 1, 0)
             scores.rows = settle(index.view(*index.shape, *beyond).expand(value.shape), self.run.batch)

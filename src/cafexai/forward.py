@@ -139,7 +139,8 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
         if x.is_floating_point():
             scores = run.carrier.of_input(run, run.wide(x), None if reference is None else run.wide(reference))
-            scores.belongs(source, _places(x))
+            if run.features is not None:
+                scores.belongs(source, _places(x))
             run.leaves.append(Leaf(scores, source))
             arguments.append(Scored(scores, x.dtype))
         else:
@@ -230,7 +231,8 @@ class _Layer:
             self.run, self.run.wide(value), None if reference is None else self.run.wide(reference)
         )
         self.run.features = self.request.features([value.shape[1:]])
-        scores.belongs(0, _places(value))
+        if self.run.features is not None:
+            scores.belongs(0, _places(value))
         self.run.leaves[:] = [Leaf(scores, 0)]
         self.run.closed = True
         return Scored(scores, value.dtype)

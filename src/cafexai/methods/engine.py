@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -51,24 +51,21 @@ def deeplift_revealcancel(model: Any, x: Any, *, target: Any = None, baselines: 
 def lrp(model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None) -> Tensor:
     """LRP-0; it knows no baseline. Biases keep their part of the relevance."""
     given = case("lrp", model, x, None, feature_mask)
-    return torch.cat([features for features, _ in carried(given, RelevanceScores, target)])
+    return carried(given, RelevanceScores, target)
 
 
 @with_gradients
-def carried(given: Case, carrier: type[Scores], target: Any) -> list[tuple[Tensor, list[Passed]]]:
-    """For each chunk of rows the scores, averaged over the baselines, and the passes that they come from."""
+def carried(given: Case, carrier: type[Scores], target: Any, check: Callable[[Passed], None] = lambda passed: None) -> Tensor:
+    """The scores, averaged over the baselines; ``check`` sees every pass before it is forgotten."""
     explainer = CAFE(given.model)
     request = Request(target, carrier=carrier, total=len(given.x))
     task = Task(explainer.subject, Inputs((given.x,), False, None), [(one,) for one in given.baselines], (), request)
 
-    def finish(passed: Passed) -> tuple[Tensor, Passed]:
-        return distribute(passed, passed.chosen.delta, keep=False).features[0], passed
+    def finish(passed: Passed) -> Tensor:
+        check(passed)
+        return distribute(passed, passed.chosen.delta, keep=False).features[0]
 
-    chunks = []
-    for against in carry_out(task, finish):
-        features = torch.stack([features for ((features, _),) in against]).mean(0)
-        chunks.append((features, [dataclasses.replace(passed) for ((_, passed),) in against]))
-    return chunks
+    return torch.cat([torch.stack([features for (features,) in against]).mean(0) for against in carry_out(task, finish)])
 
 
 ROUTING = """
@@ -77,11 +74,7 @@ ROUTING = """
 
 
 def _deeplift(given: Case, carrier: type[Scores], target: Any) -> Tensor:
-    chunks = carried(given, carrier, target)
-    for _, passes in chunks:
-        for passed in passes:
-            _refuse_incomplete(given, passed)
-    return torch.cat([features for features, _ in chunks])
+    return carried(given, carrier, target, functools.partial(_refuse_incomplete, given))
 
 
 def _refuse_incomplete(given: Case, passed: Passed) -> None:

@@ -66,11 +66,14 @@ class SignedScores(Scores):
         scored = [p for p in parts if isinstance(p, SignedScores)]
         constants = len(scored) < len(parts)
 
-        def of(scores: Callable[[Any], Tensor], constant: Callable[[Tensor], Tensor]) -> Any:
-            moved = fn([scores(p) if isinstance(p, SignedScores) else constant(p) for p in parts])
-            return [moved] if isinstance(moved, Tensor) else list(moved)
+        single = False
 
-        single = isinstance(fn([p.template if isinstance(p, SignedScores) else p for p in parts]), Tensor)
+        def of(scores: Callable[[Any], Tensor], constant: Callable[[Tensor], Tensor]) -> Any:
+            nonlocal single
+            moved = fn([scores(p) if isinstance(p, SignedScores) else constant(p) for p in parts])
+            single = isinstance(moved, Tensor)
+            return [moved] if single else list(moved)
+
         deltas = of(lambda p: p.delta, torch.zeros_like if kept else _same)
         references: list[Any] = [None] * len(deltas)
         if any(p.reference is not None for p in scored) or (kept and constants):
