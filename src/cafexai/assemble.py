@@ -10,8 +10,8 @@ from torch import Tensor
 
 from .backward import distribute, warn_depth
 from .explanation import Explanation, Tensors
-from .forward import Passed
 from .inputs import Inputs
+from .request import Passed
 
 
 @dataclass

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .forward import Passed
 from .law import LawBroken, tolerance, warn, widest
+from .request import Passed
 from .scores import Leaf
 
 

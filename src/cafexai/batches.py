@@ -11,10 +11,11 @@ from torch import Tensor
 
 from .backward import SumBroken
 from .chunks import plain_outputs, rows_at_a_time
-from .forward import Batch, Passed, Request, forward, plain_output
+from .forward import forward, plain_output
 from .inputs import Inputs, Reference
 from .law import warn
 from .progress import progress
+from .request import Batch, Passed, Request
 from .subject import Subject
 from .weighted import Deltas
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .activation import LARGE
-from .forward import Batch, Request, plain_output
+from .forward import plain_output
+from .request import Batch, Request
 from .subject import Subject
 
 SHARES = 2**24  # numbers that all contributions to a value have at most

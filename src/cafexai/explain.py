@@ -17,10 +17,10 @@ from .batches import Task, carry_out
 from .explanation import Explanation, default_names
 from .explanations import Explanations
 from .feature import Features, FeatureScores
-from .forward import Passed, Request
 from .groups import grouped, places
 from .inputs import Inputs, Reference, prepare, references
 from .path import PathScores
+from .request import Passed, Request
 from .scores import Scores
 from .subject import Sensitivity, Subject
 

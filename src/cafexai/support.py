@@ -8,8 +8,9 @@ from typing import Any
 
 from .batches import Task
 from .explain import CAFE, with_gradients
-from .forward import Request, survey
+from .forward import survey
 from .registry import Problem
+from .request import Request
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ..batches import Task, carry_out
 from ..explain import CAFE, with_gradients
-from ..forward import Passed, Request
 from ..inputs import Inputs
 from ..registry import UnsupportedOperation
+from ..request import Passed, Request
 from ..rows import Rows
 from ..rules.constants import COMPARED
 from ..scores import ONE_TO_ONE, Run

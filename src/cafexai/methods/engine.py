@@ -12,10 +12,10 @@ from torch import Tensor
 from ..backward import distribute
 from ..batches import Task, carry_out
 from ..explain import CAFE, with_gradients
-from ..forward import Passed, Request
 from ..inputs import Inputs
 from ..law import tolerance
 from ..registry import UnsupportedOperation
+from ..request import Passed, Request
 from ..scores import Scores
 from .case import Case, case
 from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
