@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import data_files
-from cafexai.studies import shift_images, shift_tabular
-from cafexai.studies.distributions import BINS, auroc, compared, jensen_shannon
+from cafexai.studies import shift_images, shift_tabular_report
+from cafexai.studies.distributions import BINS, auroc, compared, jensen_shannon, told_apart
 from study_command import command, environment, finished, written
 
 SEEDS = ("--set", "seeds=[42, 43, 44]")
@@ -70,6 +70,22 @@ def test_latent_conflict_is_that_of_the_layer():
     torch.testing.assert_close(found["max_logit"], model(x).amax(1).detach())
 
 
+def test_told_apart_is_the_vote_of_the_nearest():
+    neighbours = pytest.importorskip("sklearn.neighbors")
+    draw = torch.Generator().manual_seed(0)
+    shifts = {"a": (0, 0), "b": (1, 0), "c": (0, 3)}
+    sets = {
+        n: torch.randn(200, 2, generator=draw).double() * torch.tensor([1, 10]) + torch.tensor(s) for n, s in shifts.items()
+    }
+    known = torch.cat([rows[:100] for rows in sets.values()])
+    vote = neighbours.KNeighborsClassifier(25).fit(known / known.std(0), [0] * 100 + [1] * 100 + [2] * 100)
+    for i, (name, right) in enumerate(told_apart(sets).items()):
+        assert right == pytest.approx((vote.predict(sets[name][100:] / known.std(0)) == i).mean(), abs=0.011)  # ties
+    alone = told_apart({"a": torch.zeros(10, 1), "b": torch.ones(10, 1)}, 3)
+    assert alone == {"a": 1.0, "b": 1.0}
+    assert sum(told_apart({"a": torch.zeros(10, 1), "b": torch.zeros(10, 1)}, 3).values()) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_jensen_shannon_is_that_of_scipy(seed):
     scipy = pytest.importorskip("scipy.spatial.distance")
@@ -112,5 +128,5 @@ def test_constant_scores_have_a_histogram():
 
 def test_names_of_networks():
     settings = {"mlps": [16], "transformers": [[4, 32]]}
-    assert shift_tabular.networks(settings) == ["mlp-16", "ft-4-32"]
-    assert shift_tabular.title("ft-4-32") == "FT-Transformer, 4 heads, 32 wide"
+    assert shift_tabular_report.networks(settings) == ["mlp-16", "ft-4-32"]
+    assert shift_tabular_report.title("ft-4-32") == "FT-Transformer, 4 heads, 32 wide"

@@ -31,6 +31,7 @@ class Piece:
     output_error: float
     frozen: list[str]
     notes: tuple[str, ...]
+    pairs: Tensor | None = None  # (rows, features + 1, features + 1)
 
 
 def pieces(passed: Passed, every_class: bool) -> list[Piece]:
@@ -81,6 +82,8 @@ def averaged(parts: list[Piece]) -> Piece:
         setattr(first, name, [sum(same) / count for same in zip(*(getattr(p, name) for p in parts), strict=True)])
     for name in ("baseline_output", "completeness_error"):
         setattr(first, name, sum(getattr(p, name) for p in parts) / count)
+    if first.pairs is not None:
+        first.pairs = torch.stack([p.pairs for p in parts if p.pairs is not None]).mean(0)
     first.bias_by_layer = {layer: torch.stack([p.bias_by_layer[layer] for p in parts]).mean(0) for layer in first.bias_by_layer}
     first.output_error = max(p.output_error for p in parts)
     return first
@@ -117,6 +120,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         feature_names=given.names if settings["layer"] is None else None,
         tokens=given.tokens if settings["layer"] is None else None,
         display=given.display if settings["layer"] is None else None,
+        conflict_pairs=None if parts[0].pairs is None else column("pairs"),
         frozen=tuple(dict.fromkeys(line for p in parts for line in p.frozen)),
         notes=parts[0].notes,
         settings=settings,

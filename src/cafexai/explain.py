@@ -19,6 +19,7 @@ from .explanations import Explanations
 from .feature import Features, FeatureScores
 from .groups import grouped, places
 from .inputs import Inputs, Reference, prepare, references
+from .pairs import PairedScores
 from .path import PathScores
 from .request import Passed, Request
 from .scores import Scores
@@ -96,6 +97,7 @@ class CAFE:
         show_progress: bool | None = None,
         check: str = "output",
         c: Any = None,
+        pairs: bool = False,
     ) -> Any:
         """Positive and negative scores of every feature and of the biases for one output of each row.
 
@@ -116,9 +118,14 @@ class CAFE:
 
         ``target="all"`` explains every class from one forward pass, a list of values ``c=[0, 0.5, 1]`` the same target for
         each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
-        explainer.
+        explainer. ``pairs=True`` (``netting="feature"`` only) adds ``conflict_pairs``: which features cancel which.
         """
-        request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines, carrier=self.carrier)
+        if pairs and self.netting != "feature":
+            raise ValueError(
+                'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
+            )
+        carrier = PairedScores if pairs else self.carrier
+        request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines, carrier=carrier)
         given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
         request = dataclasses.replace(request, features=self._features(given, request, feature_groups))
         notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()

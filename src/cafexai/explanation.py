@@ -43,6 +43,7 @@ class Explanation:
     feature_names: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
+    conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     frozen: tuple[str, ...] = ()  # what was taken as a constant, and where
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # c, netting, layer, version
@@ -108,6 +109,19 @@ class Explanation:
     def conflict(self) -> Tensor:
         """s_conf = min(sum of positive, sum of negative) over the features. (rows,)"""
         return torch.minimum(self._flat(self.positive).sum(1), self._flat(self.negative).sum(1))
+
+    def pairs(self, row: int = 0, most: int = 10) -> list[tuple[str, str, float]]:
+        """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
+
+        The amount is what they cancelled of each other over all units, in units of the output (see ``cafexai.pairs``).
+        """
+        if self.conflict_pairs is None:
+            raise ValueError('pairs(): ask for them: CAFE(model, netting="feature").explain(x, pairs=True).')
+        names, amounts = (*self[row].names(), "(bias)"), self[row].conflict_pairs
+        assert amounts is not None
+        values, order = amounts[0].flatten().sort(descending=True, stable=True)
+        found = zip(values[:most].tolist(), order[:most].tolist(), strict=True)
+        return [(names[place // len(names)], names[place % len(names)], value) for value, place in found if value > 0]
 
     @property
     def grouped(self) -> bool:
@@ -197,7 +211,7 @@ class Explanation:
         described: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
-            if value is None and entry.name == "display":
+            if value is None and entry.name in ("display", "conflict_pairs"):
                 continue
             if isinstance(value, Tensor):
                 tensors[entry.name] = value

@@ -76,7 +76,9 @@ class FeatureScores(Scores):
         return shares.abs if self._total is None or (self._is_sum and not of_sums) else self._total
 
     def _made(self, reference: Tensor | None, delta: Tensor, shares: Tensor, rows: Rows, total: Any = None) -> FeatureScores:
-        return FeatureScores(self.run, reference, delta, shares, rows, total)
+        carrier: Any = self.run.carrier
+        made: FeatureScores = carrier(self.run, reference, delta, shares, rows, total)
+        return made
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> FeatureScores:
@@ -180,6 +182,13 @@ class FeatureScores(Scores):
         result._is_sum = True
         return result
 
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """What all contributions push up, and what they push down."""
+        zero = self.shares.new_zeros(self.shares.shape[1:])
+        positive = sum((part.clamp_min(0).sum(0) for part in _blocks(self.shares)), zero)
+        negative = sum((part.clamp_max(0).sum(0) for part in _blocks(self.shares)), zero).neg()
+        return positive, negative
+
     def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False, routing: bool = False) -> Any:
         if routing:
             return lazy(FeatureScores, self.run, phi(self.value), lambda: self.elementwise(phi, keeps_zero))
@@ -187,11 +196,10 @@ class FeatureScores(Scores):
         if reference is None and not keeps_zero:
             reference = self.delta.new_zeros(()).expand(self.delta.shape)
         at_reference = None if reference is None else over_rows(phi, reference)
-        positive = sum((part.clamp_min(0).sum(0) for part in _blocks(self.shares)), torch.zeros_like(self.delta))
-        negative = sum((part.clamp_max(0).sum(0) for part in _blocks(self.shares)), torch.zeros_like(self.delta)).neg()
-        change, along, against, _ = flows(self.delta, positive + negative, reference, at_reference, phi, self.run.c)
+        delta, (positive, negative) = self.delta.detach(), self.sides()
+        change, along, against, _ = flows(delta, positive + negative, reference, at_reference, phi, self.run.c)
         net = along.add_(against).where((positive > 0) & (negative > 0), 0)  # rounding must not make up what cancels
-        rising = self.delta >= 0
+        rising = delta >= 0
         up = (net + change * rising).div_(_or_one(positive))
         down = (net - change * ~rising).div_(_or_one(negative))
         shares = torch.empty_like(self.shares)

@@ -9,6 +9,7 @@ from .assemble import Piece, _half
 from .backward import Shares, SumBroken
 from .feature import Features
 from .law import tolerance, widest
+from .pairs import PairedScores, conflict_pairs
 from .request import Passed
 
 ALL_LAYERS = "(all layers)"
@@ -38,6 +39,7 @@ def piece(passed: Passed) -> Piece:
         output_error=passed.output_error,
         frozen=[f"{operation} in {path or 'the model'} ({n}x)" for (operation, path), n in passed.run.frozen.items()],
         notes=passed.notes,
+        pairs=conflict_pairs(passed) if isinstance(chosen, PairedScores) else None,
     )
 
 
@@ -51,7 +53,7 @@ def _lack(passed: Passed) -> Tensor:
     """Sum of all contributions minus the change of the output, which is carried by itself. (rows,)"""
     chosen = passed.chosen
     exact = widest(chosen.delta.device)
-    lack = chosen.shares.sum(0, dtype=exact) - chosen.delta.to(exact)
+    lack = chosen.shares.sum(0, dtype=exact) - chosen.delta.detach().to(exact)
     size = chosen.shares.abs().sum(0, dtype=exact) + chosen.value.to(exact).abs()
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
     limit = tolerance(chosen.delta.dtype)

@@ -45,6 +45,7 @@ class Run:
         self.carrier: type[Scores]  # set by the pass
         self.features: Any = None  # for carriers that keep features apart: which elements belong together
         self.closed = False  # the explanation begins at a layer that was met: no further leaves
+        self.units: list[Any] = []  # for carriers that look back: where contributions met
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.path = ""  # the module that is running
         self.ledger = Ledger(batch)

@@ -39,6 +39,7 @@ def ledger(explanation: Explanation, most: int = 12) -> str:
             f"What moved {target_name(explanation)} (c = {explanation.settings.get('c')})",
             *body,
             f"conflict (cancelled between features): {explanation.conflict.item():.4g}",
+            *pair_lines(explanation),
             f"completeness error: {explanation.completeness_error.item():.1e}",
             *explanation.notes,
         ]
@@ -64,6 +65,12 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
         label = f"{len(rest)} other{'s' * (len(rest) > 1)}"
         lines.append(Line(label, "", positive[rest].sum().item(), negative[rest].sum().item(), net[rest].sum().item()))
     return lines
+
+
+def pair_lines(explanation: Explanation, most: int = 3) -> list[str]:
+    """Which features cancelled which, where that is known."""
+    pairs = [] if explanation.conflict_pairs is None else explanation.pairs(most=most)
+    return [f"  {shortened(up, 40)} up, {shortened(down, 40)} down: {amount:.4g}" for up, down, amount in pairs]
 
 
 def bias_line(explanation: Explanation) -> Line:

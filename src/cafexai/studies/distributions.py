@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..explanation import needs
@@ -47,6 +48,26 @@ def compared(scores: Mapping[str, Tensor], base: str) -> dict[str, Any]:
         "range": [low, high],
         "counts": counts,
     }
+
+
+def told_apart(sets: Mapping[str, Tensor], neighbours: int = 25) -> dict[str, float]:
+    """How often rows are given to the set they come from, by a vote of the nearest known rows, for each set.
+
+    ``sets``: the scores (rows, scores) of each; the first half of the rows is known, the second asked for. Scores are scaled to
+    the same spread.
+    """
+    known = [rows[: len(rows) // 2].double() for rows in sets.values()]
+    together = torch.cat(known)
+    scale = together.std(0).clamp_min(torch.finfo(torch.float64).tiny)
+    labels = torch.repeat_interleave(torch.arange(len(known)), torch.tensor([len(rows) for rows in known]))
+    right = {}
+    for i, (name, rows) in enumerate(sets.items()):
+        hits = []
+        for part in rows[len(rows) // 2 :].double().split(500):
+            nearest = torch.cdist(part / scale, together / scale).topk(min(neighbours, len(together)), largest=False).indices
+            hits.append(labels[nearest].mode(1).values == i)
+        right[name] = torch.cat(hits).double().mean().item()
+    return right
 
 
 Panel = tuple[str, Mapping[str, Any], Mapping[str, float]]  # title, a result of compared, distances to write beside it

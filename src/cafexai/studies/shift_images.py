@@ -14,7 +14,7 @@ from ..explain import CAFE
 from ..models import CONCAT_WIDTHS, IMAGE_RECIPE, concat_cnn, seeded, train
 from .distributions import compared, histograms
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
-from .shift_tabular import mean, runs, spread
+from .shift_tabular_report import mean, runs, spread
 
 SHIFTS = {"correlation": "correlation shift", "semantic": "semantic shift"}
 SETS = {"fresh": "in distribution", **SHIFTS}

@@ -1,0 +1,168 @@
+"""Which features cancel which: ``conflict_pairs`` of an explanation with ``netting="feature"``.
+
+*At the output.* All positive scores add up to P and all negative ones to N (features and biases), so min(P, N) is cancelled. It
+is split in two steps. The edges into the output meet first where they come from: of a value that the last weighted sum takes
+with weight w, and whose contributions k_f push up by p and down by n in all, the pair of f with k_f > 0 and g with k_g < 0 has
+|w| min(p, n) (k_f / p) (-k_g / n). What is left of all positive and negative scores meets at the output, in proportion to them.
+Both steps together give min(P, N) exactly.
+
+*Inside.* With c < 1 a part of what features cancel at a unit phi(a), a = r + sum of k_f, never reaches the output: the paper's
+K - M of c = 1 less k - m of this c (see ``activation.py``; for ReLU against 0, c = 0 and a dead unit that is min(p, n)). It
+is shared among pairs in the same way, with w the derivative of the explained output with respect to phi(a), what is frozen
+being held constant: so far the output would move, to first order, if it were let through.
+
+Where w is negative, the feature that pushes the value down is the one that pushes the output up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .activation import flows
+from .feature import FeatureScores
+from .lazy import Pending, lazy
+from .pointwise import over_rows
+from .request import Passed
+from .rows import Rows, spread
+from .scores import ONE_TO_ONE, Run
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Values where contributions of several features meet."""
+
+    gate: Tensor  # 0, added to the value: the derivative of the output with respect to it is w
+    shares: Tensor  # (features + 1, *shape)
+    positive: Tensor
+    negative: Tensor
+    cancelled: Tensor
+    rows: Rows
+
+
+class PairedScores(FeatureScores):
+    """Contributions by feature that remember where they met; ``delta`` can be differentiated."""
+
+    edges: tuple[Meeting, ...] = ()  # where the edges come from that make up this value; none: it is an edge itself
+
+    def met(self) -> tuple[Any, tuple[Meeting, ...]]:
+        """The same with a gate, and the meeting behind it."""
+        full = self.full() if isinstance(self, Pending) else self
+        gate = torch.zeros_like(full.delta).requires_grad_()
+        copy = full.copy()
+        copy.delta = full.delta + gate
+        positive, negative = full.sides()
+        return copy, (Meeting(gate, full.shares, positive, negative, torch.minimum(positive, negative), full.rows),)
+
+    def ends(self) -> tuple[Any, tuple[Meeting, ...]]:
+        """The edges that this value is made of, or itself as one."""
+        full = self.full() if isinstance(self, Pending) else self
+        return (full, full.edges) if full.edges else full.met()
+
+    def copy(self) -> Any:
+        copy: Any = super().copy()
+        if not isinstance(self, Pending):
+            copy._is_sum, copy.edges = self._is_sum, self.edges
+        return copy
+
+    @classmethod
+    def join(cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False) -> Any:
+        waiting = all(part.pending for part in parts if isinstance(part, PairedScores))
+        known = [part.ends() if isinstance(part, PairedScores) and not waiting else (part, ()) for part in parts]
+        result = super().join(run, fn, [part for part, _ in known], aligned)
+        if not waiting:
+            several: Any = (result,) if isinstance(result, FeatureScores) else result
+            for one in several:
+                one.edges = tuple(edge for _, edges in known for edge in edges)
+        return result
+
+    def linear(self, fn: Callable[..., Tensor], *constants: Any, **options: Any) -> Any:
+        start, edges = self.ends() if fn in ONE_TO_ONE else self.met()
+        result: Any = FeatureScores.linear(start, fn, *constants, **options)
+        result.edges = edges
+        return result
+
+    def add(self, other: Any, alpha: float = 1) -> Any:
+        (one, mine), (two, yours) = (s.met() if s._is_sum else s.ends() for s in (self, other))
+        result: Any = FeatureScores.add(one, two, alpha)
+        result.edges = mine + yours
+        return result
+
+    def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
+        start, edges = self.ends()
+        result: Any = FeatureScores.mix(start, weights, dims, reference)
+        result.edges = edges
+        return result
+
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
+        if routing:
+            return lazy(PairedScores, self.run, fn(self.value, other.value), lambda: self.product(other, fn))
+        (one, mine), (two, yours) = self.met(), other.met()
+        result: Any = FeatureScores.product(one, two, fn)
+        result.edges = mine + yours
+        return result
+
+    def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False, routing: bool = False) -> Any:
+        if routing:
+            return lazy(PairedScores, self.run, phi(self.value), lambda: self.elementwise(phi, keeps_zero))
+        result = super().elementwise(phi, keeps_zero)
+        positive, negative = self.sides()
+        delta, reference = self.delta.detach(), self.reference
+        if reference is None and not keeps_zero:
+            reference = torch.zeros_like(delta)
+        start = None if reference is None else over_rows(phi, reference)
+
+        def cancelled(c: float) -> Tensor:
+            _, along, against, _ = flows(delta, positive + negative, reference, start, phi, c)
+            return along.add_(against)
+
+        hidden = (cancelled(1.0) - cancelled(self.run.c)).where((positive > 0) & (negative > 0), 0)
+        value = self.value.requires_grad_()
+        (slope,) = torch.autograd.grad(phi(value).sum(), value)
+        gate = torch.zeros_like(delta).requires_grad_()
+        result.delta = result.delta + slope * (self.delta - delta) + gate
+        self.run.units.append(Meeting(gate, self.shares, positive, negative, hidden, self.rows))
+        return result
+
+
+def conflict_pairs(passed: Passed) -> Tensor:
+    """How much two features, or a feature and the biases, cancelled of each other. (rows, pushed up, pushed down)"""
+    chosen, edges = passed.chosen.ends()
+    meetings = [*edges, *passed.run.units]
+    gates = [meeting.gate for meeting in meetings]
+    weights = torch.autograd.grad(chosen.delta.sum(), gates, retain_graph=True, allow_unused=True)
+    zero = chosen.shares.new_zeros(passed.run.batch, len(chosen.shares), len(chosen.shares))
+    found = [zero if w is None else _at(meeting, w, passed.run.batch) for meeting, w in zip(meetings, weights, strict=True)]
+    first: Tensor = sum(found[: len(edges)], zero)
+    up, down = ((chosen.total + sign * chosen.shares).mT / 2 for sign in (1, -1))  # (rows, features + 1)
+    up, down = (up - first.sum(2)).clamp_min(0), (down - first.sum(1)).clamp_min(0)
+    larger = torch.maximum(up.sum(1), down.sum(1))[:, None, None]
+    left = up[:, :, None] * down[:, None] / torch.where(larger == 0, torch.ones_like(larger), larger)
+    return sum(found[len(edges) :], first + left)
+
+
+def _at(meeting: Meeting, weight: Tensor, batch: int) -> Tensor:
+    """The pairs at all values of a meeting."""
+    effect = weight * meeting.cancelled
+    effect = torch.where(effect == 0, effect, effect / (meeting.positive * meeting.negative))  # of which one may be 0
+    if meeting.rows is None:
+        return _summed(meeting.shares.reshape(len(meeting.shares), batch, -1), effect.reshape(batch, -1))
+    index = spread(meeting.rows, effect.shape, batch, effect.device)
+    if bool(((index == 0) & (effect != 0)).any()):
+        raise ValueError(
+            "explain(..., pairs=True): inside the model values of several rows depend on each other, so that conflicts cannot "
+            "be told row by row. Explain one row at a time: batch_size=1."
+        )
+    rows = [index == row for row in range(1, batch + 1)]
+    return torch.cat([_summed(meeting.shares[:, own][:, None], effect[own][None]) for own in rows])
+
+
+def _summed(shares: Tensor, effect: Tensor) -> Tensor:
+    """(features, rows, values) and (rows, values): the sum over the values for every pair, as (rows, features, features)."""
+    ups, downs = shares.clamp_min(0).movedim(0, 1), -shares.clamp_max(0).movedim(0, 1)
+    along, against = effect.clamp_min(0)[:, None], -effect.clamp_max(0)[:, None]
+    return (ups * along) @ downs.mT + (downs * against) @ ups.mT
