@@ -161,3 +161,35 @@ def test_the_model_stays_as_it_is(fault):
     assert not hooks._global_forward_hooks
     assert not hooks._global_forward_pre_hooks
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("netting", ["path", "feature"])
+@pytest.mark.parametrize("activation", [nn.GELU, nn.Tanh, nn.SiLU, nn.Sigmoid])
+def test_one_baseline_for_many_rows_is_that_of_each_row(activation, netting):
+    """phi of one row can be rounded otherwise than phi of many: features at the baseline must not make influence of that."""
+    for seed in range(60):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(3, 5), activation(), nn.Linear(5, 4), activation(), nn.Linear(4, 2))
+        x, start = torch.randn(4, 3), torch.randn(1, 3)
+        x[0, 1] = start[0, 1]
+        cafe = CAFE(model, 0.5, netting)
+        shared, each = cafe.explain(x, start, target=0), cafe.explain(x, start.expand(4, 3).clone(), target=0)
+        for name in ("positive", "negative", "combined", "bias"):
+            torch.testing.assert_close(getattr(shared, name), getattr(each, name), rtol=1e-9, atol=1e-10)
+        assert shared.completeness_error.abs().max() < 1e-12
+
+
+def test_the_check_sees_scores_that_are_far_too_large(monkeypatch):
+    """Parts beyond all influence that cancel each other to nothing are no rounding."""
+
+    def lost(tensors, *arguments, **options):
+        gradients = real(tensors, *arguments, **options)
+        return (gradients[0] * 1e30, -gradients[1].abs() * 1e30 * gradients[0].sign())
+
+    real = torch.autograd.grad
+    model = nn.Sequential(nn.Linear(3, 5), nn.GELU(), nn.Linear(5, 2))
+    x = torch.randn(2, 3)
+    CAFE(model).explain(x, target=0)
+    monkeypatch.setattr(torch.autograd, "grad", lost)
+    with pytest.raises(RuntimeError, match="miss the output"):
+        CAFE(model).explain(x, target=0)

@@ -88,6 +88,9 @@ def flows(
     along = torch.minimum(linear.clamp_min(0), peak).lerp_(peak, c)
     peak = torch.minimum(up, down).clamp_max_(0)
     against = torch.maximum(linear.clamp_max_(0), peak).lerp_(peak, c)
+    if reference is not None:  # phi of a single row may be rounded otherwise than phi of many: nothing cancelled stays nothing
+        cancels = smaller.sign()
+        along, against = along.mul_(cancels), against.mul_(cancels)
     return change, along, against, smaller
 
 

@@ -46,6 +46,9 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
             term = _at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape)
             found[leaf.source] = found[leaf.source] + term if leaf.source in found else term
             size = size + _per_row(term.abs(), exact)
+    if (influence := passed.chosen.influence) is not None:  # no score can be larger, so no rounding either
+        whole_size = influence.detach().abs().to(exact) + whole.detach().to(exact).abs() + passed.chosen.value.to(exact).abs()
+        size = torch.minimum(size, 16 * whole_size)
     features = [
         found[source] if source in found else torch.zeros(x.shape, dtype=whole.dtype, device=whole.device)
         for source, x in enumerate(passed.inputs)

@@ -46,8 +46,10 @@ class CAFE:
 
     ``c`` is the conflict sensitivity constant, a number in [0, 1] or one per pattern of module names
     (``{"encoder.*": 0.0, "head": 1.0}``; other modules 0.5). ``norm_mean`` says what the mean inside a layer, group or
-    instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``background`` is data for
-    the baselines "mean", "median" and "mode".
+    instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``biases`` says what the biases
+    are: "scores", as published, gives them scores of their own, held against a model without biases; with "reference" they
+    belong to the reference, and the scores of the features explain the change from the output at the baseline, as those of
+    DeepLIFT, Integrated Gradients and SHAP do. ``background`` is data for the baselines "mean", "median" and "mode".
     """
 
     carrier: type[Scores]
@@ -59,6 +61,7 @@ class CAFE:
         netting: str = "path",
         *,
         norm_mean: str = "bias",
+        biases: str = "scores",
         background: Any = None,
     ) -> None:
         if netting not in CARRIERS:
@@ -66,9 +69,15 @@ class CAFE:
                 f'CAFE(..., netting={netting!r}): the words are "path", the method as published, and "feature", which nets the '
                 "paths of each feature first."
             )
+        if biases not in ("scores", "reference"):
+            raise ValueError(
+                f'CAFE(..., biases={biases!r}): the words are "scores", as published (biases have scores of their own), and '
+                '"reference" (scores explain the change from the model at the baseline).'
+            )
         self.carrier = CARRIERS[netting]
         self.c = c
         self.netting = netting
+        self.biases = biases
         self.background = background
         self.subject = Subject(model, c, norm_mean)
 
@@ -125,7 +134,17 @@ class CAFE:
                 'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
             )
         carrier = PairedScores if pairs else self.carrier
-        request = Request(target, output, layer, start, target_layer, check, latent_baselines=baselines, carrier=carrier)
+        request = Request(
+            target,
+            output,
+            layer,
+            start,
+            target_layer,
+            check,
+            latent_baselines=baselines,
+            carrier=carrier,
+            biases_in_reference=self.biases == "reference",
+        )
         given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
         request = dataclasses.replace(request, features=self._features(given, request, feature_groups))
         notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()
@@ -173,7 +192,7 @@ class CAFE:
         """
         if isinstance(target, str):
             raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
-        request = Request(target, carrier=self.carrier)
+        request = Request(target, carrier=self.carrier, biases_in_reference=self.biases == "reference")
         given, extra = self._accept(inputs, additional_forward_args, request)
         request = dataclasses.replace(request, total=given.rows, features=self._features(given, request, None))
         task = Task(self.subject, given, self._references(given, baselines, request), extra, request)
@@ -241,6 +260,7 @@ class CAFE:
             "c": dict(c) if isinstance(c, Mapping) else c,
             "netting": self.netting,
             "norm_mean": self.subject.norm_mean,
+            "biases": self.biases,
             "layer": request.layer,
             "start": request.start,
             "target_layer": request.target_layer,

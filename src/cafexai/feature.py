@@ -106,11 +106,14 @@ class FeatureScores(Scores):
         if waiting is not None:
             return waiting
         scored = [p for p in parts if isinstance(p, FeatureScores)]
-        deltas = fn([p.delta if isinstance(p, FeatureScores) else p for p in parts])
+        plain = [p for p in parts if not isinstance(p, FeatureScores)]
+        changes, starts = (iter(values) for values in run.constants(plain))
+        of_scores = [p if isinstance(p, FeatureScores) else next(changes) for p in parts]  # constants as far as they score
+        deltas = fn([p.delta if isinstance(p, FeatureScores) else p for p in of_scores])
         single = isinstance(deltas, Tensor)
         many = [deltas] if single else list(deltas)
         count = run.features.count
-        edges = [p._edges() if isinstance(p, FeatureScores) else functools.partial(_at_bias, p.abs(), count) for p in parts]
+        edges = [p._edges() if isinstance(p, FeatureScores) else functools.partial(_at_bias, p.abs(), count) for p in of_scores]
 
         def moved(values: Sequence[Tensor]) -> list[Tensor]:
             return _each(lambda *v: fn(v), *values)
@@ -119,11 +122,11 @@ class FeatureScores(Scores):
             return moved([edge() for edge in edges])[i]
 
         references: list[Any] = [None] * len(many)
-        if any(p.reference is not None for p in scored):
-            start = fn([_reference(p) if isinstance(p, FeatureScores) else torch.zeros_like(p) for p in parts])
+        if any(p.reference is not None for p in scored) or (run.biases_in_reference and plain):
+            start = fn([_reference(p) if isinstance(p, FeatureScores) else next(starts) for p in parts])
             references = [start] if single else list(start)
         rows = scored[0]._rows_moved(fn, parts, len(many), aligned)
-        shares = moved([p.shares if isinstance(p, FeatureScores) else _at_bias(p, count) for p in parts])
+        shares = moved([p.shares if isinstance(p, FeatureScores) else _at_bias(p, count) for p in of_scores])
         results = [
             scored[0]._made(references[i], delta, shares[i], rows[i], functools.partial(total, i))
             for i, delta in enumerate(many)
@@ -134,22 +137,28 @@ class FeatureScores(Scores):
         self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
     ) -> FeatureScores:
         bias = bias() if callable(bias) else bias
-        last, nothing = ((), ()) if bias is None else ((bias,), (None,))
+        nothing = () if bias is None else (None,)
+        last, at_start = self.run.constants(() if bias is None else (bias,), nothing)
         delta = fn(self.delta, *constants, *last)
-        reference = None if self.reference is None else over_rows(lambda r: fn(r, *constants, *nothing), self.reference)
-        amount = None if bias is None else bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
+        reference = None
+        if self.reference is not None or (bias is not None and self.run.biases_in_reference):
+            reference = over_rows(lambda r: fn(r, *constants, *at_start), _reference(self))
+        amount = None
+        if bias is not None and not self.run.biases_in_reference:
+            amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
         if reference is not None and reference.shape != delta.shape:
-            reference = reference.expand(delta.shape)
+            shape = torch.broadcast_shapes(reference.shape, delta.shape)
+            reference, delta = reference.expand(shape), delta.expand(shape)
 
         def over_shares(values: Tensor, factors: tuple[Any, ...], constant: Tensor | None) -> Tensor:
             if fn is weighted:
                 result = weighted(values, *factors)
             else:
                 (result,) = _each(lambda v: fn(v, *factors, *nothing), values)
-            if constant is None:
-                return result
             if result.shape[1:] != delta.shape:
                 result = result.expand(len(result), *delta.shape)
+            if constant is None:
+                return result
             result = result.clone() if fn in ONE_TO_ONE else result
             result[-1] += constant
             return result

@@ -45,6 +45,7 @@ def forward(
             subject.norm_mean,
             torch.float64 if request.double else torch.float32,
         )
+        run.biases_in_reference = request.biases_in_reference
         run.deltas = deltas
         if deltas is not None:
             deltas.rewind()

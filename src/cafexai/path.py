@@ -49,6 +49,10 @@ class PathScores(Scores):
         return max(short, 0.0) / max(self.total.max().item(), 1e-30)
 
     @property
+    def influence(self) -> Tensor:
+        return self.total
+
+    @property
     def parts(self) -> tuple[Tensor, Tensor]:
         """The tensors that carry gradients."""
         return self.delta, self.total
@@ -59,11 +63,14 @@ class PathScores(Scores):
         if waiting is not None:
             return waiting
         scored = [p for p in parts if isinstance(p, PathScores)]
-        deltas = fn([p.delta if isinstance(p, PathScores) else p for p in parts])
-        totals = fn([p.total if isinstance(p, PathScores) else p.abs() for p in parts])
+        constants = run.constants([p for p in parts if not isinstance(p, PathScores)])
+        changes, starts = (iter(values) for values in constants)
+        deltas = fn([p.delta if isinstance(p, PathScores) else next(changes) for p in parts])
+        changes = iter(constants[0])
+        totals = fn([p.total if isinstance(p, PathScores) else next(changes).abs() for p in parts])
         references = None
-        if any(p.reference is not None for p in scored):
-            references = fn([_reference(p) if isinstance(p, PathScores) else torch.zeros_like(p) for p in parts])
+        if any(p.reference is not None for p in scored) or (run.biases_in_reference and len(scored) < len(parts)):
+            references = fn([_reference(p) if isinstance(p, PathScores) else next(starts) for p in parts])
         single = isinstance(deltas, Tensor)
         many = [deltas] if single else list(deltas)
         rows = scored[0]._rows_moved(fn, parts, len(many), aligned)
@@ -71,7 +78,7 @@ class PathScores(Scores):
             PathScores(run, None if references is None else (references if single else references[i]), d, t, rows[i])
             for i, (d, t) in enumerate(zip(many, [totals] if single else totals, strict=True))
         ]
-        if len(scored) < len(parts):
+        if len(scored) < len(parts) and not run.biases_in_reference:
             like = many[0].detach()
             kept = [p.shape if isinstance(p, PathScores) else p.clone() for p in parts]  # the model may write to its own later
 
@@ -91,15 +98,18 @@ class PathScores(Scores):
             return self._weighted(constants[0], bias, aligned)
         run, made = self.run, bias
         bias = bias() if callable(bias) else bias
-        last = () if bias is None else (bias,)
         nothing = () if bias is None else (None,)
-        reference = None if self.reference is None else fn(self.reference, *constants, *nothing)
+        last, at_start = run.constants(() if bias is None else (bias,), nothing)
+        reference = None
+        if self.reference is not None or (bias is not None and run.biases_in_reference):
+            reference = fn(_reference(self), *constants, *at_start)
         delta = fn(self.delta, *constants, *last)
-        total = fn(self.total, *(abs(constant) for constant in (*constants, *last)))
+        total = fn(self.total, *(None if constant is None else abs(constant) for constant in (*constants, *last)))
         if reference is not None and reference.shape != delta.shape:
-            reference = reference.expand(delta.shape)
+            shape = torch.broadcast_shapes(reference.shape, delta.shape)
+            reference, delta, total = (v.expand(shape) for v in (reference, delta, total))
         rows = self._rows_linear(fn, constants, bias, aligned, delta)
-        if bias is not None:
+        if bias is not None and not run.biases_in_reference:
             amount = made if callable(made) else bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
             run.ledger.watch(delta, total, amount, rows, run.path)
         return PathScores(run, reference, delta, total, rows)
@@ -107,15 +117,22 @@ class PathScores(Scores):
     def _weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> PathScores:
         """A linear layer; by far the most frequent linear map, so it has a form of its own."""
         run = self.run
-        entry = None if bias is None else run.ledger.entry(bias.to(self.delta.dtype), run.path)
+        (bias_of_scores,), (bias_of_start,) = run.constants((bias,), (None,))
+        entry = None if bias_of_scores is None else run.ledger.entry(bias_of_scores.to(self.delta.dtype), run.path)
         delta, total = Weighted.apply(self.delta, self.total, weight, run.magnitudes, entry, run.deltas)
         rows = self._rows_linear(weighted, (weight,), bias, aligned, delta)
         if entry is not None:
             entry.rows = rows
             run.ledger.note_layer(run.path, delta)
         reference = self.reference
+        if reference is None and bias_of_start is not None:
+            reference = self.delta.new_zeros(()).expand(self.delta.shape)
         if reference is not None:
-            reference = over_rows(lambda r: weighted(r, weight), reference) if self.ndim > 1 else weighted(reference, weight)
+
+            def moved(r: Tensor) -> Tensor:
+                return weighted(r, weight, bias_of_start)
+
+            reference = over_rows(moved, reference) if self.ndim > 1 else moved(reference)
         return PathScores(run, reference, delta, total, rows)
 
     def add(self, other: PathScores, alpha: float = 1) -> PathScores:

@@ -31,6 +31,7 @@ class Request:
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
     carrier: type[Scores] = PathScores  # how influence is carried along
     features: Callable[[list[torch.Size]], Any] = lambda shapes: None  # which elements of such inputs belong together
+    biases_in_reference: bool = False  # explain the change from the model at the baseline, not biases as well
     sensitivity: Callable[[str], float] | None = None  # c by module path, where it is not that of the model's explainer
 
     def carried(self, shapes: list[torch.Size]) -> int:

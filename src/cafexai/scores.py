@@ -43,6 +43,7 @@ class Run:
         self.dtype = dtype  # scores are carried in this at least
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.carrier: type[Scores]  # set by the pass
+        self.biases_in_reference = False  # the reference is the model itself at the reference input, biases included
         self.features: Any = None  # for carriers that keep features apart: which elements belong together
         self.closed = False  # the explanation begins at a layer that was met: no further leaves
         self.units: list[Any] = []  # for carriers that look back: where contributions met
@@ -62,6 +63,11 @@ class Run:
     def c(self) -> float:
         """The conflict sensitivity constant where the pass is now."""
         return self.sensitivity(self.path)
+
+    def constants(self, given: Sequence[Any], nothing: Sequence[Any] | None = None) -> tuple[Sequence[Any], Sequence[Any]]:
+        """What constants of the model add to the scores, and what they add to the reference; ``nothing`` stands for zeros."""
+        zeros = [torch.zeros_like(constant) for constant in given] if nothing is None else nothing
+        return (zeros, given) if self.biases_in_reference else (given, zeros)
 
     def note_operation(self, name: str) -> None:
         """Count a call."""
@@ -147,6 +153,11 @@ class Scores(abc.ABC):
         """The value itself, detached."""
         delta = self.delta.detach()
         return delta if self.reference is None else self.reference + delta
+
+    @property
+    def influence(self) -> Tensor | None:
+        """The size of all positive and negative influence, where the carrier has it at hand."""
+        return None
 
     @property
     def pending(self) -> bool:

@@ -30,10 +30,11 @@ def cafe(
     feature_mask: Any = None,
     c: float | Mapping[str, float] = 0.5,
     netting: str = "path",
+    biases: str = "scores",
 ) -> Tensor:
     """The combined scores of CAFE; ``CAFE(model).explain`` has them apart, with the biases."""
     given = case("cafe", model, x, baselines, feature_mask)
-    return CAFE(given.model, c, netting).attribute(given.x, given.stack, target)
+    return CAFE(given.model, c, netting, biases=biases).attribute(given.x, given.stack, target)
 
 
 def deeplift_rescale(model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None) -> Tensor:
