@@ -18,13 +18,15 @@ from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, run
 from cafexai.studies.paper import METHOD_TITLES, paper
 
 ROOT = Path(__file__).parent.parent
-FIGURES = {"examples-tabular": 1, "examples-images": 1, "circuit": 1, "awareness": 1}
+FIGURES = {"depth": 1, "examples-tabular": 1, "examples-images": 1, "circuit": 1, "awareness": 1}
 MUST_HOLD = {  # on any network, also on one that is hardly trained
+    "depth": "in float32 are within 0.001",
     "circuit": "CAFE 1 shows the cancelled effect in full",
     "awareness": "Theorem 1",
     "examples-tabular": "add up to the output",
 }
-TESTED = ("infidelity-mlp", "infidelity-ft", "examples-tabular", "examples-images", "circuit", "properties", "awareness")
+TESTED = ("infidelity-mlp", "infidelity-ft", "infidelity-deep", "depth", "depth-ft", "examples-tabular", "examples-images",
+          "circuit", "properties", "awareness")  # fmt: skip
 
 
 @pytest.fixture(scope="session")

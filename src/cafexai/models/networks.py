@@ -28,6 +28,23 @@ def mlp(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
+class Residual(nn.Module):
+    """x + W2 relu(W1 x + b1) + b2."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, width) to (rows, width)."""
+        return x + self.body(x)
+
+
+def residual_mlp(inputs: int, width: int, layers: int, outputs: int) -> nn.Sequential:
+    """A linear map to ``width`` units, ``layers`` residual blocks with one ReLU layer each, and a linear map to the outputs."""
+    return nn.Sequential(nn.Linear(inputs, width), *(Residual(width) for _ in range(layers)), nn.Linear(width, outputs))
+
+
 def procedural(weights: Tensor, strength: float = 50.0) -> nn.Sequential:
     """The network that solves ``synthetic_conflicts`` by its own rule: 2D-3D-2D-1 with ReLU and no biases.
 

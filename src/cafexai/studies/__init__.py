@@ -5,9 +5,12 @@ from __future__ import annotations
 from . import (
     awareness,
     circuit,
+    depth,
+    depth_ft,
     examples_images,
     examples_tabular,
     infidelity,
+    infidelity_deep,
     prevalence,
     properties,
     shift_images,
@@ -21,8 +24,11 @@ STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         *infidelity.STUDIES,
+        *infidelity_deep.STUDIES,
         *synthetic.STUDIES,
         *prevalence.STUDIES,
+        *depth.STUDIES,
+        *depth_ft.STUDIES,
         *shift_tabular.STUDIES,
         *shift_images.STUDIES,
         examples_tabular.EXAMPLES,

@@ -1,0 +1,148 @@
+"""Size and faithfulness of the scores on trained FT-Transformers: nettings, the mean of a norm, and where biases belong."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from .. import metrics as measure
+from ..explain import CAFE
+from .infidelity import prepared
+from .infidelity_report import OPENXAI, SIZES
+from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
+
+NETTINGS = ("path", "feature")
+NORM_MEANS = {"bias": "mean of a norm as bias", "linear": "as a linear map"}
+BIASES = {"scores": "biases with scores", "reference": "biases in the reference"}
+CONSTANTS = ("0", "0.5", "1")
+WAYS = tuple(itertools.product(NETTINGS, NORM_MEANS, BIASES, CONSTANTS))
+LIMIT = 50  # times the output: what positive scores may add up to and still mean something
+
+
+def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
+    """One task per data set and seed."""
+    for name in settings["data"]:
+        for seed in settings["seeds"]:
+
+            def run(name: str = name, seed: int = seed) -> Any:
+                return measured(name, seed, settings, place)
+
+            yield Task(f"{name}-{seed}", run)
+
+
+def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+    """Positive scores of the features by the size of the output, and infidelity, for the predicted class, in float64."""
+    table, model = prepared(name, seed, settings, place)
+    x = table.x_test[: settings["rows"]]
+    with torch.no_grad():
+        target = model(x).argmax(1)
+    scores, found = {}, {}
+    for netting, norm_mean, biases, c in WAYS:
+        cafe = CAFE(model, float(c), netting, norm_mean=norm_mean, biases=biases)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            e = cafe.explain(x, target=target, batch_size=100, show_progress=False)
+        key = " ".join((netting, norm_mean, biases, c))
+        scores[key] = e.combined
+        ratio = e.positive.sum(1) / e.output.abs()
+        found[key] = {
+            "size": (e.positive.sum(1).mean() / e.output.abs().mean()).item(),
+            "median": ratio.median().item(),
+            "conflict": e.conflict.mean().item(),
+        }
+    for size in SIZES:
+        disturb = getattr(measure.TabularPerturbation, size)(table.x_test, [list(c) for c in table.categories.values()])
+        values = measure.infidelity(model, x, scores, disturb, target=target, n_samples=20, seed=seed)
+        for key, value in values.items():
+            found[key][size] = value.mean().item()
+    return {"rows": len(x), "output": e.output.abs().mean().item(), "ways": found}
+
+
+def mean(settings: Settings, results: Results, name: str, way: tuple[str, ...], entry: str) -> float:
+    """Over the seeds."""
+    return statistics.fmean(results[f"{name}-{seed}"]["ways"][" ".join(way)][entry] for seed in settings["seeds"])
+
+
+def report(settings: Settings, results: Results) -> Report:
+    """A table of sizes, one of infidelity, and what they decide."""
+    entries = {
+        "size": "Sum of positive scores of the features by the size of the output: ratio of the means",
+        "median": "The same, median over the rows",
+        "small": "Infidelity, small perturbation",
+        "large": "Infidelity, large perturbation",
+    }
+    tables = []
+    for entry, shown in entries.items():
+        rows = [
+            [*_words(way), *(f"{mean(settings, results, name, way, entry):.4g}" for name in settings["data"])] for way in WAYS
+        ]
+        columns = ["netting", "norms", "biases", "c", *settings["data"]]
+        tables.append(Table(f"transformers-{entry}", shown, columns, rows, "Predicted class."))
+    return Report(tables, list(_findings(settings, results)))
+
+
+def _words(way: tuple[str, ...]) -> list[str]:
+    netting, norm_mean, biases, c = way
+    return [netting, NORM_MEANS[norm_mean], BIASES[biases], c]
+
+
+def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
+    names = settings["data"]
+    for biases, words in BIASES.items():
+        sizes = {
+            netting: {name: mean(settings, results, name, (netting, "bias", biases, "1"), "size") for name in names}
+            for netting in NETTINGS
+        }
+        shown = "; ".join(f"{name} {sizes['feature'][name]:.3g} (path {sizes['path'][name]:.2g})" for name in names)
+        yield Finding(
+            f"feature netting, {words}: the positive scores of two-block FT-Transformers add up to at most {LIMIT} times the "
+            "output at c = 1",
+            max(sizes["feature"].values()) <= LIMIT,
+            f"Ratio of the means: {shown}.",
+        )
+    for netting in NETTINGS:
+        apart, grown = [], []
+        for name, biases, c in itertools.product(names, BIASES, CONSTANTS):
+            one, two = ((netting, norm_mean, biases, c) for norm_mean in NORM_MEANS)
+            for size in SIZES:
+                apart.append(abs(mean(settings, results, name, two, size) / mean(settings, results, name, one, size) - 1))
+            grown.append(mean(settings, results, name, two, "size") / mean(settings, results, name, one, "size"))
+        yield Finding(
+            f"{netting} netting: it does not matter for infidelity whether the mean of a norm is a bias or a linear map",
+            max(apart) < 0.01,
+            f"Infidelity differs by at most {max(apart):.2%}; as a linear map it makes positive scores {min(grown):.3g} to "
+            f"{max(grown):.3g} times as large.",
+        )
+    better, count, numbers = 0, 0, []
+    for name, size, c in itertools.product(names, SIZES, CONSTANTS[1:]):
+        ours, theirs = (mean(settings, results, name, (netting, "bias", "scores", c), size) for netting in ("feature", "path"))
+        count += 1
+        better += ours <= theirs
+        numbers.append(f"{name} {size} c = {c} {ours:.4g} ({theirs:.4g})")
+    yield Finding(
+        "infidelity on FT-Transformers at c = 0.5 and 1: feature netting as low as path netting, or lower",
+        better == count,
+        f"So in {better} of {count} cases; feature (path): {'; '.join(numbers)}.",
+    )
+
+
+COMMON = {"family": "ft", "head": "cls", "lookup": "product", "mimic_demo": True, "epochs": 100}
+TRANSFORMERS = Study(
+    "depth-ft",
+    "both nettings on trained two-block FT-Transformers: size of the scores, norms, biases, infidelity (ours)",
+    "compas, heloc, adult, german",
+    {
+        "toy": COMMON | {"data": ["compas"], "seeds": [42], "rows": 4, "train_rows": 50, "epochs": 1},
+        "quick": COMMON | {"data": list(OPENXAI), "seeds": [42], "rows": 200, "train_rows": 5000},
+        "full": COMMON | {"data": list(OPENXAI), "seeds": [42, 43, 44, 45, 46], "rows": 500, "train_rows": None},
+    },
+    {"toy": "0.1", "quick": "?", "full": "hours"},
+    tasks,
+    report,
+)
+STUDIES = (TRANSFORMERS,)
