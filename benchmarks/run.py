@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--quick] [--only TEXT] [--repeats 25]
 
-Prints tables and writes results/results.json with the description of the machine, and the plot results/ratios.png. A partial
-run (--quick, --only) prints alone unless --output says where to write.
+Prints tables and the list of limits that are kept or not, and writes results/results.json with the description of the machine,
+and the plot results/ratios.png. A partial run (--quick, --only) prints alone unless --output says where to write.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import CASES, Case, growth
+from limits import verdict
 from machine import machine
 from memory import peaks
 from plot import draw
@@ -89,7 +90,9 @@ def main() -> None:
         if folder is not None:  # after every case: the last ones take long
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    results["limits"] = verdict(results)
     if folder is not None:
+        (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         draw(results, folder / "ratios.png")
 
 

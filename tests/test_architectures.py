@@ -228,6 +228,7 @@ def test_a_module_declared_elementwise_follows_the_one_rule():
         declared = CAFE(nn.Sequential(first, SpelledOut(), last)).explain(x)
     finally:
         registry._elementwise_modules.discard(f"{SpelledOut.__module__}.{SpelledOut.__qualname__}")
+        registry.is_elementwise.cache_clear()
     for name in ("positive", "negative", "bias_positive"):
         torch.testing.assert_close(getattr(as_one, name), getattr(declared, name))
 

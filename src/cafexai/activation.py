@@ -133,12 +133,13 @@ def relu(delta: Tensor, total: Tensor, c: Any) -> tuple[Tensor, ...]:
     An active unit passes everything on, an inactive one c times the positive scores, in both directions.
     """
     new_delta = torch.relu(delta)
-    passed = _where_rising(total, delta, 0)
-    rest, below = total - passed, delta.clamp_max(0)  # what stands before inactive units
-    new_total = torch.add(rest, below).clamp_min_(0).mul_(c).add_(passed)
+    active = new_delta.sign()
+    passed = active * total
+    rest, below = total - passed, delta - new_delta  # what stands before inactive units
+    new_total = torch.add(rest, below).relu_().mul_(c).add_(passed)
     larger = torch.sub(rest, below).clamp_min_(torch.finfo(delta.dtype).tiny)
-    cross = below.div_(larger).mul_(c).neg_()
-    same = rest.div_(larger).mul_(c).add_(new_delta.sign())
+    cross = below.div_(larger).mul_(-c)
+    same = rest.div_(larger).mul_(c).add_(active)
     return new_delta, new_total, same, cross
 
 

@@ -90,11 +90,13 @@ def averaged(parts: list[Piece]) -> Piece:
 
 
 def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
-    """The batches of rows one below the other."""
+    """The batches of rows one below the other; they are given up one by one, so that nothing large is there twice."""
     single = not given.is_tuple or settings["layer"] is not None
 
     def joined(name: str) -> Tensors:
         columns = tuple(torch.cat(column) for column in zip(*(getattr(p, name) for p in parts), strict=True))
+        for p in parts:
+            setattr(p, name, [])
         return columns[0] if single else columns
 
     def column(name: str) -> Tensor:

@@ -36,9 +36,10 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     gradients = torch.autograd.grad(whole.sum(), parts, retain_graph=keep, allow_unused=True)
     if all(gradient is None for gradient in gradients):
         raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
-    biases, size = passed.run.ledger.take()
+    biases, entries = passed.run.ledger.take()
     exact = widest(whole.device)
-    size = size.to(whole.device, exact) + whole.detach().to(exact).abs() + passed.chosen.value.to(exact).abs()
+    goal = whole.detach().to(exact)
+    lack, size = -goal, goal.abs() + passed.chosen.value.abs()  # and below, all that was added up, without its signs
     of_part = [leaf for leaf in leaves for _ in leaf.scores.parts]
     found: dict[int, Tensor] = {}
     for leaf, tensor, gradient in zip(of_part, parts, gradients, strict=True):
@@ -53,9 +54,14 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
         found[source] if source in found else torch.zeros(x.shape, dtype=whole.dtype, device=whole.device)
         for source, x in enumerate(passed.inputs)
     ]
-    lack = sum((_per_row(share, exact) for share in features), -whole.detach().to(exact))
-    lack = sum((share.to(exact) for share in biases.values()), lack)
-    worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
+    for share in features:
+        lack = lack + _per_row(share, exact)
+    if entries:
+        single = torch.stack(entries).to(whole.device)
+        by_layer = single if len(biases) == len(entries) else torch.stack(list(biases.values())).to(whole.device)
+        lack = lack + by_layer.sum(0, dtype=exact)
+        size = size + single.abs().sum(0, dtype=exact)
+    worst = (lack.abs() / size.clamp_min_(torch.finfo(exact).tiny)).max().item()
     coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
     limit = tolerance(coarsest) * passed.chosen.slack
     if not worst <= limit:
@@ -77,7 +83,7 @@ def _at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:
 
 
 def _per_row(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    return scores.reshape(len(scores), -1).sum(1, dtype=dtype)
+    return (scores if scores.ndim == 2 else scores.reshape(len(scores), -1)).sum(1, dtype=dtype)
 
 
 def warn_depth(passed: Passed) -> None:

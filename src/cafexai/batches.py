@@ -56,7 +56,7 @@ def carry_out(task: Task, finish: Callable[[Passed], R]) -> list[list[list[R]]]:
     """Every chunk of rows against every reference for every c; chunks are those asked for, or of a fitting size."""
     rows, step = task.given.rows, task.batch_size
     if step is None:
-        step = rows_at_a_time(task.subject, task.batch(slice(0, 1)), rows, task.request)
+        step = rows_at_a_time(task.subject, lambda: task.batch(slice(0, 1)), task.given.tensors, task.request)
     chunks = _chunks(rows, step)
 
     def explained(chunk: slice, expected: Tensor | None) -> list[list[R]]:
@@ -79,7 +79,7 @@ def _finished(task: Task, finish: Callable[[Passed], R], batch: Batch, expected:
     results = []
     deltas = Deltas() if len(task.sensitivities) > 1 else None
     for sensitivity in task.sensitivities:
-        request = dataclasses.replace(task.request, sensitivity=sensitivity)
+        request = task.request if sensitivity is None else dataclasses.replace(task.request, sensitivity=sensitivity)
         try:
             passed = forward(task.subject, batch, request, expected, deltas)
             expected = passed.expected
@@ -87,11 +87,13 @@ def _finished(task: Task, finish: Callable[[Passed], R], batch: Batch, expected:
         except SumBroken:
             if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
                 raise
-            results.append(finish(forward(task.subject, batch, dataclasses.replace(request, double=True), expected)))
+            passed = forward(task.subject, batch, dataclasses.replace(request, double=True), expected)
+            results.append(finish(passed))
             warn(
                 "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
                 "published scores grow with depth."
             )
+        passed.run.leaves.clear()  # leaves know their run: the memory of a pass would wait for the garbage collector
     return results
 
 

@@ -111,8 +111,7 @@ def usual_settings() -> bool:
     """Nothing is switched that the engine would have to switch back."""
     return (
         torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.is_autocast_enabled("cuda")
+        and not torch._C._is_any_autocast_enabled()
         and torch._C._autograd._top_saved_tensors_default_hooks(False) is None
     )
 

@@ -37,12 +37,13 @@ class _Widest(TorchFunctionMode):
         return result
 
 
-def rows_at_a_time(subject: Subject, one: Batch, rows: int, request: Request) -> int:
-    """How many rows to explain at once; all of them if they cannot be split. ``one`` is the first row alone."""
-    plain_arguments = (type(None), bool, int, float, str, torch.dtype)
-    carried = 1 if request.latent else request.carried([x.shape[1:] for x in one.tensors])
-    if request.latent or request.check == "each" or rows * carried * sum(x.numel() for x in one.tensors) < WORTH:
+def rows_at_a_time(subject: Subject, first: Callable[[], Batch], tensors: tuple[Tensor, ...], request: Request) -> int:
+    """How many rows to explain at once; all of them if they cannot be split. ``first`` gives the first row alone."""
+    rows = len(tensors[0])
+    carried = 1 if request.latent else request.carried([x.shape[1:] for x in tensors])
+    if request.latent or request.check == "each" or carried * sum(x.numel() for x in tensors) < WORTH:
         return rows
+    one, plain_arguments = first(), (type(None), bool, int, float, str, torch.dtype)
     if not all(isinstance(part, plain_arguments) for part in (*one.extra, *one.options.values())):
         return rows
     widest = _Widest()

@@ -35,6 +35,8 @@ def with_gradients(method: F) -> F:
 
     @functools.wraps(method)
     def wrapped(*args: Any, **options: Any) -> Any:
+        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+            return method(*args, **options)
         with torch.inference_mode(False), torch.enable_grad():
             return method(*args, **options)
 
@@ -134,6 +136,11 @@ class CAFE:
                 'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
             )
         carrier = PairedScores if pairs else self.carrier
+        if check not in ("output", "each"):
+            raise ValueError(f'explain(..., check={check!r}): the words are "output" and "each".')
+        self.subject.has_module("layer", layer)
+        self.subject.has_module("target_layer", target_layer)
+        given, extra = self._accept(inputs, additional_forward_args, feature_names, display, tokenizer)
         request = Request(
             target,
             output,
@@ -141,14 +148,13 @@ class CAFE:
             start,
             target_layer,
             check,
+            total=given.rows,
+            notes=tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else (),
             latent_baselines=baselines,
             carrier=carrier,
+            features=self._features(given, feature_groups, layer, start),
             biases_in_reference=self.biases == "reference",
         )
-        given, extra = self._accept(inputs, additional_forward_args, request, feature_names, display, tokenizer)
-        request = dataclasses.replace(request, features=self._features(given, request, feature_groups))
-        notes = tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else ()
-        request = dataclasses.replace(request, total=given.rows, notes=notes)
         several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
         if not several:
             raise ValueError("explain(..., c=[]): give at least one value.")
@@ -192,9 +198,14 @@ class CAFE:
         """
         if isinstance(target, str):
             raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
-        request = Request(target, carrier=self.carrier, biases_in_reference=self.biases == "reference")
-        given, extra = self._accept(inputs, additional_forward_args, request)
-        request = dataclasses.replace(request, total=given.rows, features=self._features(given, request, None))
+        given, extra = self._accept(inputs, additional_forward_args)
+        request = Request(
+            target,
+            total=given.rows,
+            carrier=self.carrier,
+            features=self._features(given, None, None),
+            biases_in_reference=self.biases == "reference",
+        )
         task = Task(self.subject, given, self._references(given, baselines, request), extra, request)
         chunks = [
             _mean([shares for (shares,) in chunk])
@@ -218,25 +229,22 @@ class CAFE:
         self,
         inputs: Any,
         extra: Any,
-        request: Request,
         feature_names: Sequence[str] | None = None,
         display: Any = None,
         tokenizer: Any = None,
     ) -> tuple[Inputs, Any]:
         """Check everything that can be checked before the model runs."""
-        if request.check not in ("output", "each"):
-            raise ValueError(f'explain(..., check={request.check!r}): the words are "output" and "each".')
-        self.subject.has_module("layer", request.layer)
-        self.subject.has_module("target_layer", request.target_layer)
         self.subject.ready()
         extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
         return prepare(inputs, self.model, feature_names, display, tokenizer), extra
 
-    def _features(self, given: Inputs, request: Request, groups: Any) -> Callable[[list[torch.Size]], Any]:
+    def _features(
+        self, given: Inputs, groups: Any, layer: str | None, start: bool = True
+    ) -> Callable[[list[torch.Size]], Any] | None:
         """Which elements are one feature, for a carrier that keeps features apart."""
         if self.netting != "feature":
-            return lambda shapes: None
-        if request.layer is not None and not request.start:
+            return None
+        if layer is not None and not start:
             raise ValueError(
                 'explain(..., layer=..., start=False): with netting="feature" contributions are those of the inputs, or, with '
                 'start=True, of that layer. netting="path" reports what passes a layer.'
@@ -245,7 +253,7 @@ class CAFE:
         def features(shapes: list[torch.Size]) -> Features:
             if groups is None:
                 return Features.of(shapes)
-            names = given.names if given.names is not None and request.layer is None else default_names(shapes)
+            names = given.names if given.names is not None and layer is None else default_names(shapes)
             return Features.of(shapes, places(groups, shapes, lambda: names)[0])
 
         return features

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from . import rules as _rules  # noqa: F401  (fills the table)
 from .codes import Coded
 from .inputs import Inputs, choose_target, references
-from .law import LawBroken, gap, tolerance
+from .law import LawBroken, all_finite, gap, tolerance
 from .path import PathScores
 from .paths import module_paths
 from .registry import UnsupportedOperation
@@ -38,7 +38,7 @@ def forward(
 
     Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed.
     """
-    with _random_numbers_kept(batch.tensors) as repeat_random_numbers, subject.kept() as put_back:
+    with _RandomNumbers(batch.tensors) as random_numbers, subject.kept() as put_back:
         run = Run(
             len(batch.tensors[0]),
             request.sensitivity or subject.sensitivity,
@@ -50,13 +50,14 @@ def forward(
         if deltas is not None:
             deltas.rewind()
         trace = Trace(run, request.carrier, subject.owned_tensors, request.check == "each")
-        run.features = None if request.latent else request.features([x.shape[1:] for x in batch.tensors])
+        if request.features is not None and not request.latent:
+            run.features = request.features([x.shape[1:] for x in batch.tensors])
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
         output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
         if expected is None:
             put_back()
-            repeat_random_numbers()
+            random_numbers.again()
             expected = _plain(subject, batch, request)
         return _choose(output, expected, _explained(run, batch, request), run, request, batch.rows)
 
@@ -104,25 +105,30 @@ def survey(subject: Subject, batch: Batch) -> Trace:
     """A forward pass for the list of its operations alone."""
     run = Run(len(batch.tensors[0]), subject.sensitivity)
     trace = Trace(run, PathScores, subject.owned_tensors)
-    with contextlib.suppress(UnsupportedOperation), _random_numbers_kept(batch.tensors), subject.kept():
+    with contextlib.suppress(UnsupportedOperation), _RandomNumbers(batch.tensors), subject.kept():
         arguments = (*_scored(run, batch), *batch.extra)
         _call(subject, trace, arguments, batch.options, Request(output=lambda raw: raw), None)
     return trace
 
 
-@contextlib.contextmanager
-def _random_numbers_kept(tensors: tuple[Tensor, ...]) -> Iterator[Callable[[], None]]:
-    """Leave the random numbers of the caller alone; what is given back draws those of the pass again."""
-    cuda = sorted({x.device.index or 0 for x in tensors if x.device.type == "cuda"})
-    with torch.random.fork_rng(devices=cuda):
-        states = torch.get_rng_state(), [torch.cuda.get_rng_state(device) for device in cuda]
+class _RandomNumbers:
+    """As a context: leaves the random numbers of the caller alone. ``again`` draws those of the pass once more."""
 
-        def again() -> None:
-            torch.set_rng_state(states[0])
-            for device, state in zip(cuda, states[1], strict=True):
-                torch.cuda.set_rng_state(state, device)
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+        devices = {x.device.index or 0 for x in tensors if x.is_cuda}
+        self.cuda = [(device, torch.cuda.get_rng_state(device)) for device in devices]
+        self.cpu = torch.get_rng_state()
 
-        yield again
+    def again(self) -> None:
+        torch.set_rng_state(self.cpu)
+        for device, state in self.cuda:
+            torch.cuda.set_rng_state(state, device)
+
+    def __enter__(self) -> _RandomNumbers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.again()
 
 
 class _Layer:
@@ -158,8 +164,8 @@ class _Layer:
         scores = self.run.carrier.of_input(
             self.run, self.run.wide(value), None if reference is None else self.run.wide(reference)
         )
-        self.run.features = self.request.features([value.shape[1:]])
-        if self.run.features is not None:
+        if self.request.features is not None:
+            self.run.features = self.request.features([value.shape[1:]])
             scores.belongs(0, _places(value))
         self.run.leaves[:] = [Leaf(scores, 0)]
         self.run.closed = True
@@ -197,7 +203,7 @@ def _call(
 
 def plain_output(subject: Subject, batch: Batch, request: Request) -> Tensor:
     """The output of the model as it is, leaving the random numbers of the caller and the model alone."""
-    with _random_numbers_kept(batch.tensors), subject.kept():
+    with _RandomNumbers(batch.tensors), subject.kept():
         return _plain(subject, batch, request)
 
 
@@ -296,13 +302,13 @@ def _choose(
         )
     target = 0 if request.every_class else request.target
     pick, index = choose_target(scores.value, target, rows, request.total or run.batch)
-    chosen = scores.reshape(pick)
+    chosen = scores.reshape(pick, aligned=True)
     return Passed(run, *explained, found, scores, chosen, index, expected, notes)
 
 
 def _check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run: Run) -> None:
     """The law, against a number that the engine did not make."""
-    if not bool(found.isfinite().all()):
+    if not all_finite(found):
         raise ValueError(
             'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
         )

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .law import all_finite
+
 Reference = Tensor | None
 
 
@@ -41,7 +43,7 @@ def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None, displa
     names = tuple(map(str, feature_names)) if feature_names is not None else None
     tensors = []
     for place, value in enumerate(given):
-        if _is_frame(value):
+        if not isinstance(value, Tensor) and _is_frame(value):
             if len(given) == 1 and names is None:
                 names = tuple(map(str, value.columns))
             value = _frame_to_numpy(value)
@@ -122,8 +124,8 @@ def _checked(x: Tensor, place: int, count: int) -> Tensor:
         )
     if x.ndim == 0 or x.shape[0] == 0:
         raise ValueError(f"explain(...): {what} has shape {tuple(x.shape)}: there are no rows. Dimension 0 is the batch.")
-    bad = ~x.isfinite()
-    if bool(bad.any()):
+    if not all_finite(x):
+        bad = ~x.isfinite()
         where = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
             f"explain(...): {what} holds {x[where].item()} at index {where} ({int(bad.sum())} such values in all). "
@@ -151,6 +153,8 @@ def references(baselines: Any, inputs: Inputs, background: Any, model: Any) -> l
 
 def _by_name(part: Any, names: tuple[str, ...] | None, model: Any) -> Any:
     """A baseline with column names, in the order of the inputs; a pipeline transforms it as it does the rows."""
+    if part is None or isinstance(part, Tensor):
+        return part
     if hasattr(part, "to_frame") and hasattr(part, "index"):  # a series of one number per column
         part = part.to_frame().T
     if not _is_frame(part):
@@ -206,7 +210,7 @@ def _stack(part: Any, x: Tensor, background: Any, place: int, model: Any, names:
     if not x.is_floating_point() and part.is_floating_point():
         raise ValueError("explain(..., baselines=...): the baseline of an integer input is an integer code, or None.")
     part = part.detach().to(x)
-    if not bool(part.isfinite().all()):
+    if not all_finite(part):
         raise ValueError("explain(..., baselines=...): the baseline holds NaN or infinite values.")
     if part.ndim == x.ndim - 1 and part.shape == x.shape[1:]:
         part = part[None]
@@ -256,6 +260,9 @@ def choose_target(output: Tensor, target: Any, rows: slice, total: int) -> tuple
         index = _target_index(target, rows, total, batch, sizes)
     if not sizes:
         return lambda v: v, index
+    if batch == 1:
+        place = (slice(None), *index[0].tolist())
+        return lambda v: v[place], index
     picks = tuple(index.to(output.device).unbind(1))
     places = (torch.arange(batch, device=output.device), *picks)
     return lambda v: v[places], index
@@ -293,9 +300,9 @@ def _target_index(target: Any, rows: slice, total: int, batch: int, sizes: torch
             f"explain(..., target=...): targets of shape {tuple(index.shape)} for {batch} rows of an output with {count} "
             f"dimension(s) besides the batch. Give an integer, one per row, or tuples of {count}."
         )
-    limits = torch.tensor(sizes if sizes else (1,))
-    wrong = index[(index < 0) | (index >= limits)]
-    if len(wrong):
+    limits = sizes or (1,)
+    if any(column.min().item() < 0 or column.max().item() >= n for column, n in zip(index.unbind(1), limits, strict=True)):
+        wrong = index[(index < 0) | (index >= torch.tensor(limits))]
         one = (
             ""
             if sizes.numel() > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -43,13 +44,24 @@ def gap(found: Tensor, expected: Tensor, reference: Tensor | None = None) -> flo
         return torch.inf
     if not expected.numel():
         return 0.0
-    same = (found == expected) | (found.isnan() & expected.isnan())
-    difference = (found - expected).abs().masked_fill(same, 0).max().item()
-    return float(difference / max(_largest(expected), 0.0 if reference is None else _largest(reference), 1e-30))
+    difference = (found - expected).abs().max().item()
+    if not math.isfinite(difference):  # infinite in both, or not a number in both, is no difference
+        same = (found == expected) | (found.isnan() & expected.isnan())
+        difference = (found - expected).abs().masked_fill(same, 0).max().item()
+    return difference / max(_largest(expected), 0.0 if reference is None else _largest(reference), 1e-30)
 
 
 def _largest(values: Tensor) -> float:
+    """The largest finite magnitude."""
+    largest: float = values.abs().max().item()
+    if math.isfinite(largest):
+        return largest
     return values.abs().where(values.isfinite(), torch.zeros_like(values)).max().item()
+
+
+def all_finite(values: Tensor) -> bool:
+    """No element is infinite or not a number; a sum that is finite shows it at once."""
+    return not values.is_floating_point() or math.isfinite(values.sum().item()) or bool(values.isfinite().all())
 
 
 def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, run: Run) -> None:

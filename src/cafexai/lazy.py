@@ -1,7 +1,8 @@
 """A scored value that is computed only when somebody asks for its scores.
 
 Attention scores (query times key) and what masks and scales do to them feed a softmax, which takes the value alone:
-their scores are never needed.
+their scores are never needed. The same holds for queries and keys, which are linear layers, or columns of one that makes the
+values as well.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from .scores import Run, Scores
@@ -22,6 +24,9 @@ else:
 
 class Pending(Base):
     """The value is known, reference, delta and total follow from ``compute`` on first use."""
+
+    firm = False  # the value is that of a layer, known as a part of its scores: whoever goes on from it wants these
+    columns: Callable[[slice], Any] | None = None  # for the output of a linear layer: some of its columns, as a layer
 
     def __init__(self, run: Run, value: Tensor, compute: Callable[[], Any]) -> None:
         self.run = run
@@ -87,6 +92,8 @@ class Pending(Base):
     def linear(
         self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
     ) -> Any:
+        if self.firm:
+            return self.full().linear(fn, *constants, bias=bias, bias_dims=bias_dims, aligned=aligned)
         last = () if bias is None else (bias() if callable(bias) else bias,)
         value = fn(self._value, *constants, *last)
         return type(self)(
@@ -110,8 +117,13 @@ def joined_lazily(
     carrier: type[Scores], run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool
 ) -> Any:
     """A move of elements of lazy values and constants stays lazy, if it has one result; else None."""
-    if not all(isinstance(part, Pending) and part.pending for part in parts if isinstance(part, Scores)):
+    pending = [part for part in parts if isinstance(part, Pending)]
+    if not pending or not all(part in pending and part.pending for part in parts if isinstance(part, Scores)):
         return None
+    if len(parts) == 1 and pending[0].columns is not None:
+        cut = _columns(pending[0], fn)
+        if cut is not None:
+            return cut
     value = fn([part.value if isinstance(part, Scores) else part for part in parts])
     if not isinstance(value, Tensor):
         return None
@@ -120,4 +132,21 @@ def joined_lazily(
         full = [part.full() if isinstance(part, Pending) else part for part in parts]
         return carrier.join(run, fn, full, aligned)
 
-    return lazy(carrier, run, value, compute)
+    result = lazy(carrier, run, value, compute)
+    result.firm = any(part.firm for part in pending)
+    return result
+
+
+def _columns(layer: Pending, fn: Callable[[Sequence[Tensor]], Any]) -> Any:
+    """The result of a move that cuts the output of a linear layer into pieces of its columns; None if it does not."""
+    assert layer.columns is not None
+    index = torch.arange(layer.shape[-1], device=layer.template.device).expand(layer.shape)
+    moved = fn([index])
+    parts = []
+    for part in [moved] if isinstance(moved, Tensor) else moved:
+        same = part.untyped_storage().data_ptr() == index.untyped_storage().data_ptr()
+        if not same or part.shape[:-1] != index.shape[:-1] or part.stride() != index.stride() or part.shape == index.shape:
+            return None
+        parts.append(layer.columns(slice(part.storage_offset(), part.storage_offset() + part.shape[-1])))
+        parts[-1]._path = layer._path
+    return parts[0] if isinstance(moved, Tensor) else tuple(parts)

@@ -18,6 +18,10 @@ from .rows import MIXED, Rows, spread
 
 def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tensor:
     """Sum of gradient * constant over the elements of each row. Shape (batch,)."""
+    if rows is None and constant.ndim == 1 and gradient.ndim > 1 and gradient.shape[0] == batch:
+        if gradient.shape[-1] == len(constant):  # the bias of a linear layer
+            shares = gradient @ constant
+            return shares if shares.ndim == 1 else shares.reshape(batch, -1).sum(1)
     constant = constant.view((1,) * (gradient.ndim - constant.ndim) + constant.shape)
     if batch == 1:
         return (gradient * constant).sum().view(1) if constant.numel() > 1 else (gradient.sum() * constant.view(()))[None]
@@ -86,7 +90,7 @@ class Ledger:
 
     def __init__(self, batch: int) -> None:
         self.batch = batch
-        self.layers: dict[str, Tensor] = {}  # in order, with a value of the dtype of its scores
+        self.layers: dict[str, tuple[torch.dtype, torch.device]] = {}  # in order, with what its scores are held in
         self.shares: list[tuple[str, Tensor]] = []
 
     def entry(self, constant: Tensor | Callable[[], Tensor], path: str) -> Entry:
@@ -95,7 +99,8 @@ class Ledger:
 
     def note_layer(self, path: str, like: Tensor) -> None:
         """The layer is listed, also if nothing flows back to it."""
-        self.layers.setdefault(path, like.detach())
+        if path not in self.layers:
+            self.layers[path] = like.dtype, like.device
 
     def watch(
         self, delta: Tensor, total: Tensor | None, constant: Tensor | Callable[[], Tensor], rows: Rows, path: str
@@ -108,11 +113,15 @@ class Ledger:
         if total is not None:
             total.register_hook(lambda gradient: entry.enter(None, gradient))
 
-    def take(self) -> tuple[dict[str, Tensor], Tensor]:
-        """The finished page, and the sum of its entries without their signs, the scale of rounding; a new one is begun."""
+    def take(self) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """The finished page, one share for each layer, and its entries one by one; a new page is begun."""
         page: dict[str, Tensor] = {}
         for path, share in self.shares:
             page[path] = page[path] + share if path in page else share
-        size = torch.stack([share for _, share in self.shares]).abs().sum(0) if self.shares else torch.zeros(())
+        entries = [share for _, share in self.shares]
         self.shares = []
-        return {path: page.get(path, like.new_zeros(self.batch)) for path, like in self.layers.items()}, size
+        in_order = {
+            path: page[path] if path in page else torch.zeros(self.batch, dtype=dtype, device=device)
+            for path, (dtype, device) in self.layers.items()
+        }
+        return in_order, entries

@@ -115,25 +115,61 @@ class PathScores(Scores):
         return PathScores(run, reference, delta, total, rows)
 
     def _weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> PathScores:
-        """A linear layer; by far the most frequent linear map, so it has a form of its own."""
-        run = self.run
-        (bias_of_scores,), (bias_of_start,) = run.constants((bias,), (None,))
-        entry = None if bias_of_scores is None else run.ledger.entry(bias_of_scores.to(self.delta.dtype), run.path)
-        delta, total = Weighted.apply(self.delta, self.total, weight, run.magnitudes, entry, run.deltas)
-        rows = self._rows_linear(weighted, (weight,), bias, aligned, delta)
-        if entry is not None:
-            entry.rows = rows
-            run.ledger.note_layer(run.path, delta)
+        """A linear layer; by far the most frequent linear map, so it has a form of its own.
+
+        Of sequences, scores are made when they are asked for: those of queries and keys never are.
+        """
+        run, delta = self.run, None
+        (bias,), (start,) = run.constants((None if bias is None else bias.to(self.delta.dtype),), (None,))
+        if run.deltas is not None:
+            delta = run.deltas.next(self.delta.detach(), weight.to(self.delta.dtype), bias)
+        elif self.ndim > 2:
+            delta = weighted(self.delta.detach(), weight, bias)
         reference = self.reference
-        if reference is None and bias_of_start is not None:
+        if reference is None and start is not None:
             reference = self.delta.new_zeros(()).expand(self.delta.shape)
         if reference is not None:
 
             def moved(r: Tensor) -> Tensor:
-                return weighted(r, weight, bias_of_start)
+                return weighted(r, weight, start)
 
             reference = over_rows(moved, reference) if self.ndim > 1 else moved(reference)
+        if bias is not None:
+            run.ledger.note_layer(run.path, self.delta)
+        if self.ndim > 2 and delta is not None:
+            return self._layer(weight, bias, aligned, reference, delta, delta if reference is None else reference + delta)
+        return self._through(weight, bias, aligned, reference, delta)
+
+    def _through(
+        self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, known: Tensor | None
+    ) -> PathScores:
+        """The scores behind a linear layer, whose delta may be known."""
+        run = self.run
+        entry = None if bias is None else run.ledger.entry(bias, run.path)
+        delta, total = Weighted.apply(self.delta, self.total, weight, run.magnitudes, entry, known)
+        rows = self._rows_linear(weighted, (weight,), bias, aligned, delta)
+        if entry is not None:
+            entry.rows = rows
         return PathScores(run, reference, delta, total, rows)
+
+    def _layer(
+        self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, delta: Tensor, value: Tensor
+    ) -> Any:
+        """The same, made when it is asked for; also for some columns alone."""
+        versions = [part._version for part in (weight, bias) if part is not None]
+
+        def compute() -> PathScores:
+            if versions != [part._version for part in (weight, bias) if part is not None]:
+                raise ValueError("explain(...): the model writes to the weights of a linear layer after using them.")
+            return self._through(weight, bias, aligned, reference, delta)
+
+        def columns(part: slice) -> Any:
+            rest = [None if tensor is None else tensor[..., part] for tensor in (reference, delta, value)]
+            return self._layer(weight[part], None if bias is None else bias[part], aligned, *rest)  # type: ignore[arg-type]
+
+        result = lazy(PathScores, self.run, value, compute)
+        result.firm, result.columns = True, columns
+        return result
 
     def add(self, other: PathScores, alpha: float = 1) -> PathScores:
         delta = torch.add(self.delta, other.delta, alpha=alpha)

@@ -38,7 +38,8 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
     def enter(module: nn.Module, inputs: Any) -> Any:
         if threading.get_ident() != thread:
             return None
-        whole = inputs[0] if registry.is_elementwise(module) and inputs and isinstance(inputs[0], Scored) else None
+        kind: Any = type(module)
+        whole = inputs[0] if registry.is_elementwise(kind) and inputs and isinstance(inputs[0], Scored) else None
         stack.append((run.path, whole))
         name = names.get(id(module))
         run.path = f"{run.path}.{type(module).__name__}()".lstrip(".") if name is None else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -121,12 +122,13 @@ def elementwise_module(module: type) -> type:
     Its output then follows the activation rule as a whole. Use it as a decorator of the class, or call it with one.
     """
     _elementwise_modules.add(f"{module.__module__}.{module.__qualname__}")
+    is_elementwise.cache_clear()
     return module
 
 
-def is_elementwise(module: object) -> bool:
-    """The module was declared to be elementwise."""
-    kind = type(module)
+@functools.cache
+def is_elementwise(kind: type) -> bool:
+    """Modules of this type were declared to be elementwise."""
     return f"{kind.__module__}.{kind.__qualname__}" in _elementwise_modules
 
 

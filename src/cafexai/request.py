@@ -30,14 +30,13 @@ class Request:
     notes: tuple[str, ...] = ()  # what the model itself has to say of its output
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
     carrier: type[Scores] = PathScores  # how influence is carried along
-    features: Callable[[list[torch.Size]], Any] = lambda shapes: None  # which elements of such inputs belong together
+    features: Callable[[list[torch.Size]], Any] | None = None  # which elements of such inputs belong together, if it matters
     biases_in_reference: bool = False  # explain the change from the model at the baseline, not biases as well
     sensitivity: Callable[[str], float] | None = None  # c by module path, where it is not that of the model's explainer
 
     def carried(self, shapes: list[torch.Size]) -> int:
         """How many numbers every element of a value carries."""
-        features = self.features(shapes)
-        return 1 if features is None else features.count + 1
+        return 1 if self.features is None else self.features(shapes).count + 1
 
     @property
     def every_class(self) -> bool:
@@ -85,4 +84,4 @@ class Passed:
         count = self.scores.shape[1:].numel()
         for target in range(count):
             pick, index = choose_target(self.scores.value, target, slice(0, self.run.batch), self.run.batch)
-            yield dataclasses.replace(self, chosen=self.scores.reshape(pick), target=index)
+            yield dataclasses.replace(self, chosen=self.scores.reshape(pick, aligned=True), target=index)

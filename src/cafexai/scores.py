@@ -75,7 +75,7 @@ class Run:
 
     def note_dtype(self, dtype: torch.dtype) -> None:
         """Remember how exactly the model itself computes."""
-        if torch.finfo(dtype).eps > torch.finfo(self.coarsest).eps:
+        if dtype is not self.coarsest and torch.finfo(dtype).eps > torch.finfo(self.coarsest).eps:
             self.coarsest = dtype
 
     def note_frozen(self, operation: str) -> None:

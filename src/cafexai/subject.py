@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
+import functools
+import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -47,19 +48,9 @@ class Subject:
             return {}
         return {id(t): name for name, t in (*self.model.named_parameters(), *self.model.named_buffers())}
 
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[Callable[[], None]]:
-        """Whatever forward stores on its modules is taken off again; what is given back does so at once."""
-        before = [_Snapshot(vars(module)) for module in _modules(self.model)]
-
-        def put_back() -> None:
-            for snapshot in before:
-                snapshot.put_back()
-
-        try:
-            yield put_back
-        finally:
-            put_back()
+    def kept(self) -> Attributes:
+        """As a context: whatever forward stores on its modules is taken off again."""
+        return Attributes(_modules(self.model))
 
     def has_module(self, option: str, name: str | None) -> None:
         """Refuse a name that no module has."""
@@ -72,15 +63,17 @@ class Subject:
         if isinstance(self.model, torch.jit.ScriptFunction):
             _refuse_script("the function")
         for module in _modules(self.model):
+            kind: Any = type(module)
+            odd = _is_odd(kind)
+            if not odd and not module.training:
+                continue
             if isinstance(module, torch.jit.ScriptModule):
                 _refuse_script(self._where(module))
-            if "quantized" in type(module).__module__:
+            if odd:
                 raise ValueError(
                     f"explain(...): {self._where(module)} is quantised ({type(module).__name__}); its integer arithmetic "
                     "cannot be followed. Explain the float model it was made from."
                 )
-            if not module.training:
-                continue
             if isinstance(module, _BatchNorm) or (isinstance(module, _DropoutNd) and module.p > 0):
                 raise ValueError(
                     f"explain(...): {self._where(module)} ({type(module).__name__}) is in training mode, so the output depends "
@@ -90,6 +83,12 @@ class Subject:
     def _where(self, module: nn.Module) -> str:
         name = self.names.get(id(module))
         return f"module {name!r}" if name else "the model" if name == "" else f"a {type(module).__name__}"
+
+
+@functools.cache
+def _is_odd(kind: type[nn.Module]) -> bool:
+    """Modules of this type are scripted or quantised."""
+    return issubclass(kind, torch.jit.ScriptModule) or "quantized" in kind.__module__
 
 
 def _modules(model: Any) -> list[nn.Module]:
@@ -104,23 +103,40 @@ def _modules(model: Any) -> list[nn.Module]:
     return list(found.values())
 
 
-class _Snapshot:
-    """The attributes of a module and what those that can change contain."""
+class Attributes:
+    """The attributes of some modules and what those that can change contain, as they were."""
 
-    def __init__(self, now: dict[str, Any]) -> None:
-        self.contents = [(value, value.copy()) for value in now.values() if type(value) in (list, dict, set)]
-        self.contents.append((now, now.copy()))
+    def __init__(self, modules: list[nn.Module]) -> None:
+        kept: list[Any] = [vars(module) for module in modules]
+        inside = [value for now in kept for value in now.values() if type(value) in (list, dict, set)]
+        self.empty = [value for value in inside if not value]  # most of them, such as dictionaries of hooks
+        self.kept = kept + [value for value in inside if value]
+        self.before = [now.copy() for now in self.kept]
+        self.names, self.values = _contents(self.kept)
+
+    def __enter__(self) -> Callable[[], None]:
+        return self.put_back
+
+    def __exit__(self, *error: object) -> None:
+        self.put_back()
 
     def put_back(self) -> None:
-        """Undo only what has changed: others may be using the model at the same time."""
-        for now, before in self.contents:
-            if _same_items(now, before):
-                continue
-            if isinstance(now, list):
-                now[:] = before
-            elif isinstance(now, set):
+        """Undo what has changed, and that alone: others may be using the model at the same time."""
+        names, values = _contents(self.kept)
+        if not any(self.empty) and names == self.names and len(values) == len(self.values):
+            if all(map(operator.is_, values, self.values)):  # by identity: tensors are not compared
+                return
+        for now in self.empty:
+            if now:
                 now.clear()
-                now.update(before)
+        for now, before in zip(self.kept, self.before, strict=True):
+            if isinstance(now, list):
+                if len(now) != len(before) or not all(map(operator.is_, now, before)):
+                    now[:] = before
+            elif isinstance(now, set):
+                if now != before:
+                    now.clear()
+                    now.update(before)
             else:
                 for name in now.keys() - before.keys():
                     del now[name]
@@ -129,15 +145,12 @@ class _Snapshot:
                         now[name] = value
 
 
-def _same_items(one: Any, two: Any) -> bool:
-    """Equal by identity: tensors are not compared."""
-    if len(one) != len(two):
-        return False
-    if isinstance(one, dict):
-        return all(map(operator.is_, one.values(), two.values())) and list(one) == list(two)
-    if isinstance(one, set):
-        return one == two
-    return all(map(operator.is_, one, two))
+def _contents(containers: list[Any]) -> tuple[list[Any], list[Any]]:
+    """All names in these dictionaries, and all that these containers hold, in order."""
+    dicts = [container for container in containers if type(container) is dict]
+    others = [container for container in containers if type(container) is not dict]
+    chain = itertools.chain.from_iterable
+    return list(chain(dicts)), [*chain(map(dict.values, dicts)), *chain(others)]
 
 
 def _refuse_script(where: str) -> None:

@@ -35,7 +35,7 @@ class Support:
 def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> Support:
     """Run the model once and report every operation that has a rule and every one that has none, without explaining."""
     cafe = CAFE(model)
-    given, extra = cafe._accept(inputs, additional_forward_args, Request())
+    given, extra = cafe._accept(inputs, additional_forward_args)
     task = Task(cafe.subject, given, [(None,) * len(given.tensors)], extra, Request())
     trace = survey(cafe.subject, task.batch(slice(0, given.rows)))
     return Support(dict(trace.run.operations), tuple(trace.problems))

@@ -53,8 +53,8 @@ class Scored(Tensor):
 
     _state: Scores
     memory: Memory
-    view_of_root: View | None
-    version: int
+    view_of_root: View | None = None
+    version = 0
 
     @staticmethod
     def __new__(cls, state: Scores, dtype: torch.dtype) -> Scored:
@@ -65,8 +65,6 @@ class Scored(Tensor):
     def __init__(self, state: Scores, dtype: torch.dtype) -> None:
         self._state = state
         self.memory = Memory(state)
-        self.view_of_root = None
-        self.version = 0
 
     @property
     def state(self) -> Scores:
@@ -115,8 +113,18 @@ class Frozen(Tensor):
         return frozen
 
 
+_PLAIN = frozenset((int, float, bool, str, type(None), slice, type(...), torch.dtype, torch.device, torch.Size))
+
+
+def is_plain(value: Any) -> bool:
+    """A number, a word or the like, or a tuple of these: nothing that holds a tensor or can change."""
+    return type(value) in _PLAIN or (type(value) is tuple and all(type(part) in _PLAIN for part in value))
+
+
 def plain(values: Any) -> Any:
     """The same arguments with the plain numbers of scored values, copied so that nothing is overwritten."""
+    if type(values) is tuple and all(map(is_plain, values)):
+        return values
 
     def convert(value: Tensor) -> Tensor:
         if isinstance(value, Scored):

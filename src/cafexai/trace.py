@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_map_only
 
@@ -26,7 +27,7 @@ from .codes import INDEXING, Coded, follow, looked_up
 from .law import check_operation
 from .registry import Problem, Rule, UnsupportedOperation
 from .scores import Run, Scores
-from .tensors import Frozen, Scored, plain
+from .tensors import Frozen, Scored, is_plain, plain
 
 
 class Trace(TorchFunctionMode):
@@ -43,14 +44,15 @@ class Trace(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not meets(args, kwargs, (Scored, Frozen, Coded)):
+        usual = bool(args) and type(args[0]) is Scored  # most calls; nothing else need be asked of these
+        if not usual and not meets(args, kwargs, (Scored, Frozen, Coded)):
             return func(*args, **kwargs)
         if not args or "input" in kwargs:
             args, kwargs = in_order(func, args, kwargs)
         rule = registry.find(func)
         if rule is not None and rule.name == "metadata":
             return func(*args, **kwargs)
-        if meets(args, kwargs, Scored) or (meets(args, kwargs, Coded) and _looks_up(rule, args, kwargs)):
+        if usual or meets(args, kwargs, Scored) or (meets(args, kwargs, Coded) and _looks_up(rule, args, kwargs)):
             act = self._apply
         else:
             act = self._of_frozen if meets(args, kwargs, Frozen) else self._of_codes
@@ -74,7 +76,8 @@ class Trace(TorchFunctionMode):
             if isinstance(value, Tensor):
                 return Frozen.of(value, logits)
             return type(value)(Frozen.of(*pair) for pair in zip(value, logits, strict=True))
-        return Frozen.of(value, args[0].logits) if rule.name in (*_IDENTITIES, "clone") else value
+        same = rule.name in _IDENTITIES or rule.name == "clone"
+        return Frozen.of(value, args[0].logits) if same else value
 
     def _of_codes(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Integers: followed to their embedding, plain for everything else."""
@@ -97,20 +100,17 @@ class Trace(TorchFunctionMode):
             ) from error
 
     def _apply(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
-        options = dict(kwargs)
-        in_place = bool(options.pop("inplace", False)) or (rule is not None and rule.in_place)
-        dtype, compute = dtypes(args, options)
-        if compute != self.run.dtype:
-            compute = torch.promote_types(compute, self.run.dtype)
+        options = kwargs
+        in_place = rule is not None and rule.in_place
+        if "inplace" in kwargs:
+            options = {name: value for name, value in kwargs.items() if name != "inplace"}
+            in_place = in_place or bool(kwargs["inplace"])
+        states, dtype = self._usual_states(args, options)
         try:
             if rule is None:
                 raise UnsupportedOperation("there is no rule for it")
-            if options.pop("out", None) is not None:
-                raise UnsupportedOperation("writing into out= is not followed; use the returned value")
-            codes = not meets(args, options, Scored)
-            states = self._states(args, compute, codes, rule)
-            if any(isinstance(value, _NOT_PLAIN) for value in options.values()):
-                options = self._states(options, compute, codes, rule)
+            if states is None:
+                states, options = self._all_states(args, options, rule)
             try:
                 result = rule.apply(*states, **options)
             except TypeError as error:
@@ -123,14 +123,49 @@ class Trace(TorchFunctionMode):
             check_operation(func, args, kwargs, result, self.run)
         if in_place:
             return self._write(args[0], result, dtype)
-        if isinstance(args[0], Scored) and isinstance(result, Scores) and result is states[0]:
+        if result is states[0] and isinstance(args[0], Scored):
             return args[0]
         if rule.name in _IDENTITIES and isinstance(args[0], Scored) and _same_outside(args[0], result):
             return args[0]
-        wrapped = map_states(result, lambda state: Scored(state, state.nominal or dtype))
+        if isinstance(result, Scores):
+            wrapped: Any = Scored(result, result.nominal or dtype)
+        else:
+            wrapped = map_states(result, lambda state: Scored(state, state.nominal or dtype))
         if rule.view and isinstance(args[0], Scored):
             share(wrapped, args[0], func, args, kwargs)
         return wrapped
+
+    def _usual_states(self, args: Any, options: Any) -> tuple[list[Any] | None, torch.dtype]:
+        """The arguments as rules take them, where all have the working precision and none is nested, and their dtype."""
+        dtype = args[0].dtype if isinstance(args[0], Scored) else None
+        states: list[Any] = []
+        if dtype is self.run.dtype or dtype is torch.float64:
+            for value in args:
+                kind = type(value)
+                if kind is Scored and value.dtype is dtype and value.state.template.dtype is dtype:
+                    states.append(value.state)
+                elif (kind is Parameter or kind is Tensor) and value.dtype is dtype and not value.is_inference():
+                    states.append(value.detach())
+                elif is_plain(value):
+                    states.append(value)
+                else:
+                    break
+            else:
+                if all(map(is_plain, options.values())):
+                    return states, dtype
+        return None, dtypes(args, options)[0]
+
+    def _all_states(self, args: Any, options: Any, rule: Rule) -> tuple[Any, Any]:
+        """The same of any arguments."""
+        if options.get("out") is not None:
+            raise UnsupportedOperation("writing into out= is not followed; use the returned value")
+        options = {name: value for name, value in options.items() if name != "out"}
+        compute = torch.promote_types(dtypes(args, options)[1], self.run.dtype)
+        codes = not meets(args, options, Scored)
+        states = self._states(args, compute, codes, rule)
+        if any(isinstance(value, _NOT_PLAIN) for value in options.values()):
+            options = self._states(options, compute, codes, rule)
+        return states, options
 
     def _beside(self, codes: Coded, compute: torch.dtype, rule: Rule) -> Any:
         """Codes that meet scored values: they choose among them, or count as numbers."""
@@ -214,7 +249,7 @@ _CONVERSIONS = (
     "type",
     "type_as",
 )
-_IDENTITIES = (*_CONVERSIONS, "contiguous", "cpu", "cuda", "dropout", "requires_grad_", "positive")
+_IDENTITIES = frozenset((*_CONVERSIONS, "contiguous", "cpu", "cuda", "dropout", "requires_grad_", "positive"))
 
 
 def _same_outside(x: Scored, result: Any) -> bool:

@@ -74,7 +74,7 @@ class Weighted(torch.autograd.Function):
         weight: Tensor,
         magnitudes: Magnitudes,
         entry: Entry | None,
-        deltas: Deltas | None,
+        known: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(weight)
         magnitude, keep = magnitudes.of(weight, total)
@@ -82,8 +82,7 @@ class Weighted(torch.autograd.Function):
         ctx.entry = entry
         ctx.set_materialize_grads(False)
         bias, size = (None, None) if entry is None else entry.amount
-        wide = weight.to(delta.dtype)
-        new_delta = F.linear(delta, wide, bias) if deltas is None else deltas.next(delta, wide, bias)
+        new_delta = F.linear(delta, weight.to(delta.dtype), bias) if known is None else known.detach()
         return new_delta, F.linear(total, magnitude, size)
 
     @staticmethod
