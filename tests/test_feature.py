@@ -86,7 +86,7 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
     leaves, structure, pairs = build(case, 1)
     rows = {pair.reference.shape[0] for pair in pairs}
     run = Run(rows.pop() if len(rows) == 1 else 1, lambda path: 0.6)
-    run.features = Features(torch.arange(3), (0,), 3)
+    run.features = Features.of([torch.Size([3])])
     arguments = []
     for leaf in leaves:
         if isinstance(leaf, naive.Pair):
@@ -300,3 +300,79 @@ def test_several_inputs_and_codes():
     grouped = NET(model).explain((numbers, codes), feature_groups=(torch.tensor([0, 0, 1, 1]), torch.tensor([2, 2])))
     assert grouped.positive.shape == (5, 3)
     assert (grouped.positive.sum(1) > 0).all()
+
+
+# ---- features at their reference ---------------------------------------------------------------------------------------
+def carried(monkeypatch):
+    """How many contributions each pass carried."""
+    found = []
+    real = Features.changed
+
+    def changed(self, changes):
+        result = real(self, changes)
+        found.append(result.count)
+        return result
+
+    monkeypatch.setattr(Features, "changed", changed)
+    return found
+
+
+@pytest.mark.parametrize("netting_options", [{}, {"biases": "reference"}])
+@pytest.mark.parametrize("groups", [None, "mask"])
+def test_features_at_their_reference_are_not_carried(monkeypatch, groups, netting_options):
+    """The same numbers as if they were, for every row with features of its own."""
+    model = nn.Sequential(nn.Linear(12, 7), nn.GELU(), nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 2))
+    x, start = torch.randn(9, 12), torch.randn(1, 12)
+    same = torch.rand(9, 12) < torch.linspace(0.65, 1, 9)[:, None]
+    same[:, 8:] = True
+    x = torch.where(same, start, x)
+    options = {"target": 1, "pairs": True, "feature_groups": None if groups is None else torch.arange(12) // 2}
+    counts = carried(monkeypatch)
+    sparse = NET(model, 0.4, **netting_options).explain(x, start, **options)
+    assert counts[0] < (12 if groups is None else 6)
+    monkeypatch.setattr(Features, "changed", lambda self, changes: self)
+    dense = NET(model, 0.4, **netting_options).explain(x, start, **options)
+    for name in ("positive", "negative", "combined", "bias", "conflict_pairs"):
+        torch.testing.assert_close(getattr(sparse, name), getattr(dense, name))
+
+
+def test_features_at_their_reference_in_several_inputs_layers_and_images(monkeypatch):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(1, 3, 3), nn.Linear(3 * 16 + 5, 2)
+
+        def forward(self, picture, row):
+            return self.head(torch.cat([self.conv(picture).relu().flatten(1), row], 1))
+
+    model, picture, row = Two(), torch.randn(3, 1, 6, 6), torch.randn(3, 5)
+    picture[:, :, 2:] = 0
+    row[1] = 0
+    counts = carried(monkeypatch)
+    sparse = NET(model).explain((picture, row), target=0)
+    assert counts == [12 + 5]
+    layered = NET(model).explain((picture, row), target=0, layer="conv")
+    monkeypatch.setattr(Features, "changed", lambda self, changes: self)
+    dense = NET(model).explain((picture, row), target=0)
+    for one, two in zip(sparse.positive, dense.positive, strict=True):
+        torch.testing.assert_close(one, two)
+    torch.testing.assert_close(layered.positive, NET(model).explain((picture, row), target=0, layer="conv").positive)
+
+
+def test_nothing_differs_from_the_reference():
+    model = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2))
+    e = NET(model).explain(torch.zeros(2, 3), target=0)
+    assert (e.positive == 0).all()
+    torch.testing.assert_close(e.bias, e.output)
+
+
+def test_rows_that_depend_on_each_other_are_refused():
+    """Features are numbered anew in each row: values of several rows must not meet."""
+
+    class Mixed(nn.Module):
+        def forward(self, x):
+            return (x + x.flip(0)).relu()
+
+    x = torch.eye(4)
+    with pytest.raises(ValueError, match="row"):
+        NET(Mixed()).explain(x, target=0)

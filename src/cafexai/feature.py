@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,9 +35,11 @@ BLOCK = 2**22  # elements that an intermediate result has at most
 class Features:
     """Which contribution every element of the inputs belongs to."""
 
-    index: Tensor  # of all elements of one row, input after input
+    index: Tensor  # the feature of every element of a row, input after input
     starts: tuple[int, ...]  # where each input begins in it
-    count: int
+    total: int  # features, or groups of them
+    count: int  # contributions that are carried, besides that of the biases
+    slots: Tensor | None = None  # (rows, features): which of them is whose, where not all features have one
 
     @staticmethod
     def of(shapes: Sequence[torch.Size], groups: Tensor | None = None) -> Features:
@@ -45,7 +47,48 @@ class Features:
         sizes = [shape.numel() for shape in shapes]
         starts = tuple(sum(sizes[:i]) for i in range(len(sizes)))
         index = torch.arange(sum(sizes)) if groups is None else groups
-        return Features(index, starts, int(index.max()) + 1 if len(index) else 0)
+        total = int(index.max()) + 1 if len(index) else 0
+        return Features(index, starts, total, total)
+
+    def changed(self, changes: Sequence[Tensor]) -> Features:
+        """Only features that differ from their reference in a row: the others contribute nothing to any value of that row.
+
+        ``changes`` says of every element of the inputs whether it differs. One-hot columns, dark pixels and padding are free
+        then. Every row numbers its features anew, which is right as long as no value depends on several rows; such models
+        are refused (``rows.py``).
+        """
+        differs = torch.cat([change.flatten(1) for change in changes], 1)
+        index = self.index.to(differs.device)
+        active = torch.zeros(len(differs), self.total, dtype=torch.int32, device=differs.device)
+        active = active.index_add_(1, index, differs.int()).clamp_max_(1)
+        most = max(1, int(active.sum(1).max())) if len(active) else 1
+        if most > 0.75 * self.total:  # hardly anything to be saved
+            return self
+        slots = torch.where(active > 0, active.cumsum(1) - 1, most)  # what is not carried stands at the biases, as 0
+        return replace(self, count=most, slots=slots)
+
+    def owners(self, source: int, places: Tensor, shape: torch.Size) -> Tensor:
+        """The contribution that every element of an input of this shape belongs to, by its place in a row."""
+        feature = self.index.to(places.device)[self.starts[source] + places].expand(shape)
+        if self.slots is None:
+            return feature
+        return self.slots.to(places.device).gather(1, feature.reshape(len(feature), -1)).view(shape)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """(contributions + 1, rows) as (rows, features)."""
+        if self.slots is None:
+            return values[:-1].mT
+        return torch.cat([values[:-1], torch.zeros_like(values[:1])]).mT.gather(1, self.slots.to(values.device))
+
+    def spread_pairs(self, pairs: Tensor) -> Tensor:
+        """(rows, contributions + 1, contributions + 1) as (rows, features + 1, features + 1)."""
+        if self.slots is None:
+            return pairs
+        own = self.slots.to(pairs.device)
+        own = torch.cat([torch.where(own == self.count, self.count + 1, own), torch.full_like(own[:, :1], self.count)], 1)
+        padded = torch.nn.functional.pad(pairs, (0, 1, 0, 1))
+        wide = padded.gather(1, own[:, :, None].expand(-1, -1, padded.shape[2]))
+        return wide.gather(2, own[:, None].expand(-1, own.shape[1], -1))
 
 
 class FeatureScores(Scores):
@@ -89,8 +132,8 @@ class FeatureScores(Scores):
     def belongs(self, source: int, places: Tensor) -> None:
         """Give every element to the feature at its place in a row of an input."""
         features = self.run.features
-        index = features.index.to(self.delta.device)[features.starts[source] + places].expand(self.delta.shape)
-        self.shares = self.delta.new_zeros(features.count + 1, *self.delta.shape).scatter_(0, index[None], self.delta[None])
+        owners = features.owners(source, places, self.delta.shape)
+        self.shares = self.delta.new_zeros(features.count + 1, *self.delta.shape).scatter_(0, owners[None], self.delta[None])
 
     def copy(self) -> FeatureScores:
         copy = self._made(self.reference, self.delta, self.shares, self.rows, self._edges())

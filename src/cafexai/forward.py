@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import rules as _rules  # noqa: F401  (fills the table)
 from .codes import Coded
-from .inputs import Inputs, choose_target, references
+from .inputs import Inputs, Reference, choose_target, references
 from .law import LawBroken, all_finite, gap, tolerance
 from .path import PathScores
 from .paths import module_paths
@@ -52,6 +52,8 @@ def forward(
         trace = Trace(run, request.carrier, subject.owned_tensors, request.check == "each")
         if request.features is not None and not request.latent:
             run.features = request.features([x.shape[1:] for x in batch.tensors])
+            if all(x.is_floating_point() for x in batch.tensors):
+                run.features = run.features.changed(_changes(batch.tensors, batch.references))
         arguments = tuple(x.clone() for x in batch.tensors) if request.latent else _scored(run, batch)
         layer = _Layer(run, request)
         output = _call(subject, trace, (*arguments, *batch.extra), batch.options, request, layer.after)
@@ -165,11 +167,16 @@ class _Layer:
             self.run, self.run.wide(value), None if reference is None else self.run.wide(reference)
         )
         if self.request.features is not None:
-            self.run.features = self.request.features([value.shape[1:]])
+            self.run.features = self.request.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
             scores.belongs(0, _places(value))
         self.run.leaves[:] = [Leaf(scores, 0)]
         self.run.closed = True
         return Scored(scores, value.dtype)
+
+
+def _changes(tensors: tuple[Tensor, ...], references: tuple[Reference, ...]) -> list[Tensor]:
+    """Which elements differ from their reference."""
+    return [(x != (0 if r is None else r)) for x, r in zip(tensors, references, strict=True)]
 
 
 def _places(x: Tensor) -> Tensor:

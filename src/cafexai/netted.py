@@ -39,7 +39,7 @@ def piece(passed: Passed) -> Piece:
         output_error=passed.output_error,
         frozen=[f"{operation} in {path or 'the model'} ({n}x)" for (operation, path), n in passed.run.frozen.items()],
         notes=passed.notes,
-        pairs=conflict_pairs(passed) if isinstance(chosen, PairedScores) else None,
+        pairs=passed.run.features.spread_pairs(conflict_pairs(passed)) if isinstance(chosen, PairedScores) else None,
     )
 
 
@@ -69,9 +69,9 @@ def _at_inputs(values: Tensor, passed: Passed) -> list[Tensor]:
     """(features + 1, rows) in the shape of the inputs; the scores of a group stand at its first element."""
     features: Features = passed.run.features
     index = features.index.to(values.device)
-    first = torch.full((features.count,), len(index), device=values.device)
+    first = torch.full((features.total,), len(index), device=values.device)
     first = first.scatter_reduce(0, index, torch.arange(len(index), device=values.device), "amin")
     flat = values.new_zeros(values.shape[1], len(index))
-    flat[:, first] = values[:-1].mT
+    flat[:, first] = features.spread(values)
     sizes = [x[0].numel() for x in passed.inputs]
     return [part.reshape(x.shape) for part, x in zip(flat.split(sizes, 1), passed.inputs, strict=True)]

@@ -36,7 +36,7 @@ class Request:
 
     def carried(self, shapes: list[torch.Size]) -> int:
         """How many numbers every element of a value carries."""
-        return 1 if self.features is None else self.features(shapes).count + 1
+        return 1 if self.features is None else self.features(shapes).total + 1
 
     @property
     def every_class(self) -> bool:
