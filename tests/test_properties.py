@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 
 import models
 from cafexai import CAFE
+from cafexai.studies import depth
 
 SHAPES = st.lists(st.integers(1, 7), min_size=0, max_size=3)
 
@@ -193,3 +195,17 @@ def test_the_check_sees_scores_that_are_far_too_large(monkeypatch):
     monkeypatch.setattr(torch.autograd, "grad", lost)
     with pytest.raises(RuntimeError, match="miss the output"):
         CAFE(model).explain(x, target=0)
+
+
+@pytest.mark.parametrize("c", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("residual", [False, True])
+def test_combined_scores_of_32_layers_keep_their_digits_in_float32(c, residual):
+    """positive - negative is lost there: the totals are up to 1e30 times the output."""
+    model = depth.build("residual" if residual else "plain", 20, 64, 32, 0).float()
+    x = torch.randn(4, 20, dtype=torch.float32)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = CAFE(model, c).explain(x)
+    assert any("total influence" in str(w.message) or "float64" in str(w.message) for w in caught)
+    exact = CAFE(copy.deepcopy(model).double(), c).attribute(x.double())
+    assert ((found.combined.double() - exact).abs().max() / exact.abs().max()).item() < 1e-3

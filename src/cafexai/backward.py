@@ -97,5 +97,6 @@ def warn_depth(passed: Passed) -> None:
             f"The total influence is {total / change:.3g} times the change of the output: in {dtype} positive and negative "
             f"are rounded to about {rounding:.2g}, against a change of the output of {change:.3g}. combined keeps its digits, "
             "positive - negative does not. The published scores grow with depth: compare them only within one model, lower "
-            "c, start at a later layer, or explain in float64 (model.double(), x.double())."
+            'c, start at a later layer, or use CAFE(model, netting="feature"), whose scores stay near the size of the output'
+            + ("." if dtype == torch.float64 else "; float64 (model.double(), x.double()) keeps more digits.")
         )

@@ -30,7 +30,9 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in settings["seeds"]:
 
             def run(network: str = network, seed: int = seed) -> Any:
-                return measured(network, seed, settings, place)
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message="The total influence is")  # that is what is measured
+                    return measured(network, seed, settings, place)
 
             yield Task(f"{network}-{seed}", run)
 
@@ -107,7 +109,7 @@ def _lost(model: nn.Module, x: Tensor, exact: Tensor, c: float, netting: str) ->
     """The largest error of the combined scores when all is computed in float32, relative to the largest score."""
     single = model.float()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # computed again in float64 where float32 cannot hold it
         found = CAFE(single, c, netting).attribute(x.float())
     rounded = CAFE(single.double(), c, netting).attribute(x.float().double())  # the same weights and inputs
     return ((found.double() - rounded).abs().max() / rounded.abs().max()).item()
