@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -144,5 +145,6 @@ cafexai.CAFE(model).explain(torch.randn(100, 7))
 cafexai.CAFE(model).attribute(torch.randn(2000, 7))
 print([name for name in ("sympy", "torch._dynamo.eval_frame", "torch._inductor.compile_fx") if name in sys.modules])
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "CAFEXAI_COMPILE": "auto"}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert result.stdout.strip() == "[]", result.stdout + result.stderr
