@@ -58,27 +58,51 @@ def _closed(phi: Function, reference: Tensor | None) -> bool:
 _where_rising = torch.ops.aten.threshold_backward  # (value, delta, 0): value where delta > 0, else 0
 
 
+def values(
+    delta: Tensor, total: Tensor, reference: Tensor, at_reference: Tensor | None, phi: Function
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """phi at the four points: r, r + d, r + p and r - n."""
+    positive = torch.lerp(total, delta, 0.5)
+    negative = torch.sub(positive, total).add_(reference)
+    at_reference = phi(reference) if at_reference is None else at_reference
+    return at_reference, phi(reference + delta), phi(positive.add_(reference)), phi(negative)
+
+
+def changes(
+    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function
+) -> tuple[Tensor, Tensor, Tensor]:
+    """D, up and down of the formulas above."""
+    if reference is not None:
+        return changes_at(delta, *values(delta, total, reference, at_reference, phi))
+    positive = torch.lerp(total, delta, 0.5)
+    negative = positive - total  # with its sign
+    change = phi(delta)
+    upper = _where_rising(change, delta, 0)
+    lower = change - upper
+    return change, phi(positive).sub_(upper), lower.sub_(phi(negative))
+
+
+def changes_at(
+    delta: Tensor, at_reference: Tensor, at_value: Tensor, at_top: Tensor, at_bottom: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same from the values of phi."""
+    upper, lower = _where_rising(at_value, delta, 0), _where_rising(at_reference, delta, 0)
+    # each sum has one term that is 0: nothing is rounded, so that nothing is left where nothing was cancelled
+    upper, lower = upper + (at_reference - lower), lower + (at_value - upper)
+    return at_value - at_reference, at_top - upper, lower.sub_(at_bottom)
+
+
 def flows(
     delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, k, -m of the formulas above, and 2 min(p, n)."""
-    positive = torch.lerp(total, delta, 0.5)
-    negative = positive - total  # with its sign
-    if reference is None:
-        change = phi(delta)
-        upper = _where_rising(change, delta, 0)
-        lower = change - upper
-    else:
-        at_reference = phi(reference) if at_reference is None else at_reference
-        positive = positive.add_(reference)
-        negative = negative.add_(reference)
-        at_value = phi(reference + delta)
-        change = at_value - at_reference
-        upper, lower = _where_rising(at_value, delta, 0), _where_rising(at_reference, delta, 0)
-        # each sum has one term that is 0: nothing is rounded, so that nothing is left where nothing was cancelled
-        upper, lower = upper + (at_reference - lower), lower + (at_value - upper)
-    up, down = phi(positive).sub_(upper), lower.sub_(phi(negative))
-    del positive, negative, upper, lower  # memory that the rest can use
+    return flows_of(delta, total, *changes(delta, total, reference, at_reference, phi), c)
+
+
+def flows_of(
+    delta: Tensor, total: Tensor, change: Tensor, up: Tensor, down: Tensor, c: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same from the changes of phi."""
     size, sign = delta.abs(), delta.sign()
     smaller = torch.sub(total, size).clamp_min_(0)
     slope = torch.mul(change, sign).div_(size.clamp_min_(torch.finfo(delta.dtype).tiny))  # 0 where delta and change are 0
@@ -118,11 +142,9 @@ def multipliers(
     return dd, dt, td, tt
 
 
-def scores_and_maps(
-    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
-) -> tuple[Tensor, ...]:
+def scores_and_maps(delta: Tensor, total: Tensor, change: Tensor, up: Tensor, down: Tensor, c: Any) -> tuple[Tensor, ...]:
     """The new delta and total, and the four multipliers."""
-    change, along, against, smaller = flows(delta, total, reference, at_reference, phi, c)
+    change, along, against, smaller = flows_of(delta, total, change, up, down, c)
     new_total = torch.sub(along, against).mul_(2).add_(change.abs())
     return change, new_total, *multipliers(delta, total, change, along, against, smaller)
 
@@ -165,7 +187,25 @@ def rule(
     """The new delta and total and the multipliers: two for ReLU, else four."""
     if _closed(phi, reference):
         return relu(delta, total, c)
-    return scores_and_maps(delta, total, reference, at_reference, phi, c)
+    return scores_and_maps(delta, total, *changes(delta, total, reference, at_reference, phi), c)
+
+
+def rule_at(delta: Tensor, total: Tensor, *values_phi_c: Any) -> tuple[Tensor, ...]:
+    """The same from the values of phi at the four points."""
+    *at, _, c = values_phi_c
+    return scores_and_maps(delta, total, *changes_at(delta, *at), c)
+
+
+def _by_kernel(alone: Any, at: Any, given: tuple[Tensor, ...], saved: Any, phi: Function, c: float) -> tuple[Tensor, ...]:
+    """A formula of delta and total, or of these and the values of phi, as one kernel.
+
+    Against a reference, small differences of phi at neighbouring points count. So phi itself is left to torch there: a
+    kernel's last digit may differ.
+    """
+    delta, total, reference, at_reference = saved
+    if reference is None:
+        return fused.run(alone, (*given, delta, total, None, None), phi, c)
+    return fused.run(at, (*given, delta, total, *values(delta, total, reference, at_reference, phi)), phi, c)
 
 
 class _Elementwise(torch.autograd.Function):
@@ -182,8 +222,8 @@ class _Elementwise(torch.autograd.Function):
         c: float,
         pays: bool,
     ) -> tuple[Tensor, Tensor]:
-        if pays:  # a kernel computes phi(r) as it does phi(r - n): the last digit may differ from torch's own
-            new_delta, new_total, *maps = fused.run(rule, (delta, total, reference, None), phi, c)
+        if pays:
+            new_delta, new_total, *maps = _by_kernel(rule, rule_at, (), (delta, total, reference, at_reference), phi, c)
         else:
             new_delta, new_total, *maps = rule(delta, total, reference, at_reference, phi, c)
         ctx.save_for_backward(*maps)
@@ -248,39 +288,37 @@ class _Fused(torch.autograd.Function):
         c: float,
         pays: bool,
     ) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(delta, total, reference)
+        ctx.save_for_backward(delta, total, reference, at_reference)
         ctx.rule = (phi, c)
         ctx.set_materialize_grads(False)
-        return fused.run(_forward, (delta, total, reference, None), phi, c)
+        return _by_kernel(_forward, _forward_at, (), (delta, total, reference, at_reference), phi, c)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         if gradients == (None, None):
             return (None,) * 7
-        full = (torch.zeros_like(ctx.saved_tensors[0]) if gradient is None else gradient for gradient in gradients)
-        return (*fused.run(_backward, (*full, *ctx.saved_tensors, None), *ctx.rule), None, None, None, None, None)
+        full = tuple(torch.zeros_like(ctx.saved_tensors[0]) if gradient is None else gradient for gradient in gradients)
+        return (*_by_kernel(_backward, _backward_at, full, ctx.saved_tensors, *ctx.rule), None, None, None, None, None)
 
 
-def _forward(
-    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: Any
-) -> tuple[Tensor, ...]:
+def _forward(*arguments: Any) -> tuple[Tensor, ...]:
     """The new delta and total; the compiler leaves out what they do not need."""
-    return rule(delta, total, reference, at_reference, phi, c)[:2]
+    return rule(*arguments)[:2]
 
 
-def _backward(
-    from_delta: Tensor,
-    from_total: Tensor,
-    delta: Tensor,
-    total: Tensor,
-    reference: Tensor | None,
-    at_reference: Tensor | None,
-    phi: Function,
-    c: Any,
-) -> tuple[Tensor, ...]:
+def _forward_at(*arguments: Any) -> tuple[Tensor, ...]:
+    return rule_at(*arguments)[:2]
+
+
+def _backward(from_delta: Tensor, from_total: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     """The gradients at delta and total."""
-    _, _, *maps = rule(delta, total, reference, at_reference, phi, c)
+    _, _, *maps = rule(*arguments)
     return pull(from_delta, from_total, *maps, *(() if len(maps) == 4 else maps[::-1]))
+
+
+def _backward_at(from_delta: Tensor, from_total: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    _, _, *maps = rule_at(*arguments)
+    return pull(from_delta, from_total, *maps)
 
 
 def _blocks(delta: Tensor, phi: Function) -> list[slice]:

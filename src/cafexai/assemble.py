@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .backward import distribute, warn_depth
+from .backward import check_range, distribute, warn_depth
 from .explanation import Explanation, Tensors
 from .inputs import Inputs
 from .request import Passed
@@ -45,6 +45,7 @@ def pieces(passed: Passed, every_class: bool) -> list[Piece]:
 def piece(passed: Passed, keep: bool = False) -> Piece:
     """Two backward passes: one for the combined scores, one for the totals."""
     chosen = passed.chosen
+    check_range(passed)
     net = distribute(passed, chosen.delta, keep=True)
     total = distribute(passed, chosen.total, keep)
     warn_depth(passed)

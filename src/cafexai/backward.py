@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .law import LawBroken, tolerance, warn, widest
+from .law import LawBroken, all_finite, tolerance, warn, widest
+from .path import PathScores
 from .request import Passed
 from .scores import Leaf
 
@@ -23,6 +24,12 @@ class Shares:
     features: list[Tensor]  # shaped like the explained inputs
     biases: dict[str, Tensor]  # layer -> (rows,)
     lack: Tensor  # (rows,): sum of all shares minus the whole
+
+
+def check_range(passed: Passed) -> None:
+    """Refuse at once what no backward pass can add up: totals that have left the range of their dtype."""
+    if isinstance(passed.chosen, PathScores) and not all_finite(passed.chosen.total):
+        raise SumBroken("explain(...): the influence inside the model is larger than this precision can hold.")
 
 
 def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import netted
 from .assemble import assembled, averaged, pieces
-from .backward import Shares, distribute
+from .backward import Shares, check_range, distribute
 from .batches import Task, carry_out
 from .explanation import Explanation, default_names
 from .explanations import Explanations
@@ -278,6 +278,7 @@ class CAFE:
 
 
 def _net(passed: Passed) -> Shares:
+    check_range(passed)
     return distribute(passed, passed.chosen.delta, keep=False)
 
 
