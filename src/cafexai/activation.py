@@ -73,7 +73,7 @@ def changes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """D, up and down of the formulas above."""
     if reference is not None:
-        return changes_at(delta, *values(delta, total, reference, at_reference, phi))
+        return changes_at(delta, total, *values(delta, total, reference, at_reference, phi))
     positive = torch.lerp(total, delta, 0.5)
     negative = positive - total  # with its sign
     change = phi(delta)
@@ -83,13 +83,13 @@ def changes(
 
 
 def changes_at(
-    delta: Tensor, at_reference: Tensor, at_value: Tensor, at_top: Tensor, at_bottom: Tensor
+    delta: Tensor, total: Tensor, at_reference: Tensor, at_value: Tensor, at_top: Tensor, at_bottom: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same from the values of phi."""
+    """The same from the values of phi, which of one row may be rounded otherwise than of many: hence ``cancels``."""
     upper, lower = _where_rising(at_value, delta, 0), _where_rising(at_reference, delta, 0)
-    # each sum has one term that is 0: nothing is rounded, so that nothing is left where nothing was cancelled
-    upper, lower = upper + (at_reference - lower), lower + (at_value - upper)
-    return at_value - at_reference, at_top - upper, lower.sub_(at_bottom)
+    upper, lower = upper + (at_reference - lower), lower + (at_value - upper)  # one term of each is 0: nothing is rounded
+    cancels = torch.sub(total, delta.abs()).clamp_min_(0).sign_()  # 0 where nothing is cancelled: so are both changes
+    return at_value - at_reference, (at_top - upper).mul_(cancels), lower.sub_(at_bottom).mul_(cancels)
 
 
 def flows(
@@ -112,9 +112,6 @@ def flows_of(
     along = torch.minimum(linear.clamp_min(0), peak).lerp_(peak, c)
     peak = torch.minimum(up, down).clamp_max_(0)
     against = torch.maximum(linear.clamp_max_(0), peak).lerp_(peak, c)
-    if reference is not None:  # phi of a single row may be rounded otherwise than phi of many: nothing cancelled stays nothing
-        cancels = smaller.sign()
-        along, against = along.mul_(cancels), against.mul_(cancels)
     return change, along, against, smaller
 
 
@@ -193,7 +190,7 @@ def rule(
 def rule_at(delta: Tensor, total: Tensor, *values_phi_c: Any) -> tuple[Tensor, ...]:
     """The same from the values of phi at the four points."""
     *at, _, c = values_phi_c
-    return scores_and_maps(delta, total, *changes_at(delta, *at), c)
+    return scores_and_maps(delta, total, *changes_at(delta, total, *at), c)
 
 
 def _by_kernel(alone: Any, at: Any, given: tuple[Tensor, ...], saved: Any, phi: Function, c: float) -> tuple[Tensor, ...]:
