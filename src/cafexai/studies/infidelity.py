@@ -15,7 +15,7 @@ from .. import metrics as measure
 from ..datasets import Dataset, load, openxai_weights
 from ..models import openxai_mlp, setup, train
 from .infidelity_report import AUTHORS, OPENXAI, SIZES, pairs, report
-from .methods import ALL, method
+from .methods import ALL, NETTED, method
 from .paper import SAMPLING
 from .record import Settings, Study, Task, Workplace
 
@@ -126,17 +126,17 @@ MLP = Study(
     "compas, heloc, adult, german with OpenXAI's networks; titanic; full: covertype, mimic (the demo, or mimic_demo=false)",
     {
         "toy": COMMON | TOY | {"family": "mlp", "data": ["compas"]},
-        "quick": COMMON | WHOLE | {"family": "mlp", "data": [*OPENXAI, "titanic", LONGER], "methods": list(ALL), "units": 10,
-                                   "unit_rows": 200},
+        "quick": COMMON | WHOLE | {"family": "mlp", "data": [*OPENXAI, "titanic", LONGER],
+                                   "methods": [*ALL, *NETTED], "units": 10, "unit_rows": 200},
         "full": COMMON | WHOLE | {"family": "mlp", "data": [*OPENXAI, "titanic", LONGER, "mimic", "covertype"],
-                                  "methods": list(ALL)},
+                                  "methods": [*ALL, *NETTED]},
     },
     {"toy": "0.1", "quick": "4", "full": "hours"},
     tasks,
     report,
 )  # fmt: skip
 # LRP, KernelSHAP and LIME are left out in the paper: the first for lack of support, the others for their cost.
-SUITABLE = [key for key in ALL if key not in ("lrp", "kernel_shap", "lime")]
+SUITABLE = [key for key in (*ALL, *NETTED) if key not in ("lrp", "kernel_shap", "lime")]
 _AUTHORS = [f"{name}@{AUTHORS}" for name in ("titanic", "german", "mimic", "covertype")]  # those with one-hot blocks
 TRANSFORMER = {"family": "ft", "head": "cls", "lookup": "product", "methods": SUITABLE}
 FT = Study(

@@ -55,7 +55,7 @@ def report(settings: Settings, results: Results) -> Report:
     findings = [*_levels(settings, ours), *_orders(settings, ours)]
     for metric in SIZED:
         findings += _claims(metric, settings, ours)
-    findings += [*_robust(settings, ours), *_quick(settings, ours)]
+    findings += [*_nettings(settings, ours), *_robust(settings, ours), *_quick(settings, ours)]
     return Report(tables, findings)
 
 
@@ -205,6 +205,25 @@ def _claims(metric: str, settings: Settings, ours: Numbers) -> Iterable[Finding]
         numbers = "; ".join([f"On {len(good)} of {len(data)}", *worse])
         enough = len(good) >= len(data) * (5 / 7 if five_of_seven else 1)
         yield Finding(f"{title} on {where}: as low as that of {rivals}, or lower", enough, f"{numbers}.")
+
+
+def _nettings(settings: Settings, ours: Numbers) -> Iterable[Finding]:
+    """Feature netting, which is ours, against the paper's CAFE 0.5 on the same rows and draws."""
+    netted = "feature c=0.5"
+    if not {OURS, netted} <= set(settings["methods"]):
+        return
+    lower, higher, numbers = [], [], []
+    for column in _columns("infidelity", settings):
+        apart, error = _difference("infidelity", column, netted, OURS, ours)
+        lower += [column] if apart < -2 * error else []
+        higher += [column] if apart > 2 * error else []
+        numbers.append(
+            f"{column} {ours['infidelity', column, netted][0]:.4g} against {ours['infidelity', column, OURS][0]:.4g}"
+        )
+    count = f"Lower in {len(lower)} of {len(numbers)} columns, higher in {len(higher)}, else within two standard errors"
+    holds = None if not lower and not higher else not higher
+    claim = "infidelity at c = 0.5: feature netting, which is ours, as low as path netting, or lower"
+    yield Finding(claim, holds, f"{count}. {'; '.join(numbers)}.")
 
 
 def _verdict(metric: str, name: str, known: list[str], ours: Numbers) -> tuple[bool, str]:
