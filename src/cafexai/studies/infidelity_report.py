@@ -37,6 +37,7 @@ RIVALS = {
 
 Key = tuple[str, str, str]  # metric, column, method (or "one minus two")
 Numbers = dict[Key, tuple[float, float]]  # mean and standard error
+Limited = dict[tuple[str, str], int]  # data and method: how many rows, where not all
 
 
 def pairs(methods: Iterable[str]) -> list[tuple[str, str]]:
@@ -50,11 +51,12 @@ def pairs(methods: Iterable[str]) -> list[tuple[str, str]]:
 def report(settings: Settings, results: Results) -> Report:
     """A table per metric with the paper's figures, and the claims about levels and order."""
     ours = collected(settings, results)
+    limited = {(name, key): rows for name in settings["data"] for key, rows in _of(name, results)[0]["limited"].items()}
     shown = [metric for metric in TITLES if any(key[0] == metric for key in ours)]
-    tables = [_networks(settings, results), *(_table(metric, settings, ours) for metric in shown)]
+    tables = [_networks(settings, results), *(_table(metric, settings, ours, limited) for metric in shown)]
     findings = [*_levels(settings, ours), *_orders(settings, ours)]
     for metric in SIZED:
-        findings += _claims(metric, settings, ours)
+        findings += _claims(metric, settings, ours, limited)
     findings += [*_nettings(settings, ours), *_robust(settings, ours), *_quick(settings, ours)]
     return Report(tables, findings)
 
@@ -96,7 +98,7 @@ def _networks(settings: Settings, results: Results) -> Table:
         given = settings["family"] == "mlp" and name in OPENXAI
         accuracy = statistics.mean(run["accuracy"] for run in runs)
         trained = "OpenXAI's weights" if given else f"trained for {_epochs(name, settings)} epochs"
-        rows.append([name, trained, len(runs), runs[0]["rows"], f"{accuracy:.1%}"])
+        rows.append([name, trained, None if given else runs[0]["train rows"], len(runs), runs[0]["rows"], f"{accuracy:.1%}"])
     note = ""
     if settings["family"] == "ft":
         token = {"cls": "[CLS]", "last": "the last token (as in the authors' code)"}[settings["head"]]
@@ -105,7 +107,7 @@ def _networks(settings: Settings, results: Results) -> Table:
             "argmax": "are looked up by their argmax as in the authors' code, so that gradients are 0 on them",
         }[settings["lookup"]]
         note = f"The head reads {token}; one-hot blocks {lookup}. @{AUTHORS}: the last token and argmax, as in their code."
-    columns = ["data", "networks", "seeds", "test rows", "accuracy on them"]
+    columns = ["data", "networks", "training rows", "seeds", "test rows", "accuracy on them"]
     return Table("networks", "The explained networks", columns, rows, note)
 
 
@@ -114,7 +116,7 @@ def _columns(metric: str, settings: Settings) -> list[str]:
     return [f"{name} {size}".strip() for name in settings["data"] for size in sizes]
 
 
-def _table(metric: str, settings: Settings, ours: Numbers) -> Table:
+def _table(metric: str, settings: Settings, ours: Numbers, limited: Limited) -> Table:
     family = settings["family"]
     columns = _columns(metric, settings)
     header = ["method", *(part for column in columns for part in (column, "paper", "difference"))]
@@ -125,12 +127,20 @@ def _table(metric: str, settings: Settings, ours: Numbers) -> Table:
             mean, error = ours.get((metric, column, key), (None, 0.0))
             theirs = _theirs(f"{metric} {family}", key, column)
             apart = None if mean is None or not theirs else f"{mean / theirs - 1:+.1%}"
-            cells += [None if mean is None else f"{mean:.4g} ± {error:.2g}", theirs, apart]
+            star = "*" if (column.split()[0], key) in limited and metric != "structural_infidelity" else ""
+            cells += [None if mean is None else f"{mean:.4g}{star} ± {error:.2g}", theirs, apart]
         rows.append(cells)
     over = "the units" if metric == "structural_infidelity" else "the rows"
     note = f"Mean ± standard error over {over}, or over the seeds where there are several." if metric != "seconds" else (
-        "Seconds for the test rows, one thread; the paper's were taken on a graphics card."
+        "Seconds for the test rows, one thread of a machine with other work on it; the paper's were taken on a graphics card."
     )  # fmt: skip
+    if limited and metric != "structural_infidelity":
+        counts = {
+            rows: sorted({METHOD_TITLES[key] for (_, key), own in limited.items() if own == rows}) for rows in limited.values()
+        }
+        note += (
+            " *: the first test rows only, " + "; ".join(f"{rows} for {', '.join(keys)}" for rows, keys in counts.items()) + "."
+        )
     return Table(f"{metric}-{family}", f"{TITLES[metric]}, {FAMILIES[family]}", header, rows, note)
 
 
@@ -184,7 +194,7 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
             yield Finding(f"methods in the paper's order of infidelity on {name}", holds, numbers)
 
 
-def _claims(metric: str, settings: Settings, ours: Numbers) -> Iterable[Finding]:
+def _claims(metric: str, settings: Settings, ours: Numbers, limited: Limited) -> Iterable[Finding]:
     """CAFE 0.5 against its rivals; a rival must be better by more than two standard errors of the difference to count."""
     as_authors = [name for name in settings["data"] if name.endswith(f"@{AUTHORS}")]
     others = [name for name in settings["data"] if name not in as_authors]
@@ -192,17 +202,19 @@ def _claims(metric: str, settings: Settings, ours: Numbers) -> Iterable[Finding]
         known = [key for key in RIVALS[rivals] if data and (metric, f"{data[0]} large", key) in ours]
         if not known or (metric, f"{data[0]} large", OURS) not in ours:
             continue
-        verdicts = {name: _verdict(metric, name, known, ours) for name in data}
+        verdicts = {name: _verdict(metric, name, known, ours, limited) for name in data}
         title = f"{TITLES[metric].lower()} of CAFE 0.5"
         if metric == "infidelity" and rivals == FASTER:
-            for name, (holds, numbers) in verdicts.items():
+            for name, (holds, _, numbers) in verdicts.items():
                 yield Finding(f"{title} on {name}: as low as that of {rivals}, or lower", holds, f"{numbers}.")
-        good = [name for name, (holds, _) in verdicts.items() if holds]
+        good = [name for name, (holds, _, _) in verdicts.items() if holds]
+        clear = sum(clearly for _, clearly, _ in verdicts.values())
         five_of_seven = settings["family"] == "ft" and rivals == FASTER  # the paper's claim for these networks
         where = "five sevenths of the data sets" if five_of_seven else "all data sets"
         where += ", networks built as the authors do" if data is as_authors else ""
-        worse = [f"{name}: {verdicts[name][1]}" for name in data if name not in good]
-        numbers = "; ".join([f"On {len(good)} of {len(data)}", *worse])
+        worse = [f"{name}: {verdicts[name][2]}" for name in data if name not in good]
+        count = f"On {len(good)} of {len(data)}, on {clear} of them lower by more than two standard errors"
+        numbers = "; ".join([count, *worse])
         enough = len(good) >= len(data) * (5 / 7 if five_of_seven else 1)
         yield Finding(f"{title} on {where}: as low as that of {rivals}, or lower", enough, f"{numbers}.")
 
@@ -226,17 +238,21 @@ def _nettings(settings: Settings, ours: Numbers) -> Iterable[Finding]:
     yield Finding(claim, holds, f"{count}. {'; '.join(numbers)}.")
 
 
-def _verdict(metric: str, name: str, known: list[str], ours: Numbers) -> tuple[bool, str]:
-    """Against the best of some methods, under both perturbations."""
-    holds, numbers = True, []
+def _verdict(metric: str, name: str, known: list[str], ours: Numbers, limited: Limited) -> tuple[bool, bool, str]:
+    """Against the best of some methods, under both perturbations: not worse, clearly better, and the numbers."""
+    holds, clear, numbers = True, True, []
     for size in SIZES:
         column = f"{name} {size}"
         best = min(known, key=lambda key: ours[metric, column, key][0])
         apart, error = _difference(metric, column, best, OURS, ours)
         holds &= apart >= -2 * error
+        clear &= apart > 2 * error
         own, other = ours[metric, column, OURS][0], ours[metric, column, best][0]
-        numbers.append(f"{own:.4g} against {other:.4g} ({METHOD_TITLES[best]}, {size}; difference {apart:+.2g} ± {error:.1g})")
-    return holds, ", ".join(numbers)
+        fewer = f" on {limited[name, best]} rows" if (name, best) in limited and metric == "infidelity" else ""
+        numbers.append(
+            f"{own:.4g} against {other:.4g} ({METHOD_TITLES[best]}, {size}; difference {apart:+.2g} ± {error:.1g}{fewer})"
+        )
+    return holds, clear, ", ".join(numbers)
 
 
 def _robust(settings: Settings, ours: Numbers) -> Iterable[Finding]:
