@@ -189,7 +189,7 @@ MLP = Study(
                                                      "seeds": [42], "rows": 2000, "limits": dict.fromkeys(NETTED, 200)}}},
         "full": COMMON | WHOLE | PERCEPTRONS | {"data": [*OPENXAI, "titanic", LONGER, "mimic", "covertype"]},
     },
-    {"toy": "0.1", "quick": "25", "full": "hours"},
+    {"toy": "0.1", "quick": "20", "full": "600 (estimated)"},
     tasks,
     report,
 )  # fmt: skip

@@ -163,7 +163,7 @@ PREVALENCE = Study(
         "full": COMMON | {"data": ALL_DATA, "rows": None, "train_rows": {"mlp": None, "ft": None}, "epochs": EPOCHS,
                           "seeds": [42, 43, 44, 45, 46]},
     },
-    {"toy": "0.1", "quick": "2", "full": "hours"},
+    {"toy": "0.1", "quick": "30", "full": "1000 (estimated)"},
     tasks,
     report,
 )  # fmt: skip
