@@ -117,6 +117,17 @@ def test_limited_methods_share_the_draws_of_the_others(data, tmp_path):
     assert "*: the first test rows only, 10 for Gradient x Input" in (tmp_path / "10" / "infidelity-mlp.md").read_text()
 
 
+def test_a_method_that_refuses_a_network_has_no_number_there(data, tmp_path):
+    changes = {"data": ["titanic", "titanic@authors"], "methods": ["gradient_x_input", "deeplift_rescale", "cafe c=0.5"]}
+    report = run(STUDIES["infidelity-ft"], "toy", tmp_path, data=str(data), changes=changes, show_progress=False)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["titanic@authors-42"]["refused"]) == ["deeplift_rescale"]
+    assert not results["titanic-42"]["refused"]
+    assert "deeplift_rescale" not in results["titanic@authors-42"]["methods"]
+    assert "titanic@authors: without DeepLIFT Rescale, which refuse" in report.tables[0].note
+    assert any("without DeepLIFT Rescale, see the networks" in finding.numbers for finding in report.findings)
+
+
 def test_structural_infidelity_is_that_of_the_metric(data):
     table = infidelity.load("compas", folder=str(data)).to(torch.float64)
     model = infidelity.openxai_mlp(infidelity.openxai_weights("compas", folder=str(data))).double().eval()

@@ -16,6 +16,7 @@ from .. import metrics as measure
 from ..datasets import Dataset, load, openxai_weights
 from ..methods import Method
 from ..models import openxai_mlp, setup, train
+from ..registry import UnsupportedOperation
 from .infidelity_report import AUTHORS, OPENXAI, SIZES, pairs, report
 from .methods import ALL, NETTED, method
 from .paper import SAMPLING
@@ -47,10 +48,14 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
     methods = {key: method(key) for key in settings["methods"]}
     rows = {key: min(settings["limits"].get(key, len(x)), len(x)) for key in methods}
     found: dict[str, dict[str, Any]] = {key: {} for key in methods}
-    scores = {}
-    for key, run in methods.items():
+    scores, refused = {}, {}
+    for key, run in list(methods.items()):
         explained = functools.partial(run, model, feature_mask=table.feature_mask[0])
-        found[key], scores[key] = _alone(explained, x[: rows[key]], target[: rows[key]], seed, settings["sensitivity"])
+        try:
+            found[key], scores[key] = _alone(explained, x[: rows[key]], target[: rows[key]], seed, settings["sensitivity"])
+        except UnsupportedOperation as problem:  # its scores would not be the method's own: no number instead of a wrong one
+            refused[key] = str(problem)
+            del methods[key], found[key]
     apart: dict[str, dict[str, Any]] = {}
     disturb = {
         size: getattr(measure.TabularPerturbation, size)(table.x_test, [list(c) for c in table.categories.values()])
@@ -71,7 +76,8 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
     return {
         "rows": len(x),
         "train rows": len(table.y_train[: settings["train_rows"]]),
-        "limited": {key: count for key, count in rows.items() if count < len(x)},
+        "limited": {key: rows[key] for key in methods if rows[key] < len(x)},
+        "refused": refused,
         "accuracy": right.double().mean().item(),
         "methods": found,
         "differences": apart,

@@ -107,6 +107,10 @@ def _networks(settings: Settings, results: Results) -> Table:
             "argmax": "are looked up by their argmax as in the authors' code, so that gradients are 0 on them",
         }[settings["lookup"]]
         note = f"The head reads {token}; one-hot blocks {lookup}. @{AUTHORS}: the last token and argmax, as in their code."
+    for name in settings["data"]:
+        if refused := _of(name, results)[0]["refused"]:
+            note += f" {name}: without {', '.join(METHOD_TITLES[key] for key in refused)}, which refuse this network ("
+            note += "what it decides by looking a category up would be taken as a constant, and scores would not add up)."
     columns = ["data", "networks", "training rows", "seeds", "test rows", "accuracy on them"]
     return Table("networks", "The explained networks", columns, rows, note)
 
@@ -178,7 +182,7 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
         for size, (one, two) in itertools.product(SIZES, itertools.combinations(compared, 2)):
             column = f"{name} {size}"
             first, second = (_theirs(f"infidelity {settings['family']}", key, column) for key in (one, two))
-            if first is None or second is None:
+            if first is None or second is None or not {("infidelity", column, key) for key in (one, two)} <= set(ours):
                 continue
             apart, error = _difference("infidelity", column, one, two, ours)
             count += 1
@@ -199,10 +203,10 @@ def _claims(metric: str, settings: Settings, ours: Numbers, limited: Limited) ->
     as_authors = [name for name in settings["data"] if name.endswith(f"@{AUTHORS}")]
     others = [name for name in settings["data"] if name not in as_authors]
     for data, rivals in itertools.product((others, as_authors), RIVALS):
-        known = [key for key in RIVALS[rivals] if data and (metric, f"{data[0]} large", key) in ours]
-        if not known or (metric, f"{data[0]} large", OURS) not in ours:
+        known = {name: [key for key in RIVALS[rivals] if (metric, f"{name} large", key) in ours] for name in data}
+        if not data or not all(known.values()) or (metric, f"{data[0]} large", OURS) not in ours:
             continue
-        verdicts = {name: _verdict(metric, name, known, ours, limited) for name in data}
+        verdicts = {name: _verdict(metric, name, known[name], ours, limited) for name in data}
         title = f"{TITLES[metric].lower()} of CAFE 0.5"
         if metric == "infidelity" and rivals == FASTER:
             for name, (holds, _, numbers) in verdicts.items():
@@ -214,7 +218,9 @@ def _claims(metric: str, settings: Settings, ours: Numbers, limited: Limited) ->
         where += ", networks built as the authors do" if data is as_authors else ""
         worse = [f"{name}: {verdicts[name][2]}" for name in data if name not in good]
         count = f"On {len(good)} of {len(data)}, on {clear} of them lower by more than two standard errors"
-        numbers = "; ".join([count, *worse])
+        absent = {key for name in data for key in RIVALS[rivals] if key in settings["methods"] and key not in known[name]}
+        without = [f"without {', '.join(sorted(METHOD_TITLES[key] for key in absent))}, see the networks"] if absent else []
+        numbers = "; ".join([count, *without, *worse])
         enough = len(good) >= len(data) * (5 / 7 if five_of_seven else 1)
         yield Finding(f"{title} on {where}: as low as that of {rivals}, or lower", enough, f"{numbers}.")
 
@@ -263,7 +269,7 @@ def _robust(settings: Settings, ours: Numbers) -> Iterable[Finding]:
         return
     best, numbers = [], []
     for name in settings["data"]:
-        rival = min(rivals, key=lambda key: ours[metric, name, key][0])
+        rival = min((key for key in rivals if (metric, name, key) in ours), key=lambda key: ours[metric, name, key][0])
         value, other = ours[metric, name, own][0], ours[metric, name, rival][0]
         best += [name] if value <= other else []
         numbers.append(f"{name} {value:.3g} against {other:.3g} ({METHOD_TITLES[rival]})")
@@ -277,7 +283,8 @@ def _quick(settings: Settings, ours: Numbers) -> Iterable[Finding]:
     """The paper: CAFE takes about as long as other gradient-based methods."""
     if not {"deeplift_rescale", OURS} <= set(settings["methods"]):
         return
-    ratios = {name: ours["seconds", name, OURS][0] / ours["seconds", name, "deeplift_rescale"][0] for name in settings["data"]}
+    both = [name for name in settings["data"] if ("seconds", name, "deeplift_rescale") in ours]
+    ratios = {name: ours["seconds", name, OURS][0] / ours["seconds", name, "deeplift_rescale"][0] for name in both}
     shown = ", ".join(f"{name} {ratio:.2g}" for name, ratio in ratios.items())
     yield Finding(
         "CAFE 0.5 takes less than five times as long as DeepLIFT Rescale", max(ratios.values()) < 5, f"Times: {shown}."
