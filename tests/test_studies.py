@@ -15,7 +15,7 @@ import torch
 
 import data_files
 from cafexai import cli, metrics
-from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, infidelity, run
+from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, infidelity, infidelity_report, run
 from cafexai.studies.methods import method
 from cafexai.studies.paper import METHOD_TITLES, paper
 
@@ -126,6 +126,19 @@ def test_a_method_that_refuses_a_network_has_no_number_there(data, tmp_path):
     assert "deeplift_rescale" not in results["titanic@authors-42"]["methods"]
     assert "titanic@authors: without DeepLIFT Rescale, which refuse" in report.tables[0].note
     assert any("without DeepLIFT Rescale, see the networks" in finding.numbers for finding in report.findings)
+
+
+def test_a_rival_that_is_clearly_better_counts_also_beside_one_with_a_lower_mean():
+    ours = {("infidelity", f"some {size}", key): (value, 0.1) for size in ("small", "large") for key, value in
+            {"cafe c=0.5": 2.0, "smoothgrad": 1.8, "deeplift_rescale": 1.9}.items()}  # fmt: skip
+    for size in ("small", "large"):
+        ours["infidelity", f"some {size}", "smoothgrad minus cafe c=0.5"] = (-0.2, 0.15)
+        ours["infidelity", f"some {size}", "deeplift_rescale minus cafe c=0.5"] = (-0.1, 0.01)
+    holds, clear, numbers = infidelity_report._verdict("infidelity", "some", ["smoothgrad", "deeplift_rescale"], ours, {})
+    assert not holds
+    assert not clear
+    assert "DeepLIFT Rescale" in numbers
+    assert infidelity_report._verdict("infidelity", "some", ["smoothgrad"], ours, {})[0]
 
 
 def test_structural_infidelity_is_that_of_the_metric(data):
