@@ -193,7 +193,7 @@ SYNTHETIC = (
             "toy": CONSTRUCTED | {"columns": SMALL[:2], "seeds": [42, 43], "rows": 200, "methods": SOME, "limits": {}},
             "quick": CONSTRUCTED | {"columns": LARGE[:5], "limits": {"lime 100": 0}},
             "full": CONSTRUCTED | {"columns": LARGE, "limits": {"lime 100": 100, "lime 1000": 0, "kernel_shap 1000": 200,
-                                                                **{f"{name} 1000": 20 for name in NETTED}}},
+                                                                **{f"{name} 1000": 0 for name in NETTED}}},
         },
         {"toy": "0.1", "quick": "1.2", "full": "13"},
         tasks,
