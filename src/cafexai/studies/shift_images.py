@@ -151,7 +151,7 @@ IMAGES = Study(
         "full": {"networks": list(CONCAT_WIDTHS), "rows": None, "explained": None, "seeds": [42, 43, 44, 45, 46],
                  "epochs": dict.fromkeys(CONCAT_WIDTHS, EPOCHS)},
     },
-    {"toy": "0.1", "quick": "25", "full": "250 (estimated)"},
+    {"toy": "0.1", "quick": "10", "full": "250 (estimated)"},
     tasks,
     report,
 )  # fmt: skip
