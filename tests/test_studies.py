@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import data_files
-from cafexai import cli
-from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, run
+from cafexai import cli, metrics
+from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, infidelity, infidelity_report, run
+from cafexai.studies.methods import method
 from cafexai.studies.paper import METHOD_TITLES, paper
 
 ROOT = Path(__file__).parent.parent
@@ -74,6 +76,85 @@ def test_a_study_through_the_command_line(name, data, tmp_path):
     run(STUDIES[name], "toy", out, data=str(data), show_progress=False)  # nothing is left to do
     assert {path.name: path.stat().st_mtime_ns for path in (out / "parts").iterdir()} == parts
     assert {path: (out / path).read_text() for path in before} == before
+
+
+@pytest.mark.parametrize("name", ["examples-tabular", "examples-images", "circuit"])
+def test_rows_and_pictures_are_kept_only_if_asked_for(name, data, tmp_path):
+    changes = {"data": ["mnist"], "options": {}, "wanted": {}, "epochs": {"mnist": 1}} if name == "examples-images" else {}
+    for shown in (False, True):
+        run(
+            STUDIES[name],
+            "toy",
+            tmp_path / str(shown),
+            data=str(data),
+            changes=changes | {"show_data": shown},
+            show_progress=False,
+        )
+        (result,) = json.loads((tmp_path / str(shown) / "results.json").read_text()).values()
+        examples = result.get("examples", {"only": result}).values()
+        assert [bool(example.get("values") or example.get("picture")) for example in examples] == [shown] * len(examples)
+        page = (tmp_path / str(shown) / "README.md").read_text()
+        if name != "examples-images":
+            assert ("| value |" in page or "Sex = " in page) == shown
+
+
+def test_pictures_that_we_drew_are_shown(data, tmp_path):
+    run(STUDIES["examples-images"], "toy", tmp_path, data=str(data), show_progress=False)
+    (result,) = json.loads((tmp_path / "results.json").read_text()).values()
+    assert len(result["picture"]) == 3
+
+
+def test_limited_methods_share_the_draws_of_the_others(data, tmp_path):
+    """Fewer rows of one method change nothing for the others, and differences are taken on the rows of both."""
+    both = {}
+    for limit in (20, 10):
+        run(STUDIES["infidelity-mlp"], "toy", tmp_path / str(limit), data=str(data), show_progress=False,
+            changes={"limits": {"gradient_x_input": limit}, "sensitivity": False})  # fmt: skip
+        (both[limit],) = json.loads((tmp_path / str(limit) / "results.json").read_text()).values()
+    whole, part = both[20], both[10]
+    assert (whole["limited"], part["limited"]) == ({}, {"gradient_x_input": 10})
+    for metric in ("infidelity small", "structural_infidelity large"):
+        assert part["methods"]["cafe c=0.5"][metric] == whole["methods"]["cafe c=0.5"][metric]
+    assert part["methods"]["gradient_x_input"]["infidelity small"] != whole["methods"]["gradient_x_input"]["infidelity small"]
+    assert "*: the first test rows only, 10 for Gradient x Input" in (tmp_path / "10" / "infidelity-mlp.md").read_text()
+
+
+def test_a_method_that_refuses_a_network_has_no_number_there(data, tmp_path):
+    changes = {"data": ["titanic", "titanic@authors"], "methods": ["gradient_x_input", "deeplift_rescale", "cafe c=0.5"]}
+    report = run(STUDIES["infidelity-ft"], "toy", tmp_path, data=str(data), changes=changes, show_progress=False)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["titanic@authors-42"]["refused"]) == ["deeplift_rescale"]
+    assert not results["titanic-42"]["refused"]
+    assert "deeplift_rescale" not in results["titanic@authors-42"]["methods"]
+    assert "titanic@authors: without DeepLIFT Rescale, which refuse" in report.tables[0].note
+    assert any("without DeepLIFT Rescale, see the networks" in finding.numbers for finding in report.findings)
+
+
+def test_a_rival_that_is_clearly_better_counts_also_beside_one_with_a_lower_mean():
+    ours = {("infidelity", f"some {size}", key): (value, 0.1) for size in ("small", "large") for key, value in
+            {"cafe c=0.5": 2.0, "smoothgrad": 1.8, "deeplift_rescale": 1.9}.items()}  # fmt: skip
+    for size in ("small", "large"):
+        ours["infidelity", f"some {size}", "smoothgrad minus cafe c=0.5"] = (-0.2, 0.15)
+        ours["infidelity", f"some {size}", "deeplift_rescale minus cafe c=0.5"] = (-0.1, 0.01)
+    holds, clear, numbers = infidelity_report._verdict("infidelity", "some", ["smoothgrad", "deeplift_rescale"], ours, {})
+    assert not holds
+    assert not clear
+    assert "DeepLIFT Rescale" in numbers
+    assert infidelity_report._verdict("infidelity", "some", ["smoothgrad"], ours, {})[0]
+
+
+def test_structural_infidelity_is_that_of_the_metric(data):
+    table = infidelity.load("compas", folder=str(data)).to(torch.float64)
+    model = infidelity.openxai_mlp(infidelity.openxai_weights("compas", folder=str(data))).double().eval()
+    methods = {key: method(key) for key in ("gradient_x_input", "cafe c=0.5")}
+    x, options = table.x_test[:5], {"n_samples": 4, "seed": 3}
+    disturb = {"small": metrics.TabularPerturbation.small(table.x_test, [list(c) for c in table.categories.values()])}
+    found = infidelity._structural(methods, model, x, table, disturb, dict.fromkeys(methods, 5), 3, options)["small"]
+    naive = metrics.structural_infidelity(
+        methods, model, x, disturb["small"], n_units=3, feature_mask=table.feature_mask[0], **options
+    )
+    for key in methods:
+        torch.testing.assert_close(found[key], naive[key])
 
 
 def test_ticks_come_from_tests_and_agree_with_the_paper(tmp_path):

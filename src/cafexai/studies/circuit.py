@@ -15,7 +15,7 @@ from ..methods import GROUP_SCORES, METHODS
 from .circuit_report import report
 from .infidelity import prepared
 from .methods import ALL, method
-from .record import Settings, Study, Task, Workplace
+from .record import Settings, Study, Task, Workplace, rounded
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
@@ -43,18 +43,23 @@ def dissected(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
     feature = next(key for key, columns in table.features.items() if column in columns)
     incoming = x * circuit[0].weight.detach()
     hides = audit(METHODS["gradient_x_input"], circuit, x[None])
-    return {
+    result = {
         "row": row,
         "units": [partner, unit],
         "above": f"logit {above}" if len(linears) == 2 else f"unit {above} of the second layer",
         "feature": feature,
-        "values": table.readable(row),
         "weights": circuit[2].weight[0].tolist(),
         "activations": circuit[:2](x[None])[0].tolist(),
         "contributions": [_by_feature(table, incoming[i]) | {"bias": float(circuit[0].bias[i].detach())} for i in range(2)],
         "audit": {"conflicts": hides.conflicts, "hidden": hides.hidden},
         **_scores(table, circuit, x[None], feature, settings["methods"]),
     }
+    return result | {"values": table.readable(row)} if settings["show_data"] else _without_values(result)
+
+
+def _without_values(result: dict[str, Any]) -> dict[str, Any]:
+    """Rows of data sets are not ours to pass on: scores with four digits, shares and names stay."""
+    return {key: value if key == "shares" else rounded(value) for key, value in result.items()}
 
 
 def _weightiest(first: nn.Linear, following: nn.Linear, rows: Tensor) -> tuple[int, int, int]:
@@ -138,6 +143,7 @@ COMMON = {
     "epochs": 100,
     "methods": list(ALL),
     "shown": 8,
+    "show_data": False,
 }
 CIRCUIT = Study(
     "circuit",

@@ -29,9 +29,13 @@ def report(settings: Settings, results: Results) -> Report:
 
 def _largest(found: Any, count: int) -> list[str]:
     """The features that bring most to one of the two units, the cancelled one among them."""
-    sizes = {name: max(abs(unit[name]) for unit in found["contributions"]) for name in found["values"]}
+    sizes = {name: max(abs(unit[name]) for unit in found["contributions"]) for name in _features(found)}
     ordered = sorted(sizes, key=lambda name: (name != found["feature"], -sizes[name]))
     return ordered[:count]
+
+
+def _features(found: Any) -> list[str]:
+    return [name for name in found["contributions"][0] if name != "bias"]
 
 
 def _percent(share: float, digits: int = 0) -> str:
@@ -69,7 +73,7 @@ def _scores(name: str, found: Any, shown: list[str], settings: Settings) -> Tabl
         else:
             cells = [*(f"{round(found['scores'][key][feature], 2) + 0.0:.2f}" for feature in shown), "none"]
         rows.append([METHOD_TITLES[key], *cells])
-    columns = ["method", *(f"{feature} = {found['values'][feature]}" for feature in shown), "bias"]
+    columns = ["method", *(_label(found, feature).replace("\n", " ") for feature in shown), "bias"]
     active, inactive = found["units"]
     note = (
         f"Test row {found['row']}: unit {active} is active, unit {inactive} is not, for {found['feature']} is cancelled there. "
@@ -100,7 +104,8 @@ def _picture(name: str, found: Any, shown: list[str], settings: Settings) -> Any
 
 
 def _label(found: Any, feature: str) -> str:
-    return feature if feature == "bias" else f"{feature}\n= {found['values'][feature]}"
+    known = "values" in found and feature != "bias"
+    return f"{feature}\n= {found['values'][feature]}" if known else feature
 
 
 def _numbers(axes: Any, cells: list[list[float]], rows: list[str], columns: list[str]) -> None:

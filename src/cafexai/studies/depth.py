@@ -157,7 +157,7 @@ DEPTH = Study(
         "full": COMMON | {"layers": [1, 2, 4, 8, 16, 32], "seeds": [42, 43, 44], "rows": 200, "data_rows": 10_000,
                           "epochs": 60},
     },
-    {"toy": "0.2", "quick": "?", "full": "?"},
+    {"toy": "0.2", "quick": "2", "full": "10"},
     tasks,
     report,
 )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Explained images: CAFE beside DeepLIFT Rescale on small convolutional networks, as heatmaps."""
+"""Explained images: CAFE beside DeepLIFT Rescale on small convolutional networks, as heatmaps.
+
+Pictures of data sets are not ours to pass on: without ``show_data`` only maps and classes are kept, and pictures that we drew.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ BESIDE = "deeplift_rescale"
 METHODS = (BESIDE, *CAFES)
 SIDES = ("positive", "negative", "combined")
 CHANGE = "CAFE (c = 1) minus CAFE (c = 0)"
+OURS = "none"  # the terms of shapes on generated textures, which are drawn by us
 CLEAR = 0.1  # a pixel is clearly negative below -0.1 times the largest score of its image
 
 
@@ -49,7 +53,7 @@ def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
         predicted = torch.cat([model(part).argmax(1) for part in x.split(250)])
     row, found = _chosen(data, predicted, y, settings["wanted"].get(name))
     model = model.double()
-    picture = data.scaler.inverse(x[row]) if data.scaler is not None else x[row]
+    shown = settings["show_data"] or data.terms == OURS
     return {
         "train rows": len(images),
         "test rows": len(x),
@@ -59,10 +63,16 @@ def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
         "as wanted": found,
         "label": data.class_names[int(y[row])],
         "prediction": data.class_names[int(predicted[row])],
-        "picture": [_packed(channel.clamp(0, 1), 3) for channel in picture],
+        "picture": _picture_of(data, x[row]) if shown else None,
         "maps": {key: _maps(key, model, x[row : row + 1].double()) for key in METHODS},
         "measured": _measured(model, x[: settings["measured"]].double()),
     }
+
+
+def _picture_of(data: Dataset, image: Tensor) -> list[list[str]]:
+    """Its channels as they were before scaling, 0 to 1."""
+    original = image if data.scaler is None else data.scaler.inverse(image)
+    return [_packed(channel.clamp(0, 1), 3) for channel in original]
 
 
 def _chosen(data: Dataset, predicted: Tensor, y: Tensor, wanted: list[str] | None) -> tuple[int, bool]:
@@ -152,12 +162,13 @@ def _picture(name: str, found: Any) -> Any:
     """The image, and a line of maps per method; each map has its own scale, written above it."""
     drawn = figure(11, 2.5 * len(METHODS) + 0.6)
     grid = drawn.subplots(len(METHODS), 1 + len(SIDES))
-    channels = [_unpacked(channel) for channel in found["picture"]]
-    image = [list(zip(*lines, strict=True)) for lines in zip(*channels, strict=True)] if len(channels) > 1 else channels[0]
     for line, key in enumerate(METHODS):
         bare(grid[line][0])
         if line == 0:
-            grid[0][0].imshow(image, cmap="gray", vmin=0, vmax=1)
+            if found["picture"] is not None:
+                grid[0][0].imshow(_image(found["picture"]), cmap="gray", vmin=0, vmax=1)
+            else:
+                grid[0][0].text(0.5, 0.5, "not shown\n(show_data=true)", ha="center", va="center", color="0.4")
             grid[0][0].set_title(f"{found['label']}, taken for {found['prediction']}", fontsize=10)
         grid[line][1].set_ylabel(METHOD_TITLES[key], fontsize=11)
         for axes, side in zip(grid[line][1:], SIDES, strict=True):
@@ -171,6 +182,12 @@ def _picture(name: str, found: Any) -> Any:
             axes.set_title(f"{side}, up to {reach:.2g}", fontsize=10)
     drawn.suptitle(f"{name}, accuracy {found['accuracy']:.1%}: blue pushes the output up, red down", fontweight="bold")
     return drawn
+
+
+def _image(picture: list[list[str]]) -> Any:
+    """Lines of grey pixels, or of triples of colours."""
+    channels = [_unpacked(channel) for channel in picture]
+    return [list(zip(*lines, strict=True)) for lines in zip(*channels, strict=True)] if len(channels) > 1 else channels[0]
 
 
 def _findings(name: str, found: Any, settings: Settings) -> Iterable[Finding]:
@@ -189,6 +206,7 @@ def _findings(name: str, found: Any, settings: Settings) -> Iterable[Finding]:
 
 COMMON = {
     "seed": 42,
+    "show_data": False,
     "data": ["mnist", "cifar10", "shapes"],
     "wanted": {"mnist": ["2", "2"], "cifar10": ["ship", "truck"], "shapes": ["pentagon", "pentagon"]},
 }
@@ -206,7 +224,7 @@ EXAMPLES = Study(
                           "train_rows": None, "test_rows": None, "epochs": {"mnist": 10, "cifar10": 30, "shapes": 30},
                           "measured": 200},
     },
-    {"toy": "0.1", "quick": "2", "full": "hours"},
+    {"toy": "0.1", "quick": "2", "full": "30 (estimated)"},
     tasks,
     report,
 )  # fmt: skip

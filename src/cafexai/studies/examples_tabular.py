@@ -1,4 +1,8 @@
-"""Explanations of single rows of tables: the first true and false positives and negatives, in original units."""
+"""Explanations of single rows of tables: the first true and false positives and negatives.
+
+With ``show_data`` values stand beside the scores, in original units. Rows of data sets are not ours to pass on: without it,
+results hold names of features and scores only.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from .drawing import COLOURS, figure
 from .infidelity import prepared
 from .methods import CAFES, method
 from .paper import METHOD_TITLES
-from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
+from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace, rounded
 
 CASES = {  # label, prediction
     "true positive": (1, 1),
@@ -50,8 +54,9 @@ def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
             row = int(rows[0])
             target = 0 if output.shape[1] == 1 else prediction
             scores = {key: _scores(key, model, table, row, target) for key in METHODS}
-            values = table.readable(row)
-            examples[case] = {"row": row, "probability": float(logit[row].sigmoid()), "values": values, "scores": scores}
+            example = {"row": row, "probability": float(logit[row].sigmoid()), "scores": scores}
+            shown = settings["show_data"]
+            examples[case] = example | {"values": table.readable(row)} if shown else rounded(example)
     accuracy = float((predicted == table.y_test.long()).double().mean())
     classes = list(table.class_names) or ["0", "1"]
     outputs = {"classes": classes, "outputs": output.shape[1]}
@@ -97,17 +102,19 @@ def _explained(case: str, found: Any) -> str:
 
 def _table(name: str, case: str, example: Any, found: Any) -> Table:
     rows: list[list[Any]] = []
-    for feature, value in example["values"].items():
-        rows.append([feature, value, *(example["scores"][key]["features"][feature] for key in METHODS)])
-    rows.append(["bias", None, *(example["scores"][key]["bias"] for key in METHODS)])
-    columns = ["feature", "value", *(METHOD_TITLES[key] for key in METHODS)]
+    values = example.get("values")
+    for feature, own in example["scores"][BESIDE]["features"].items():
+        scores = (own, *(example["scores"][key]["features"][feature] for key in CAFES))
+        rows.append([feature, *([values[feature]] if values else []), *scores])
+    rows.append(["bias", *([None] if values else []), *(example["scores"][key]["bias"] for key in METHODS)])
+    columns = ["feature", *(["value"] if values else []), *(METHOD_TITLES[key] for key in METHODS)]
     note = f"Combined scores for {_explained(case, found)}; DeepLIFT has no score for the bias."
     return Table(f"{name}-{case.replace(' ', '-')}", f"{name}, {_title(case, example, found)}", columns, rows, note)
 
 
 def _chart(name: str, found: Any, shown: int) -> Any:
     """Four panels; in each, the features with the largest scores, and the bias, side by side for all methods."""
-    lines = min(shown, len(next(iter(found["examples"].values()))["values"])) + 1
+    lines = min(shown, len(next(iter(found["examples"].values()))["scores"][BESIDE]["features"])) + 1
     drawn = figure(14, 2 * (0.42 * lines + 1.2) + 0.6)
     panels = drawn.subplots(2, 2, squeeze=False).flatten()
     for axes, case in zip(panels, CASES, strict=True):
@@ -117,10 +124,12 @@ def _chart(name: str, found: Any, shown: int) -> Any:
             axes.text(0.5, 0.5, f"no {case} in {found['test rows']} test rows", ha="center", transform=axes.transAxes)
             continue
         sizes = {
-            feature: max(abs(example["scores"][key]["features"][feature]) for key in METHODS) for feature in example["values"]
+            feature: max(abs(example["scores"][key]["features"][feature]) for key in METHODS)
+            for feature in example["scores"][BESIDE]["features"]
         }
         features = sorted(sizes, key=lambda feature: -sizes[feature])[:shown]
-        labels = [f"{feature} = {example['values'][feature]}" for feature in features] + ["bias"]
+        values = example.get("values")
+        labels = [f"{feature} = {values[feature]}" if values else feature for feature in features] + ["bias"]
         for place, key in enumerate(METHODS):
             entry = example["scores"][key]
             widths = [entry["features"][feature] for feature in features] + [entry["bias"] or 0.0]
@@ -168,7 +177,8 @@ def _findings(name: str, found: Any) -> Iterable[Finding]:
 
 
 # An epoch of the demo is a single batch: 2000 of them are as many steps as a dozen epochs on all of MIMIC-IV.
-COMMON = {"family": "mlp", "seed": 42, "mimic_demo": True, "demo_epochs": 2000, "train_rows": None, "epochs": 100, "shown": 8}
+COMMON = {"family": "mlp", "seed": 42, "mimic_demo": True, "demo_epochs": 2000, "train_rows": None, "epochs": 100, "shown": 8,
+          "show_data": False}  # fmt: skip
 EXAMPLES = Study(
     "examples-tabular",
     "explained rows of tables: the first true and false positives and negatives, beside DeepLIFT Rescale",

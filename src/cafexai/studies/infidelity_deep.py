@@ -91,7 +91,7 @@ DEEP = Study(
         "full": COMMON | {"data": DATA, "train_rows": 20_000, "epochs": 15, "rows": 300, "seeds": [42, 43, 44, 45, 46],
                           "methods": [*BASELINES, *OWN]},
     },
-    {"toy": "0.1", "quick": "?", "full": "?"},
+    {"toy": "0.1", "quick": "3", "full": "8"},
     tasks,
     report,
 )  # fmt: skip

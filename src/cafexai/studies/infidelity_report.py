@@ -37,6 +37,7 @@ RIVALS = {
 
 Key = tuple[str, str, str]  # metric, column, method (or "one minus two")
 Numbers = dict[Key, tuple[float, float]]  # mean and standard error
+Limited = dict[tuple[str, str], int]  # data and method: how many rows, where not all
 
 
 def pairs(methods: Iterable[str]) -> list[tuple[str, str]]:
@@ -50,12 +51,13 @@ def pairs(methods: Iterable[str]) -> list[tuple[str, str]]:
 def report(settings: Settings, results: Results) -> Report:
     """A table per metric with the paper's figures, and the claims about levels and order."""
     ours = collected(settings, results)
+    limited = {(name, key): rows for name in settings["data"] for key, rows in _of(name, results)[0]["limited"].items()}
     shown = [metric for metric in TITLES if any(key[0] == metric for key in ours)]
-    tables = [_networks(settings, results), *(_table(metric, settings, ours) for metric in shown)]
+    tables = [_networks(settings, results), *(_table(metric, settings, ours, limited) for metric in shown)]
     findings = [*_levels(settings, ours), *_orders(settings, ours)]
     for metric in SIZED:
-        findings += _claims(metric, settings, ours)
-    findings += [*_robust(settings, ours), *_quick(settings, ours)]
+        findings += _claims(metric, settings, ours, limited)
+    findings += [*_nettings(settings, ours), *_robust(settings, ours), *_quick(settings, ours)]
     return Report(tables, findings)
 
 
@@ -96,7 +98,7 @@ def _networks(settings: Settings, results: Results) -> Table:
         given = settings["family"] == "mlp" and name in OPENXAI
         accuracy = statistics.mean(run["accuracy"] for run in runs)
         trained = "OpenXAI's weights" if given else f"trained for {_epochs(name, settings)} epochs"
-        rows.append([name, trained, len(runs), runs[0]["rows"], f"{accuracy:.1%}"])
+        rows.append([name, trained, None if given else runs[0]["train rows"], len(runs), runs[0]["rows"], f"{accuracy:.1%}"])
     note = ""
     if settings["family"] == "ft":
         token = {"cls": "[CLS]", "last": "the last token (as in the authors' code)"}[settings["head"]]
@@ -105,7 +107,14 @@ def _networks(settings: Settings, results: Results) -> Table:
             "argmax": "are looked up by their argmax as in the authors' code, so that gradients are 0 on them",
         }[settings["lookup"]]
         note = f"The head reads {token}; one-hot blocks {lookup}. @{AUTHORS}: the last token and argmax, as in their code."
-    columns = ["data", "networks", "seeds", "test rows", "accuracy on them"]
+    refusals: dict[str, list[str]] = {}
+    for name in settings["data"]:
+        if refused := _of(name, results)[0]["refused"]:
+            refusals.setdefault(", ".join(METHOD_TITLES[key] for key in refused), []).append(name)
+    for methods, names in refusals.items():
+        note += f" {', '.join(names)}: without {methods}, which refuse these networks: the category that is looked up would be "
+        note += "taken as a constant, and scores would not add up."
+    columns = ["data", "networks", "training rows", "seeds", "test rows", "accuracy on them"]
     return Table("networks", "The explained networks", columns, rows, note)
 
 
@@ -114,7 +123,7 @@ def _columns(metric: str, settings: Settings) -> list[str]:
     return [f"{name} {size}".strip() for name in settings["data"] for size in sizes]
 
 
-def _table(metric: str, settings: Settings, ours: Numbers) -> Table:
+def _table(metric: str, settings: Settings, ours: Numbers, limited: Limited) -> Table:
     family = settings["family"]
     columns = _columns(metric, settings)
     header = ["method", *(part for column in columns for part in (column, "paper", "difference"))]
@@ -125,12 +134,20 @@ def _table(metric: str, settings: Settings, ours: Numbers) -> Table:
             mean, error = ours.get((metric, column, key), (None, 0.0))
             theirs = _theirs(f"{metric} {family}", key, column)
             apart = None if mean is None or not theirs else f"{mean / theirs - 1:+.1%}"
-            cells += [None if mean is None else f"{mean:.4g} ± {error:.2g}", theirs, apart]
+            star = "*" if (column.split()[0], key) in limited and metric != "structural_infidelity" else ""
+            cells += [None if mean is None else f"{mean:.4g}{star} ± {error:.2g}", theirs, apart]
         rows.append(cells)
     over = "the units" if metric == "structural_infidelity" else "the rows"
     note = f"Mean ± standard error over {over}, or over the seeds where there are several." if metric != "seconds" else (
-        "Seconds for the test rows, one thread; the paper's were taken on a graphics card."
+        "Seconds for the test rows, one thread of a machine with other work on it; the paper's were taken on a graphics card."
     )  # fmt: skip
+    if limited and metric != "structural_infidelity":
+        counts = {
+            rows: sorted({METHOD_TITLES[key] for (_, key), own in limited.items() if own == rows}) for rows in limited.values()
+        }
+        note += (
+            " *: the first test rows only, " + "; ".join(f"{rows} for {', '.join(keys)}" for rows, keys in counts.items()) + "."
+        )
     return Table(f"{metric}-{family}", f"{TITLES[metric]}, {FAMILIES[family]}", header, rows, note)
 
 
@@ -168,7 +185,7 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
         for size, (one, two) in itertools.product(SIZES, itertools.combinations(compared, 2)):
             column = f"{name} {size}"
             first, second = (_theirs(f"infidelity {settings['family']}", key, column) for key in (one, two))
-            if first is None or second is None:
+            if first is None or second is None or not {("infidelity", column, key) for key in (one, two)} <= set(ours):
                 continue
             apart, error = _difference("infidelity", column, one, two, ours)
             count += 1
@@ -184,40 +201,74 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
             yield Finding(f"methods in the paper's order of infidelity on {name}", holds, numbers)
 
 
-def _claims(metric: str, settings: Settings, ours: Numbers) -> Iterable[Finding]:
+def _claims(metric: str, settings: Settings, ours: Numbers, limited: Limited) -> Iterable[Finding]:
     """CAFE 0.5 against its rivals; a rival must be better by more than two standard errors of the difference to count."""
     as_authors = [name for name in settings["data"] if name.endswith(f"@{AUTHORS}")]
     others = [name for name in settings["data"] if name not in as_authors]
     for data, rivals in itertools.product((others, as_authors), RIVALS):
-        known = [key for key in RIVALS[rivals] if data and (metric, f"{data[0]} large", key) in ours]
-        if not known or (metric, f"{data[0]} large", OURS) not in ours:
+        known = {name: [key for key in RIVALS[rivals] if (metric, f"{name} large", key) in ours] for name in data}
+        if not data or not all(known.values()) or (metric, f"{data[0]} large", OURS) not in ours:
             continue
-        verdicts = {name: _verdict(metric, name, known, ours) for name in data}
+        verdicts = {name: _verdict(metric, name, known[name], ours, limited) for name in data}
         title = f"{TITLES[metric].lower()} of CAFE 0.5"
         if metric == "infidelity" and rivals == FASTER:
-            for name, (holds, numbers) in verdicts.items():
+            for name, (holds, _, numbers) in verdicts.items():
                 yield Finding(f"{title} on {name}: as low as that of {rivals}, or lower", holds, f"{numbers}.")
-        good = [name for name, (holds, _) in verdicts.items() if holds]
+        good = [name for name, (holds, _, _) in verdicts.items() if holds]
+        clear = sum(clearly for _, clearly, _ in verdicts.values())
         five_of_seven = settings["family"] == "ft" and rivals == FASTER  # the paper's claim for these networks
         where = "five sevenths of the data sets" if five_of_seven else "all data sets"
         where += ", networks built as the authors do" if data is as_authors else ""
-        worse = [f"{name}: {verdicts[name][1]}" for name in data if name not in good]
-        numbers = "; ".join([f"On {len(good)} of {len(data)}", *worse])
+        worse = [f"{name}: {verdicts[name][2]}" for name in data if name not in good]
+        count = f"On {len(good)} of {len(data)}, on {clear} of them lower by more than two standard errors"
+        missing = {key for name in data for key in RIVALS[rivals] if ("infidelity", f"{name} large", key) not in ours}
+        absent = missing & set(settings["methods"])
+        without = [f"without {', '.join(sorted(METHOD_TITLES[key] for key in absent))}, see the networks"] if absent else []
+        numbers = "; ".join([count, *without, *worse])
         enough = len(good) >= len(data) * (5 / 7 if five_of_seven else 1)
         yield Finding(f"{title} on {where}: as low as that of {rivals}, or lower", enough, f"{numbers}.")
 
 
-def _verdict(metric: str, name: str, known: list[str], ours: Numbers) -> tuple[bool, str]:
-    """Against the best of some methods, under both perturbations."""
-    holds, numbers = True, []
+def _nettings(settings: Settings, ours: Numbers) -> Iterable[Finding]:
+    """Feature netting, which is ours, against the paper's CAFE 0.5 on the same rows and draws."""
+    netted = "feature c=0.5"
+    if not {OURS, netted} <= set(settings["methods"]):
+        return
+    lower, higher, numbers = [], [], []
+    for column in _columns("infidelity", settings):
+        apart, error = _difference("infidelity", column, netted, OURS, ours)
+        lower += [column] if apart < -2 * error else []
+        higher += [column] if apart > 2 * error else []
+        numbers.append(
+            f"{column} {ours['infidelity', column, netted][0]:.4g} against {ours['infidelity', column, OURS][0]:.4g}"
+        )
+    count = f"Lower in {len(lower)} of {len(numbers)} columns, higher in {len(higher)}, else within two standard errors"
+    holds = None if not lower and not higher else not higher
+    claim = "infidelity at c = 0.5: feature netting, which is ours, as low as path netting, or lower"
+    yield Finding(claim, holds, f"{count}. {'; '.join(numbers)}.")
+
+
+def _verdict(metric: str, name: str, known: list[str], ours: Numbers, limited: Limited) -> tuple[bool, bool, str]:
+    """Under both perturbations: no method is better beyond two standard errors, all are worse beyond them, and the numbers.
+
+    The numbers are those of the method that is better most clearly, or else of the one with the lowest mean.
+    """
+    holds, clear, numbers = True, True, []
     for size in SIZES:
         column = f"{name} {size}"
-        best = min(known, key=lambda key: ours[metric, column, key][0])
-        apart, error = _difference(metric, column, best, OURS, ours)
-        holds &= apart >= -2 * error
-        own, other = ours[metric, column, OURS][0], ours[metric, column, best][0]
-        numbers.append(f"{own:.4g} against {other:.4g} ({METHOD_TITLES[best]}, {size}; difference {apart:+.2g} ± {error:.1g})")
-    return holds, ", ".join(numbers)
+        apart = {key: _difference(metric, column, key, OURS, ours) for key in known}
+        better = {key: mean / error for key, (mean, error) in apart.items() if mean < -2 * error and error}
+        holds &= all(mean >= -2 * error for mean, error in apart.values())
+        clear &= all(mean > 2 * error for mean, error in apart.values())
+        lowest = min(known, key=lambda key: ours[metric, column, key][0])
+        rival = min(better, key=lambda key: better[key]) if better else lowest
+        own, other = ours[metric, column, OURS][0], ours[metric, column, rival][0]
+        mean, error = apart[rival]
+        fewer = f" on {limited[name, rival]} rows" if (name, rival) in limited and metric == "infidelity" else ""
+        numbers.append(
+            f"{own:.4g} against {other:.4g} ({METHOD_TITLES[rival]}, {size}; difference {mean:+.2g} ± {error:.1g}{fewer})"
+        )
+    return holds, clear, ", ".join(numbers)
 
 
 def _robust(settings: Settings, ours: Numbers) -> Iterable[Finding]:
@@ -228,7 +279,7 @@ def _robust(settings: Settings, ours: Numbers) -> Iterable[Finding]:
         return
     best, numbers = [], []
     for name in settings["data"]:
-        rival = min(rivals, key=lambda key: ours[metric, name, key][0])
+        rival = min((key for key in rivals if (metric, name, key) in ours), key=lambda key: ours[metric, name, key][0])
         value, other = ours[metric, name, own][0], ours[metric, name, rival][0]
         best += [name] if value <= other else []
         numbers.append(f"{name} {value:.3g} against {other:.3g} ({METHOD_TITLES[rival]})")
@@ -242,7 +293,8 @@ def _quick(settings: Settings, ours: Numbers) -> Iterable[Finding]:
     """The paper: CAFE takes about as long as other gradient-based methods."""
     if not {"deeplift_rescale", OURS} <= set(settings["methods"]):
         return
-    ratios = {name: ours["seconds", name, OURS][0] / ours["seconds", name, "deeplift_rescale"][0] for name in settings["data"]}
+    both = [name for name in settings["data"] if ("seconds", name, "deeplift_rescale") in ours]
+    ratios = {name: ours["seconds", name, OURS][0] / ours["seconds", name, "deeplift_rescale"][0] for name in both}
     shown = ", ".join(f"{name} {ratio:.2g}" for name, ratio in ratios.items())
     yield Finding(
         "CAFE 0.5 takes less than five times as long as DeepLIFT Rescale", max(ratios.values()) < 5, f"Times: {shown}."

@@ -37,8 +37,10 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 
 def measured(family: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Both shares over the test rows of one network."""
-    needed = {key: settings[key] for key in ("mimic_demo", "train_rows")}
-    table, model = prepared(name, seed, {"family": family, "epochs": settings["epochs"][family], **needed}, place)
+    own = {"family": family, "mimic_demo": settings["mimic_demo"]} | {
+        key: settings[key][family] for key in ("epochs", "train_rows")
+    }
+    table, model = prepared(name, seed, own, place)
     x, y = table.x_test[: settings["rows"]], table.y_test[: settings["rows"]]
     with torch.no_grad():
         output = torch.cat([model(part) for part in x.split(BATCH)])
@@ -131,7 +133,7 @@ def _findings(family: str, settings: Settings, shares: Shares) -> Iterable[Findi
         if name != "mean" and name in settings["data"]:
             ours = shares[family, name, "unsigned"]
             fixed = family == "mlp" and name in OPENXAI
-            smaller = (settings["train_rows"] is not None and not fixed) or (name == "mimic" and settings["mimic_demo"])
+            smaller = (settings["train_rows"][family] is not None and not fixed) or (name == "mimic" and settings["mimic_demo"])
             yield Finding(
                 f"{share:.0%} on {name}, {FAMILIES[family]}",
                 None if smaller else abs(ours - share) <= NEAR,
@@ -148,17 +150,20 @@ def _findings(family: str, settings: Settings, shares: Shares) -> Iterable[Findi
 
 ALL_DATA = [*OPENXAI, "titanic", "mimic", "covertype"]
 COMMON = {"mimic_demo": True, "families": list(FAMILIES)}
+EPOCHS = {"mlp": 100, "ft": 100}
 PREVALENCE = Study(
     "prevalence",
     "share of hidden units in conflict, MLPs and FT-Transformers (section and appendix on conflict prevalence)",
     "compas, heloc, adult, german with OpenXAI's networks; titanic, covertype, mimic",
     {
-        "toy": COMMON | {"data": ["titanic"], "rows": 40, "train_rows": 100, "epochs": {"mlp": 1, "ft": 1}, "seeds": [42]},
-        "quick": COMMON | {"data": ALL_DATA, "rows": 2000, "train_rows": 5000, "epochs": {"mlp": 100, "ft": 10}, "seeds": [42]},
-        "full": COMMON | {"data": ALL_DATA, "rows": None, "train_rows": None, "epochs": {"mlp": 100, "ft": 100},
+        "toy": COMMON | {"data": ["titanic"], "rows": 40, "train_rows": {"mlp": 100, "ft": 100}, "epochs": {"mlp": 1, "ft": 1},
+                         "seeds": [42]},
+        "quick": COMMON | {"data": ALL_DATA, "rows": 2000, "train_rows": {"mlp": None, "ft": 5000}, "epochs": EPOCHS,
+                           "seeds": [42]},
+        "full": COMMON | {"data": ALL_DATA, "rows": None, "train_rows": {"mlp": None, "ft": None}, "epochs": EPOCHS,
                           "seeds": [42, 43, 44, 45, 46]},
     },
-    {"toy": "0.1", "quick": "2", "full": "hours"},
+    {"toy": "0.1", "quick": "30", "full": "1000 (estimated)"},
     tasks,
     report,
 )  # fmt: skip

@@ -64,6 +64,15 @@ def _shown(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell).replace("|", "/")
 
 
+def rounded(numbers: Any) -> Any:
+    """The same nested values with four digits: scores of a row say no more about it than a figure shows."""
+    if isinstance(numbers, Mapping):
+        return {key: rounded(value) for key, value in numbers.items()}
+    if isinstance(numbers, list | tuple):
+        return [rounded(value) for value in numbers]
+    return float(f"{numbers:.4g}") if isinstance(numbers, float) else numbers
+
+
 @dataclass(frozen=True)
 class Finding:
     """A claim, whether it holds in our numbers (None: they do not decide it), and these numbers."""

@@ -39,7 +39,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 def measured(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Both scores on training images, fresh pairs of digits of the same kind, and both shifts."""
     data = concat_mnist(folder=place.data, rows=settings["rows"], seed=seed)
-    recipe = dataclasses.replace(IMAGE_RECIPE, epochs=settings["epochs"], seed=seed)
+    recipe = dataclasses.replace(IMAGE_RECIPE, epochs=settings["epochs"][network], seed=seed)
     model = seeded(seed, lambda: concat_cnn(network))
     model = train(model, data.x_train, data.y_train, recipe, folder=place.models, progress=place.show_progress).model
     sets = {"train": (data.x_train, data.y_train), "fresh": (data.x_test, data.y_test), **data.shifts}
@@ -86,14 +86,16 @@ def report(settings: Settings, results: Results) -> Report:
 def _table(kind: str, settings: Settings, results: Results) -> Table:
     columns = ["network", *SETS.values(), *(f"JS distance, {name}" for name in ("training images", *SHIFTS.values()))]
     columns += [f"AUROC, {name}" for name in SHIFTS.values()]
-    columns += [f"accuracy, {name}" for name in SETS.values()] if kind == "max_logit" else []
+    columns += [*(f"accuracy, {name}" for name in SETS.values()), "epochs"] if kind == "max_logit" else []
     rows = []
     for network in settings["networks"]:
         of_network = runs(network, results)
         cells = [network]
         for measure, names in (("mean", SETS), ("distance", ("train", *SHIFTS)), ("auroc", SHIFTS)):
             cells += [spread([run[kind][measure][name] for run in of_network]) for name in names]
-        cells += [spread([run["accuracy"][name] for run in of_network]) for name in SETS] if kind == "max_logit" else []
+        if kind == "max_logit":
+            cells += [spread([run["accuracy"][name] for run in of_network]) for name in SETS]
+            cells.append(str(settings["epochs"][network]))
         rows.append(cells)
     note = (
         "Latent features: what the convolutions give to the classifier; c = 1, true label. All influence: the sum of their "
@@ -136,17 +138,21 @@ def _findings(names: list[str], results: Results) -> Iterable[Finding]:
     yield finding("the semantic shift does not raise s_conf in any network", flat, conflicts)
 
 
+EPOCHS = IMAGE_RECIPE.epochs
 IMAGES = Study(
     "shift-images",
     "MaxLogit and conflicts of latent features on stacked digits under two shifts (second figure of distributional shifts)",
     "mnist, fashion_mnist",
     {
-        "toy": {"networks": ["narrow"], "rows": 60, "explained": 30, "epochs": 1, "seeds": [42]},
-        "quick": {"networks": list(CONCAT_WIDTHS), "rows": 600, "explained": 400, "epochs": 3, "seeds": [42]},
-        "full": {"networks": list(CONCAT_WIDTHS), "rows": None, "explained": None, "epochs": 25, "seeds": [42, 43, 44, 45, 46]},
+        "toy": {"networks": ["narrow"], "rows": 60, "explained": 30, "epochs": {"narrow": 1}, "seeds": [42]},
+        # All images, but fewer epochs and one seed: the deep network alone takes half an hour for all epochs.
+        "quick": {"networks": list(CONCAT_WIDTHS), "rows": None, "explained": 1000, "seeds": [42],
+                  "epochs": dict.fromkeys(CONCAT_WIDTHS, 4)},
+        "full": {"networks": list(CONCAT_WIDTHS), "rows": None, "explained": None, "seeds": [42, 43, 44, 45, 46],
+                 "epochs": dict.fromkeys(CONCAT_WIDTHS, EPOCHS)},
     },
-    {"toy": "0.1", "quick": "1.5", "full": "hours"},
+    {"toy": "0.1", "quick": "10", "full": "250 (estimated)"},
     tasks,
     report,
-)
+)  # fmt: skip
 STUDIES = (IMAGES,)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..datasets import PROCEDURAL, TRAINED, Dataset, synthetic_conflicts
 from ..methods import GROUP_SCORES, METHODS
 from ..models import conflict_setup, procedural, train_group
-from .methods import ALL, CAFES, method
+from .methods import ALL, CAFES, NETTED, method
 from .paper import SAMPLING
 from .record import Settings, Study, Task, Workplace
 from .synthetic_report import columns, report
@@ -167,7 +167,7 @@ SOME = ["gradient_x_input", "deeplift_rescale", "integrated_gradients", "shapley
 SEEDS = [42, 43, 44, 45, 46]
 SMALL, LARGE = [list(pair) for pair in TRAINED], [list(pair) for pair in PROCEDURAL]
 TRAINED_NETWORKS = {"trained": True, "activations": list(ACTIVATIONS), "columns": SMALL}
-CONSTRUCTED = {"trained": False, "seeds": SEEDS, "rows": 10_000, "test_rows": None, "methods": list(ALL)}
+CONSTRUCTED = {"trained": False, "seeds": SEEDS, "rows": 10_000, "test_rows": None, "methods": [*ALL, *NETTED]}
 SYNTHETIC = (
     Study(
         "synthetic-trained",
@@ -177,9 +177,9 @@ SYNTHETIC = (
             "toy": TRAINED_NETWORKS | {"columns": SMALL[:1], "seeds": [42, 43], "networks": 1, "rows": 200, "test_rows": 20,
                                        "epochs": 3, "methods": SOME},
             "quick": TRAINED_NETWORKS | {"seeds": [42, 43], "networks": 2, "rows": 10_000, "test_rows": 500, "epochs": 2000,
-                                         "methods": list(ALL)},
+                                         "methods": [*ALL, *NETTED]},
             "full": TRAINED_NETWORKS | {"seeds": SEEDS, "networks": 5, "rows": 10_000, "test_rows": None, "epochs": 2000,
-                                        "methods": list(ALL)},
+                                        "methods": [*ALL, *NETTED]},
         },
         {"toy": "0.1", "quick": "7", "full": "25"},
         tasks,
@@ -192,7 +192,8 @@ SYNTHETIC = (
         {
             "toy": CONSTRUCTED | {"columns": SMALL[:2], "seeds": [42, 43], "rows": 200, "methods": SOME, "limits": {}},
             "quick": CONSTRUCTED | {"columns": LARGE[:5], "limits": {"lime 100": 0}},
-            "full": CONSTRUCTED | {"columns": LARGE, "limits": {"lime 100": 100, "lime 1000": 0, "kernel_shap 1000": 200}},
+            "full": CONSTRUCTED | {"columns": LARGE, "limits": {"lime 100": 100, "lime 1000": 0, "kernel_shap 1000": 200,
+                                                                **{f"{name} 1000": 0 for name in NETTED}}},
         },
         {"toy": "0.1", "quick": "1.2", "full": "13"},
         tasks,
