@@ -23,6 +23,7 @@ benchmark: .venv/dev
 	$(BIN)/python benchmarks/run.py $(BENCHMARK)
 	$(BIN)/python benchmarks/group_training.py
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/netting.py
 
 architectures: .venv/dev
 	$(BIN)/python tests/test_architectures.py
