@@ -359,6 +359,29 @@ def test_features_at_their_reference_in_several_inputs_layers_and_images(monkeyp
     torch.testing.assert_close(layered.positive, NET(model).explain((picture, row), target=0, layer="conv").positive)
 
 
+@pytest.mark.parametrize("biases", ["scores", "reference"])
+@pytest.mark.parametrize("how", ["sum", "mean", "einsum", "matmul"])
+def test_sums_over_the_first_dimension_behind_a_function_that_is_not_0_at_0(how, biases):
+    """There the reference is one row for all; the first dimension is time."""
+    weights = torch.randn(2, 5)
+    head = nn.Linear(4, 2)
+
+    def model(x):
+        y = torch.sigmoid(x.transpose(0, 1))
+        ways = {
+            "sum": lambda: y.sum(0),
+            "mean": lambda: y.mean(0),
+            "einsum": lambda: torch.einsum("kt,tbd->kbd", weights, y)[0],
+            "matmul": lambda: torch.matmul(weights, y.reshape(5, -1))[0].reshape(-1, 4),
+        }
+        return head(ways[how]())
+
+    x = torch.randn(3, 5, 4)
+    one, two = (CAFE(model, 0.5, netting, biases=biases).explain(x, target=0) for netting in ("path", "feature"))
+    torch.testing.assert_close(one.baseline_output, two.baseline_output)
+    torch.testing.assert_close(one.combined, two.combined)  # one function of each feature: nothing meets
+
+
 def test_nothing_differs_from_the_reference():
     model = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2))
     e = NET(model).explain(torch.zeros(2, 3), target=0)

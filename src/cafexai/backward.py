@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from .law import LawBroken, all_finite, tolerance, warn, widest
-from .path import PathScores
 from .request import Passed
 from .scores import Leaf
 
@@ -28,7 +27,7 @@ class Shares:
 
 def check_range(passed: Passed) -> None:
     """Refuse at once what no backward pass can add up: totals that have left the range of their dtype."""
-    if isinstance(passed.chosen, PathScores) and not all_finite(passed.chosen.total):
+    if (influence := passed.chosen.influence) is not None and not all_finite(influence):
         raise SumBroken("explain(...): the influence inside the model is larger than this precision can hold.")
 
 
@@ -46,7 +45,8 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
     biases, entries = passed.run.ledger.take()
     exact = widest(whole.device)
     goal = whole.detach().to(exact)
-    lack, size = -goal, goal.abs() + passed.chosen.value.abs()  # and below, all that was added up, without its signs
+    lack, least = -goal, goal.abs() + passed.chosen.value.abs()
+    size = least  # and below, all that was added up, without its signs
     of_part = [leaf for leaf in leaves for _ in leaf.scores.parts]
     found: dict[int, Tensor] = {}
     for leaf, tensor, gradient in zip(of_part, parts, gradients, strict=True):
@@ -54,9 +54,6 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
             term = _at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape)
             found[leaf.source] = found[leaf.source] + term if leaf.source in found else term
             size = size + _per_row(term.abs(), exact)
-    if (influence := passed.chosen.influence) is not None:  # no score can be larger, so no rounding either
-        whole_size = influence.detach().abs().to(exact) + whole.detach().to(exact).abs() + passed.chosen.value.to(exact).abs()
-        size = torch.minimum(size, 16 * whole_size)
     features = [
         found[source] if source in found else torch.zeros(x.shape, dtype=whole.dtype, device=whole.device)
         for source, x in enumerate(passed.inputs)
@@ -68,7 +65,9 @@ def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
         by_layer = single if len(biases) == len(entries) else torch.stack(list(biases.values())).to(whole.device)
         lack = lack + by_layer.sum(0, dtype=exact)
         size = size + single.abs().sum(0, dtype=exact)
-    worst = (lack.abs() / size.clamp_min_(torch.finfo(exact).tiny)).max().item()
+    if (influence := passed.chosen.influence) is not None:  # no score can be larger, so no rounding either
+        size = torch.minimum(size, 16 * (influence.detach() + least))
+    worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
     coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
     limit = tolerance(coarsest) * passed.chosen.slack
     if not worst <= limit:

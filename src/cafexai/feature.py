@@ -149,9 +149,7 @@ class FeatureScores(Scores):
         if waiting is not None:
             return waiting
         scored = [p for p in parts if isinstance(p, FeatureScores)]
-        plain = [p for p in parts if not isinstance(p, FeatureScores)]
-        changes, starts = (iter(values) for values in run.constants(plain))
-        of_scores = [p if isinstance(p, FeatureScores) else next(changes) for p in parts]  # constants as far as they score
+        of_scores = [p if isinstance(p, FeatureScores) else run.to_scores(p) for p in parts]
         deltas = fn([p.delta if isinstance(p, FeatureScores) else p for p in of_scores])
         single = isinstance(deltas, Tensor)
         many = [deltas] if single else list(deltas)
@@ -165,8 +163,8 @@ class FeatureScores(Scores):
             return moved([edge() for edge in edges])[i]
 
         references: list[Any] = [None] * len(many)
-        if any(p.reference is not None for p in scored) or (run.biases_in_reference and plain):
-            start = fn([_reference(p) if isinstance(p, FeatureScores) else next(starts) for p in parts])
+        if any(p.reference is not None for p in scored) or (run.biases_in_reference and len(scored) < len(parts)):
+            start = fn([_reference(p) if isinstance(p, FeatureScores) else run.to_reference(p) for p in parts])
             references = [start] if single else list(start)
         rows = scored[0]._rows_moved(fn, parts, len(many), aligned)
         shares = moved([p.shares if isinstance(p, FeatureScores) else _at_bias(p, count) for p in of_scores])
@@ -185,7 +183,8 @@ class FeatureScores(Scores):
         delta = fn(self.delta, *constants, *last)
         reference = None
         if self.reference is not None or (bias is not None and self.run.biases_in_reference):
-            reference = over_rows(lambda r: fn(r, *constants, *at_start), _reference(self))
+            at = over_rows if aligned else _whole  # only maps that leave dimension 0 alone may be computed for one row of it
+            reference = at(lambda r: fn(r, *constants, *at_start), _reference(self))
         amount = None
         if bias is not None and not self.run.biases_in_reference:
             amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
@@ -311,6 +310,10 @@ def _blocks(values: Tensor) -> tuple[Tensor, ...]:
 def _aligned(shares: Tensor, ndim: int) -> Tensor:
     """With the dimensions of the value at the end, as broadcasting wants them."""
     return shares.reshape(len(shares), *(1,) * (ndim + 1 - shares.ndim), *shares.shape[1:])
+
+
+def _whole(fn: Callable[[Tensor], Tensor], reference: Tensor) -> Tensor:
+    return fn(reference)
 
 
 def _at_bias(constant: Tensor, count: int) -> Tensor:

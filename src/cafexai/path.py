@@ -63,14 +63,11 @@ class PathScores(Scores):
         if waiting is not None:
             return waiting
         scored = [p for p in parts if isinstance(p, PathScores)]
-        constants = run.constants([p for p in parts if not isinstance(p, PathScores)])
-        changes, starts = (iter(values) for values in constants)
-        deltas = fn([p.delta if isinstance(p, PathScores) else next(changes) for p in parts])
-        changes = iter(constants[0])
-        totals = fn([p.total if isinstance(p, PathScores) else next(changes).abs() for p in parts])
+        deltas = fn([p.delta if isinstance(p, PathScores) else run.to_scores(p) for p in parts])
+        totals = fn([p.total if isinstance(p, PathScores) else run.to_scores(p).abs() for p in parts])
         references = None
         if any(p.reference is not None for p in scored) or (run.biases_in_reference and len(scored) < len(parts)):
-            references = fn([_reference(p) if isinstance(p, PathScores) else next(starts) for p in parts])
+            references = fn([_reference(p) if isinstance(p, PathScores) else run.to_reference(p) for p in parts])
         single = isinstance(deltas, Tensor)
         many = [deltas] if single else list(deltas)
         rows = scored[0]._rows_moved(fn, parts, len(many), aligned)

@@ -64,10 +64,17 @@ class Run:
         """The conflict sensitivity constant where the pass is now."""
         return self.sensitivity(self.path)
 
-    def constants(self, given: Sequence[Any], nothing: Sequence[Any] | None = None) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What constants of the model add to the scores, and what they add to the reference; ``nothing`` stands for zeros."""
-        zeros = [torch.zeros_like(constant) for constant in given] if nothing is None else nothing
-        return (zeros, given) if self.biases_in_reference else (given, zeros)
+    def constants(self, given: Sequence[Any], nothing: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """What constants of the model add to the scores, and what they add to the reference."""
+        return (nothing, given) if self.biases_in_reference else (given, nothing)
+
+    def to_scores(self, constant: Tensor) -> Tensor:
+        """What a constant that is joined to scored values brings to the scores."""
+        return torch.zeros_like(constant) if self.biases_in_reference else constant
+
+    def to_reference(self, constant: Tensor) -> Tensor:
+        """What it brings to the reference."""
+        return constant if self.biases_in_reference else torch.zeros_like(constant)
 
     def note_operation(self, name: str) -> None:
         """Count a call."""

@@ -66,7 +66,7 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
             found["methods"][key] = {
                 "total": (total.mean() / output.abs().mean()).item(),
                 "features": ((e.positive + e.negative).sum(1).mean() / output.abs().mean()).item(),
-                "float32": _lost(model, x, scores[key], float(c), netting),
+                "float32": _lost(model, x, float(c), netting),
                 **_cost(functools.partial(cafe.explain, x)),
             }
     if kind == "trained":
@@ -105,7 +105,7 @@ def _attribute(key: str, model: nn.Module) -> Callable[..., Tensor]:
     return lambda x, **options: METHODS[key](model, x).detach()
 
 
-def _lost(model: nn.Module, x: Tensor, exact: Tensor, c: float, netting: str) -> float:
+def _lost(model: nn.Module, x: Tensor, c: float, netting: str) -> float:
     """The largest error of the combined scores when all is computed in float32, relative to the largest score."""
     single = model.float()
     with warnings.catch_warnings():

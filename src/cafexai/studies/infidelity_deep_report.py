@@ -41,6 +41,12 @@ def of_seeds(settings: Settings, results: Results, where: str, key: str, size: s
     return [results[f"{where.replace(' ', '-')}-{seed}"]["methods"][key][size] for seed in settings["seeds"]]
 
 
+def relative(settings: Settings, results: Results, where: str, key: str, size: str) -> list[float]:
+    """The same as a multiple of that of Integrated Gradients."""
+    pairs = (of_seeds(settings, results, where, name, size) for name in (key, RIVAL))
+    return [one / other for one, other in zip(*pairs, strict=True)]
+
+
 def level(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard error over the seeds."""
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
@@ -51,7 +57,7 @@ def report(settings: Settings, results: Results) -> Report:
     """A table per perturbation, one relative to Integrated Gradients, and what the numbers say."""
     tables = [_networks(settings, results)]
     for size in SIZES:
-        tables += [_table(settings, results, size, relative) for relative in (False, True)]
+        tables += [_table(settings, results, size, to_rival) for to_rival in (False, True)]
     tables.append(_times(settings, results))
     return Report(tables, list(_findings(settings, results)))
 
@@ -65,20 +71,16 @@ def _networks(settings: Settings, results: Results) -> Table:
     return Table("networks", "The explained networks", ["networks", "explained rows", "accuracy on all test rows"], rows, note)
 
 
-def _table(settings: Settings, results: Results, size: str, relative: bool) -> Table:
+def _table(settings: Settings, results: Results, size: str, to_rival: bool) -> Table:
     rows: list[list[Any]] = []
     for key in settings["methods"]:
         cells: list[Any] = [title(key)]
         for where in columns(settings):
-            values = of_seeds(settings, results, where, key, size)
-            if relative:
-                base = of_seeds(settings, results, where, RIVAL, size)
-                values = [value / other for value, other in zip(values, base, strict=True)]
-            mean, error = level(values)
-            cells.append(f"{mean:.3f} ± {error:.3f}" if relative else f"{mean:.4g} ± {error:.2g}")
+            mean, error = level((relative if to_rival else of_seeds)(settings, results, where, key, size))
+            cells.append(f"{mean:.3f} ± {error:.3f}" if to_rival else f"{mean:.4g} ± {error:.2g}")
         rows.append(cells)
     note = "Mean ± standard error over the seeds; the same rows and draws for all methods."
-    if relative:
+    if to_rival:
         return Table(f"relative-{size}", f"Infidelity as a multiple of that of Integrated Gradients, {size} perturbation",
                      ["method", *columns(settings)], rows, note)  # fmt: skip
     return Table(f"infidelity-{size}", f"Infidelity, {size} perturbation", ["method", *columns(settings)], rows, note)
@@ -119,26 +121,11 @@ def _finding(claim: str, settings: Settings, results: Results, one: str, others:
 def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
     path, feature = ([key for key in settings["methods"] if key.startswith(f"{kind} c=")] for kind in ("cafe", "feature"))
 
-    def overall(keys: Sequence[str]) -> dict[str, float]:
-        return {
-            key: statistics.fmean(
-                level(
-                    [
-                        a / b
-                        for a, b in zip(
-                            of_seeds(settings, results, where, key, size),
-                            of_seeds(settings, results, where, RIVAL, size),
-                            strict=True,
-                        )
-                    ]
-                )[0]
-                for where in columns(settings)
-                for size in SIZES
-            )
-            for key in keys
-        }
-
-    means = overall(settings["methods"])
+    cases = [(where, size) for where in columns(settings) for size in SIZES]
+    means = {
+        key: statistics.fmean(statistics.fmean(relative(settings, results, where, key, size)) for where, size in cases)
+        for key in settings["methods"]
+    }
     order = sorted(means, key=lambda key: means[key])
     shown = "; ".join(f"{title(key)} {means[key]:.3f}" for key in order)
     cheap = [key for key in order if key not in SAMPLING and key not in ("gradient_shap", "smoothgrad", RIVAL)]
