@@ -8,7 +8,7 @@ from typing import Any
 from ways import BASE, COMPILED, DEEPLIFT
 
 OURS = ("attribute", "explain")
-SLOWER = {"attribute": 1.0, "explain": 1.8}  # times DeepLIFT, where DeepLIFT is right, and of single rows everywhere
+SLOWER = {"attribute": 1.0, "explain": 1.8}  # times DeepLIFT, where DeepLIFT is right
 RATIOS = {  # times forward + backward, the faster of compiled and eager
     "54-256x4-7 GELU, 1000 rows": {"attribute": 2.7, "explain": 4.0},
     "54-1024x4-7 ReLU, 1000 rows": {"attribute": 2.4, "explain": 3.5},
@@ -41,7 +41,7 @@ def _of_case(name: str, case: dict[str, Any]) -> Iterator[Line]:
     seconds = {way: entry["seconds"] for way, entry in case["ways"].items() if "seconds" in entry}
     best = {way: min(seconds[way], seconds.get(way + COMPILED, seconds[way])) for way in OURS}
     for way in OURS:
-        if DEEPLIFT in seconds and (case["deeplift"] == "right" or name.endswith(" 1 row")):
+        if DEEPLIFT in seconds and case["deeplift"] == "right":
             yield f"{name}: {way} / DeepLIFT", best[way] / seconds[DEEPLIFT], SLOWER[way]
         if way in RATIOS.get(name, {}):
             yield f"{name}: {way} / forward + backward", best[way] / seconds[BASE], RATIOS[name][way]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from typing import Any
@@ -35,10 +36,12 @@ def interleaved(ways: dict[str, Way], repeats: int) -> dict[str, dict[str, Any]]
         slow = SLOW / 10 if name in SIDE_LINES else SLOW
         least = 1 if name in SIDE_LINES else 3
         results[name] = {"repeats": repeats if first < slow else max(least, int(repeats * slow / first / 3))}
+    order, chance = list(times), random.Random(0)
     for _ in range(repeats):
-        for name, taken in times.items():
-            if len(taken) < results[name]["repeats"]:
-                taken.append(once(ways[name]))
+        chance.shuffle(order)  # what ran before has filled the caches: no way always follows the same other
+        for name in order:
+            if len(times[name]) < results[name]["repeats"]:
+                times[name].append(once(ways[name]))
     base = statistics.median(times[BASE]) if BASE in times else None
     for name, taken in times.items():
         results[name]["seconds"] = statistics.median(taken)

@@ -113,6 +113,16 @@ def test_autocast_inside_does_not_lower_the_precision():
     torch.testing.assert_close(one.combined, two.combined)
 
 
+def test_autocast_around_a_call_does_not_lower_the_precision(recwarn):
+    model, x = models.mlp(4, 8, 2).float(), torch.randn(3, 4, dtype=torch.float32)
+    one = CAFE(model).explain(x, target=0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        two = CAFE(model).explain(x, target=0)
+    torch.testing.assert_close(one.combined, two.combined)
+    assert two.combined.dtype == torch.float32
+    assert not [warning for warning in recwarn if "float64" in str(warning.message)]
+
+
 def scores(f, x, **options):
     return CAFE(f, 0.6).explain(x, check="each", **options)
 

@@ -13,7 +13,7 @@ import cafexai
 PACKAGE = Path(cafexai.__file__).parent
 ORDER = """
     registry progress arguments models datasets metrics rows ledger weighted scores codes pointwise fused activation lazy path
-    feature tensors law calls paths trace rules subject inputs request forward chunks backward text plots explanation
+    feature tensors law calls paths trace rules subject inputs request chain forward chunks backward text plots explanation
     explanations groups assemble pairs netted batches explain sklearn support conflicts methods comparison compare adapters
     studies commands cli __init__ __main__
 """.split()

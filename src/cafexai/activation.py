@@ -25,6 +25,7 @@ float32 although its totals are many times its outputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -167,9 +168,11 @@ def pull(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, td: Ten
     return (from_delta * dd).addcmul_(from_total, td), (from_delta * dt).addcmul_(from_total, tt)
 
 
-def _pulled(gradients: Any, maps: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    """pull, also where only one of the two gradients is there."""
+def pulled(gradients: Any, maps: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """pull, also where only one of the two gradients is there; of two maps, each stands for two of the four."""
     from_delta, from_total = gradients
+    if len(maps) == 2:
+        maps = (*maps, *maps[::-1])
     if from_delta is not None and from_total is not None:
         return pull(from_delta, from_total, *maps)
     if from_delta is None and from_total is None:
@@ -230,7 +233,7 @@ class _Elementwise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         maps = ctx.saved_tensors
-        return (*_pulled(gradients, maps if len(maps) == 4 else (*maps, *maps[::-1])), None, None, None, None, None)
+        return (*pulled(gradients, maps), None, None, None, None, None)
 
 
 class _LargeElementwise(torch.autograd.Function):
@@ -267,7 +270,7 @@ class _LargeElementwise(torch.autograd.Function):
         for rows in _blocks(delta, ctx.rule[0]):
             parts = _cut(rows, *ctx.saved_tensors)
             maps = multipliers(parts[0], parts[1], *flows(*parts, *ctx.rule))  # type: ignore[arg-type]
-            to_delta[rows], to_total[rows] = _pulled(_cut(rows, *gradients), maps)  # type: ignore[assignment]
+            to_delta[rows], to_total[rows] = pulled(_cut(rows, *gradients), maps)  # type: ignore[assignment]
         return to_delta, to_total, None, None, None, None, None
 
 

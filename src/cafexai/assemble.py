@@ -46,8 +46,8 @@ def piece(passed: Passed, keep: bool = False) -> Piece:
     """Two backward passes: one for the combined scores, one for the totals."""
     chosen = passed.chosen
     check_range(passed)
-    net = distribute(passed, chosen.delta, keep=True)
-    total = distribute(passed, chosen.total, keep)
+    net = distribute(passed, "delta", keep=True)
+    total = distribute(passed, "total", keep)
     warn_depth(passed)
     return Piece(
         positive=[_half(t + n) for t, n in zip(total.features, net.features, strict=True)],

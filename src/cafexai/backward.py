@@ -31,52 +31,75 @@ def check_range(passed: Passed) -> None:
         raise SumBroken("explain(...): the influence inside the model is larger than this precision can hold.")
 
 
-def distribute(passed: Passed, whole: Tensor, keep: bool) -> Shares:
-    """The shares in ``whole``, delta or total of the explained output; checked to add up to it.
+def distribute(passed: Passed, kind: str, keep: bool) -> Shares:
+    """The shares in the "delta" or "total" of the explained output; checked to add up to it.
 
     The check can fail: features come from the gradient at the inputs, biases from the gradient at each bias.
     """
-    leaves = passed.run.leaves
-    parts = [tensor for leaf in leaves for tensor in leaf.scores.parts]
-    # From the sum: with weights of its own, torch first loads its symbolic shapes, which takes a third of a second.
-    gradients = torch.autograd.grad(whole.sum(), parts, retain_graph=keep, allow_unused=True)
-    if all(gradient is None for gradient in gradients):
-        raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
+    leaves, whole = passed.run.leaves, getattr(passed.chosen, kind)
+    terms = _terms(passed, kind, keep)
     biases, entries = passed.run.ledger.take()
-    exact = widest(whole.device)
-    goal = whole.detach().to(exact)
-    lack, least = -goal, goal.abs() + passed.chosen.value.abs()
-    size = least  # and below, all that was added up, without its signs
-    of_part = [leaf for leaf in leaves for _ in leaf.scores.parts]
     found: dict[int, Tensor] = {}
-    for leaf, tensor, gradient in zip(of_part, parts, gradients, strict=True):
-        if gradient is not None:
-            term = _at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape)
-            found[leaf.source] = found[leaf.source] + term if leaf.source in found else term
-            size = size + _per_row(term.abs(), exact)
+    for leaf, term in terms:
+        term = _at_features(term, leaf, passed.inputs[leaf.source].shape)
+        found[leaf.source] = found[leaf.source] + term if leaf.source in found else term
     features = [
         found[source] if source in found else torch.zeros(x.shape, dtype=whole.dtype, device=whole.device)
         for source, x in enumerate(passed.inputs)
     ]
-    for share in features:
+    exact = widest(whole.device)
+    goal = whole.detach().to(exact)
+    lack = _per_row(features[0], exact) - goal
+    for share in features[1:]:
         lack = lack + _per_row(share, exact)
+    if biases:
+        lack = lack + torch.stack(list(biases.values())).to(whole.device).sum(0, dtype=exact)
+    coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
+    limit = tolerance(coarsest) * passed.chosen.slack
+    if not bool((lack.abs() <= limit * goal.abs()).all()):  # mostly it is that small, and nothing else need be asked
+        _check_sum(passed, goal, lack, terms, entries, limit)
+    return Shares(features, biases, lack)
+
+
+def _terms(passed: Passed, kind: str, keep: bool) -> list[tuple[Leaf, Tensor]]:
+    """What each tensor of each leaf brought, element by element."""
+    of_part = [(leaf, tensor) for leaf in passed.run.leaves for tensor in leaf.scores.parts]
+    if passed.run.back is not None:
+        one = torch.zeros_like(passed.scores.delta)
+        one.scatter_(1, passed.target.to(one.device), 1)
+        gradients = passed.run.back(*((one, None) if kind == "delta" else (None, one)))
+    else:  # from the sum: with weights of its own, torch first loads its symbolic shapes, which takes a third of a second
+        whole = getattr(passed.chosen, kind).sum()
+        gradients = torch.autograd.grad(whole, [tensor for _, tensor in of_part], retain_graph=keep, allow_unused=True)
+    terms = [
+        (leaf, tensor.detach() * gradient)
+        for (leaf, tensor), gradient in zip(of_part, gradients, strict=True)
+        if gradient is not None
+    ]
+    if not terms:
+        raise ValueError("explain(...): the output does not depend on the input. It comes from constants of the model alone.")
+    return terms
+
+
+def _check_sum(
+    passed: Passed, goal: Tensor, lack: Tensor, terms: list[tuple[Leaf, Tensor]], entries: list[Tensor], limit: float
+) -> None:
+    """What is missing must be rounding: small beside all that was added up, without its signs."""
+    exact = goal.dtype
+    least = size = goal.abs() + passed.chosen.value.abs()
+    for leaf, term in terms:
+        size = size + _per_row(_at_features(term, leaf, passed.inputs[leaf.source].shape).abs(), exact)
     if entries:
-        single = torch.stack(entries).to(whole.device)
-        by_layer = single if len(biases) == len(entries) else torch.stack(list(biases.values())).to(whole.device)
-        lack = lack + by_layer.sum(0, dtype=exact)
-        size = size + single.abs().sum(0, dtype=exact)
+        size = size + torch.stack(entries).to(size.device).abs().sum(0, dtype=exact)
     if (influence := passed.chosen.influence) is not None:  # no score can be larger, so no rounding either
         size = torch.minimum(size, 16 * (influence.detach() + least))
     worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
-    coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
-    limit = tolerance(coarsest) * passed.chosen.slack
     if not worst <= limit:
         raise SumBroken(
             f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "
             f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer= that "
             "scores are asked for, or a rule is wrong."
         )
-    return Shares(features, biases, lack)
 
 
 def _at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:

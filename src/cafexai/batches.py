@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .backward import SumBroken
+from .calls import engine_settings, usual_settings
 from .chunks import plain_outputs, rows_at_a_time
 from .forward import forward, plain_output
 from .inputs import Inputs, Reference
@@ -83,18 +84,26 @@ def _finished(task: Task, finish: Callable[[Passed], R], batch: Batch, expected:
         try:
             passed = forward(task.subject, batch, request, expected, deltas)
             expected = passed.expected
-            results.append(finish(passed))
+            results.append(_settled(finish, passed))
         except SumBroken:
             if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
                 raise
             passed = forward(task.subject, batch, dataclasses.replace(request, double=True), expected)
-            results.append(finish(passed))
+            results.append(_settled(finish, passed))
             warn(
                 "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
                 "published scores grow with depth."
             )
         passed.run.leaves.clear()  # leaves know their run: the memory of a pass would wait for the garbage collector
     return results
+
+
+def _settled(finish: Callable[[Passed], R], passed: Passed) -> R:
+    """The way back in full precision, also where the model runs under autocast."""
+    if usual_settings():
+        return finish(passed)
+    with engine_settings():
+        return finish(passed)
 
 
 def _chunks(rows: int, step: int) -> list[slice]:

@@ -211,9 +211,9 @@ class CAFE:
             _mean([shares for (shares,) in chunk])
             for chunk in carry_out(task, netted.shares if self.netting == "feature" else _net)
         ]
-        combined = tuple(torch.cat(parts) for parts in zip(*(features for features, _ in chunks), strict=True))
+        combined = tuple(map(_joined, zip(*(features for features, _ in chunks), strict=True)))
         result = combined if given.is_tuple else combined[0]
-        return (result, torch.cat([lack for _, lack in chunks])) if return_convergence_delta else result
+        return (result, _joined([lack for _, lack in chunks])) if return_convergence_delta else result
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
@@ -279,7 +279,7 @@ class CAFE:
 
 def _net(passed: Passed) -> Shares:
     check_range(passed)
-    return distribute(passed, passed.chosen.delta, keep=False)
+    return distribute(passed, "delta", keep=False)
 
 
 def _sharing(explanation: Explanation, first: Explanation) -> Explanation:
@@ -294,6 +294,10 @@ def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_cla
     if several_c or every_class:
         return Explanations(("c" if several_c else "target",), {key[every_class]: e for key, e in entries.items()})
     return next(iter(entries.values()))
+
+
+def _joined(chunks: Sequence[Tensor]) -> Tensor:
+    return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
 
 
 def _mean(against: list[Shares]) -> tuple[list[Tensor], Tensor]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from . import rules as _rules  # noqa: F401  (fills the table)
+from .chain import along, stages_of
 from .codes import Coded
 from .inputs import Inputs, Reference, choose_target, references
 from .law import LawBroken, all_finite, gap, tolerance
@@ -38,14 +39,15 @@ def forward(
 
     Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed.
     """
+    stages = stages_of(subject, batch, request)
+    if stages is not None:
+        run = _run(subject, batch, request)
+        output = along(run, batch, stages)
+        expected = _plain(subject, batch, request) if expected is None else expected
+        with contextlib.suppress(LawBroken):  # then something is changed that cannot be seen on the layers
+            return _choose(output, expected, batch, run, request)
     with _RandomNumbers(batch.tensors) as random_numbers, subject.kept() as put_back:
-        run = Run(
-            len(batch.tensors[0]),
-            request.sensitivity or subject.sensitivity,
-            subject.norm_mean,
-            torch.float64 if request.double else torch.float32,
-        )
-        run.biases_in_reference = request.biases_in_reference
+        run = _run(subject, batch, request)
         run.deltas = deltas
         if deltas is not None:
             deltas.rewind()
@@ -61,7 +63,14 @@ def forward(
             put_back()
             random_numbers.again()
             expected = _plain(subject, batch, request)
-        return _choose(output, expected, _explained(run, batch, request), run, request, batch.rows)
+        return _choose(output, expected, batch, run, request)
+
+
+def _run(subject: Subject, batch: Batch, request: Request) -> Run:
+    dtype = torch.float64 if request.double else torch.float32
+    run = Run(len(batch.tensors[0]), request.sensitivity or subject.sensitivity, subject.norm_mean, dtype)
+    run.biases_in_reference = request.biases_in_reference
+    return run
 
 
 def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
@@ -79,28 +88,21 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     return tuple(arguments)
 
 
-def _explained(run: Run, batch: Batch, request: Request) -> tuple[list[Tensor], list[Tensor]]:
-    """What the scores are about, with its baselines."""
+def _explained(run: Run, batch: Batch, request: Request) -> tuple[list[Tensor], list[Reference]]:
+    """What the scores are about, with its references."""
     if request.layer is not None:
         if not run.leaves:
             raise ValueError(f"explain(...): the module {request.layer!r} was not called in this forward pass.")
         scores = run.leaves[0].scores
-        return [scores.value], [_or_zeros(scores.reference, scores.value)]
-    missing = set(range(len(batch.tensors))) - {leaf.source for leaf in run.leaves}
-    if missing:
+        return [scores.value], [scores.reference]
+    met = {leaf.source for leaf in run.leaves}
+    if len(met) < len(batch.tensors):
+        missing = min(set(range(len(batch.tensors))) - met)
         raise ValueError(
-            f"explain(...): the codes of input {min(missing)} never reached an embedding. Integer inputs are explained "
+            f"explain(...): the codes of input {missing} never reached an embedding. Integer inputs are explained "
             "there; pass x.float() if these are quantities, or additional_forward_args if they are no features."
         )
-    inputs = [run.wide(x) if x.is_floating_point() else x for x in batch.tensors]
-    return inputs, [_or_zeros(r, x) for r, x in zip(batch.references, inputs, strict=True)]
-
-
-def _or_zeros(reference: Tensor | None, like: Tensor) -> Tensor:
-    """The baseline; codes without one are held against a zero embedding, which has no code."""
-    if reference is None:
-        return torch.zeros_like(like) if like.is_floating_point() else torch.full_like(like, -1)
-    return reference.detach().to(like.dtype)
+    return [run.wide(x) if x.is_floating_point() else x for x in batch.tensors], list(batch.references)
 
 
 def survey(subject: Subject, batch: Batch) -> Trace:
@@ -280,9 +282,7 @@ def _parts_of(raw: Any) -> str:
     return f"{len(raw)} entries" if isinstance(raw, (tuple, list)) else f"a {type(raw).__name__}"
 
 
-def _choose(
-    output: Any, expected: Tensor, explained: tuple[list[Tensor], list[Tensor]], run: Run, request: Request, rows: slice
-) -> Passed:
+def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, request: Request) -> Passed:
     """Compare the output with the plain one and pick the target."""
     if not isinstance(output, (Scores, Frozen)):
         frozen = ", ".join(operation for operation, _ in run.frozen) or "nothing"
@@ -308,9 +308,9 @@ def _choose(
             f'explain(..., target="all"): the output has shape {tuple(scores.shape)}; give it one of (rows, classes): output=.'
         )
     target = 0 if request.every_class else request.target
-    pick, index = choose_target(scores.value, target, rows, request.total or run.batch)
+    pick, index = choose_target(scores.value, target, batch.rows, request.total or run.batch)
     chosen = scores.reshape(pick, aligned=True)
-    return Passed(run, *explained, found, scores, chosen, index, expected, notes)
+    return Passed(run, *_explained(run, batch, request), found, scores, chosen, index, expected, notes)
 
 
 def _check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run: Run) -> None:

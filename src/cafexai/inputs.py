@@ -246,6 +246,8 @@ def choose_target(output: Tensor, target: Any, rows: slice, total: int) -> tuple
     """How to pick one number per row from the output, and the picked index. ``rows``: the rows of this batch."""
     batch = output.shape[0]
     sizes = output.shape[1:]
+    if type(target) is int and len(sizes) == 1 and 0 <= target < sizes[0]:
+        return lambda v: v[:, target], torch.full((batch, 1), target)
     if target is None:
         if sizes.numel() == 1:
             return lambda v: v.reshape(batch), torch.zeros(batch, len(sizes), dtype=torch.long)
@@ -301,7 +303,8 @@ def _target_index(target: Any, rows: slice, total: int, batch: int, sizes: torch
             f"dimension(s) besides the batch. Give an integer, one per row, or tuples of {count}."
         )
     limits = sizes or (1,)
-    if any(column.min().item() < 0 or column.max().item() >= n for column, n in zip(index.unbind(1), limits, strict=True)):
+    low, high = (ends.tolist() for ends in index.aminmax(dim=0))
+    if min(low) < 0 or any(most >= n for most, n in zip(high, limits, strict=True)):
         wrong = index[(index < 0) | (index >= torch.tensor(limits))]
         one = (
             ""

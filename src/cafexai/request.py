@@ -66,13 +66,18 @@ class Passed:
 
     run: Run  # with the leaves, in which the backward passes end
     inputs: list[Tensor]  # what the scores are shaped like
-    baselines: list[Tensor]
+    references: list[Reference]
     found: Tensor  # the output as the engine has it
     scores: Any  # the same before a final sigmoid or softmax, as a scored value
     chosen: Any  # the explained output as a scored value, one number per row
     target: Tensor
     expected: Tensor  # the output of the model as it is
     notes: tuple[str, ...]
+
+    @property
+    def baselines(self) -> list[Tensor]:
+        """The references, zeros included; codes without one are held against a zero embedding, which has no code."""
+        return [_or_zeros(reference, x) for reference, x in zip(self.references, self.inputs, strict=True)]
 
     @property
     def output_error(self) -> float:
@@ -85,3 +90,9 @@ class Passed:
         for target in range(count):
             pick, index = choose_target(self.scores.value, target, slice(0, self.run.batch), self.run.batch)
             yield dataclasses.replace(self, chosen=self.scores.reshape(pick, aligned=True), target=index)
+
+
+def _or_zeros(reference: Reference, like: Tensor) -> Tensor:
+    if reference is None:
+        return torch.zeros_like(like) if like.is_floating_point() else torch.full_like(like, -1)
+    return reference.detach().to(like.dtype)

@@ -48,6 +48,7 @@ class Run:
         self.closed = False  # the explanation begins at a layer that was met: no further leaves
         self.units: list[Any] = []  # for carriers that look back: where contributions met
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
+        self.back: Callable[..., Any] | None = None  # from the output to the leaves, where it is known without torch's graph
         self.path = ""  # the module that is running
         self.ledger = Ledger(batch)
         self.magnitudes = Magnitudes()

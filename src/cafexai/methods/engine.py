@@ -64,7 +64,7 @@ def carried(given: Case, carrier: type[Scores], target: Any, check: Callable[[Pa
 
     def finish(passed: Passed) -> Tensor:
         check(passed)
-        return distribute(passed, passed.chosen.delta, keep=False).features[0]
+        return distribute(passed, "delta", keep=False).features[0]
 
     return torch.cat([torch.stack([features for (features,) in against]).mean(0) for against in carry_out(task, finish)])
 

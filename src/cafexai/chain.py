@@ -1,0 +1,155 @@
+"""Small models that are a plain chain of torch's own layers, as one operation.
+
+Of few rows, most of the time of an explanation goes into following the calls of the model one by one. What an ``nn.Sequential``
+of linear layers and activations does is known without: its layers are taken as they stand, with the formulas that the rules
+use, and the result is held against the model's own output like any other. Everything else, also a chain with a hook, a
+subclass, another rule or more than a few numbers, is followed call by call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+
+from . import fused, registry
+from .activation import pulled, rule
+from .calls import usual_settings
+from .path import PathScores
+from .pointwise import Function, over_rows, pointwise
+from .request import Batch, Request
+from .scores import Leaf, Run
+from .subject import Subject
+
+_ACTIVATIONS: dict[type[nn.Module], tuple[Callable[..., Tensor], Callable[[Any], dict[str, Any]]]] = {
+    nn.ReLU: (torch.relu, lambda module: {}),
+    nn.GELU: (F.gelu, lambda module: {"approximate": module.approximate}),
+    nn.SiLU: (F.silu, lambda module: {}),
+    nn.Tanh: (torch.tanh, lambda module: {}),
+    nn.ELU: (F.elu, lambda module: {"alpha": module.alpha}),
+    nn.LeakyReLU: (F.leaky_relu, lambda module: {"negative_slope": module.negative_slope}),
+}  # all of them 0 at 0
+_NOTHING = (nn.Identity, nn.Dropout)  # dropout in training is refused before
+_SHIPPED = f"{__package__}.rules."
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class Layer:
+    """A linear layer on delta and total, and back."""
+
+    def __init__(self, path: str, weight: Tensor, bias: Tensor | None) -> None:
+        self.path, self.weight, self.bias = path, weight, bias
+
+    def forward(self, run: Run, delta: Tensor, total: Tensor, reference: Tensor | None) -> Any:
+        self.magnitude = self.weight.abs()
+        self.size = None if self.bias is None else self.bias.abs()
+        self.ledger = run.ledger
+        if self.bias is not None:
+            run.ledger.note_layer(self.path, delta)
+        if reference is not None:
+            reference = over_rows(lambda r: F.linear(r, self.weight), reference)
+        return F.linear(delta, self.weight, self.bias), F.linear(total, self.magnitude, self.size), reference
+
+    def backward(self, from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, ...]:
+        found = []
+        for gradient, weight, bias in ((from_delta, self.weight, self.bias), (from_total, self.magnitude, self.size)):
+            if gradient is not None and bias is not None:
+                self.ledger.shares.append((self.path, gradient @ bias))
+            found.append(None if gradient is None else gradient @ weight)
+        return tuple(found)
+
+
+class Activation:
+    """The activation rule on delta and total, and back."""
+
+    def __init__(self, path: str, phi: Function) -> None:
+        self.path, self.phi = path, phi
+
+    def forward(self, run: Run, delta: Tensor, total: Tensor, reference: Tensor | None) -> Any:
+        behind = None if reference is None else over_rows(self.phi, reference)
+        delta, total, *self.maps = rule(delta, total, reference, behind, self.phi, run.sensitivity(self.path))
+        return delta, total, behind
+
+    def backward(self, from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, ...]:
+        return pulled((from_delta, from_total), self.maps)
+
+
+Stages = list[Layer | Activation]
+
+
+class _NotAChain(Exception):
+    """The calls of the model have to be followed."""
+
+
+def stages_of(subject: Subject, batch: Batch, request: Request) -> Stages | None:
+    """The layers of the model, if they are all there is to it, and if the batch is small."""
+    x = batch.tensors[0]
+    if len(batch.tensors) > 1 or batch.extra or batch.options or x.ndim != 2 or x.numel() >= fused.SMALL or not _usual(request):
+        return None
+    if hooks._global_forward_hooks or hooks._global_forward_pre_hooks or torch._C._len_torch_function_stack():
+        return None
+    if type(x) is not Tensor or x.dtype not in (torch.float32, torch.float64) or not usual_settings():
+        return None
+    try:
+        stages = list(_stages(subject.model, subject.names, x))
+    except _NotAChain:
+        return None
+    return stages if any(isinstance(stage, Layer) for stage in stages) else None
+
+
+def _usual(request: Request) -> bool:
+    """Scores of the inputs are asked for, as published, and nothing else."""
+    if request.carrier is not PathScores or request.double or request.biases_in_reference or request.check != "output":
+        return False
+    return request.layer is None and request.target_layer is None and request.output is None
+
+
+def _stages(module: Any, names: dict[int, str], x: Tensor) -> Iterator[Layer | Activation]:
+    kind, path = type(module), names.get(id(module))
+    inside = {} if path is None else vars(module)
+    if path is None or "forward" in inside or any(inside[hook] for hook in _HOOKS):
+        raise _NotAChain
+    if kind is nn.Sequential:
+        for child in inside["_modules"].values():
+            yield from _stages(child, names, x)
+    elif kind is nn.Linear and _as_shipped(F.linear):
+        weight, bias = (None if part is None else part.detach() for part in inside["_parameters"].values())
+        if weight.dtype is not x.dtype or weight.device != x.device or len(x) * len(weight) >= fused.SMALL:
+            raise _NotAChain
+        yield Layer(path, weight, bias)
+    elif kind in _ACTIVATIONS and _as_shipped(_ACTIVATIONS[kind][0]):
+        function, settings = _ACTIVATIONS[kind]
+        yield Activation(path, pointwise(function, (), settings(module)))
+    elif kind not in _NOTHING:
+        raise _NotAChain
+
+
+def _as_shipped(function: Callable[..., Tensor]) -> bool:
+    """Nobody has registered another rule for it."""
+    known = registry.find(function)
+    return known is not None and known.apply.__module__.startswith(_SHIPPED)
+
+
+def along(run: Run, batch: Batch, stages: Stages) -> PathScores:
+    """The scored output; the way back is left with the run."""
+    (x,), (reference,) = batch.tensors, batch.references
+    delta = x.clone() if reference is None else x - reference
+    leaf = PathScores(run, reference, delta, delta.abs(), None)
+    run.leaves.append(Leaf(leaf, 0))
+    run.note_dtype(x.dtype)
+    delta, total = leaf.parts
+    for stage in stages:
+        delta, total, reference = stage.forward(run, delta, total, reference)
+
+    def back(from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, ...]:
+        gradients: tuple[Tensor | None, ...] = (from_delta, from_total)
+        for stage in reversed(stages):
+            gradients = stage.backward(*gradients)
+        return gradients
+
+    run.back = back
+    return PathScores(run, reference, delta, total, None)
