@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 import models
 import naive
-from cafexai import CAFE, chain, forward, fused, registry
+from cafexai import CAFE, activation, chain, forward, registry
 
 FIELDS = ("positive", "negative", "combined", "output", "baseline_output", "completeness_error", "bias", "target", "baselines")
 ACTIVATIONS = [
@@ -154,6 +154,18 @@ def test_a_layer_used_twice():
     same(lambda: CAFE(model).explain(x, target=0))
 
 
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.GELU])
+def test_many_rows_in_chunks(activation, taken):
+    model = models.mlp(20, 300, 300, 4, activation=activation).float()
+    x = torch.randn(8000, 20).float()
+    e = CAFE(model).explain(x, target=2)
+    assert len(taken) > 1
+    found = followed(lambda: CAFE(model).explain(x, target=2))
+    for name in ("positive", "negative", "combined", "bias"):
+        one, two = getattr(e, name), getattr(found, name)
+        assert (one - two).abs().max() <= 1e-5 * two.abs().max(), name
+
+
 def test_single_precision(taken):
     model, x = models.mlp(4, 8, 3).float(), torch.randn(2, 4).float()
     e = CAFE(model).explain(x, target=0)
@@ -236,7 +248,7 @@ def test_models_that_are_more_than_their_layers_are_followed(change, taken):
         {"output": lambda raw: 2 * raw},
         {"check": "each"},
     ],
-    ids=str,
+    ids=lambda options: "-".join(options),
 )
 def test_calls_that_ask_for_more_are_followed(options, taken):
     CAFE(models.mlp(4, 6, 3)).explain(torch.randn(2, 4), target=0, **options)
@@ -255,10 +267,11 @@ def test_a_function_is_followed(taken):
     assert not taken
 
 
-def test_inputs_of_more_dimensions_or_many_numbers_are_followed(taken):
+def test_inputs_of_more_dimensions_or_many_numbers_are_followed(taken, monkeypatch):
+    monkeypatch.setattr(activation, "LARGE", 299)
     model = models.mlp(4, 6, 3)
     CAFE(model).explain(torch.randn(2, 5, 4), target=(0, 0))
-    CAFE(model).explain(torch.randn(fused.SMALL // 6 + 1, 4), target=0)
+    CAFE(model).explain(torch.randn(50, 4), target=0, batch_size=50)
     assert not taken
 
 

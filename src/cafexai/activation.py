@@ -77,10 +77,11 @@ def changes(
         return changes_at(delta, total, *values(delta, total, reference, at_reference, phi))
     positive = torch.lerp(total, delta, 0.5)
     negative = positive - total  # with its sign
+    at_top, at_bottom = phi(positive), phi(negative)
+    del positive, negative
     change = phi(delta)
     upper = _where_rising(change, delta, 0)
-    lower = change - upper
-    return change, phi(positive).sub_(upper), lower.sub_(phi(negative))
+    return change, at_top.sub_(upper), torch.sub(change, upper, out=upper).sub_(at_bottom)
 
 
 def changes_at(
@@ -103,17 +104,24 @@ def flows(
 def flows_of(
     delta: Tensor, total: Tensor, change: Tensor, up: Tensor, down: Tensor, c: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same from the changes of phi."""
+    """The same from the changes of phi; ``up`` and ``down`` are used up."""
     size, sign = delta.abs(), delta.sign()
     smaller = torch.sub(total, size).clamp_min_(0)
-    slope = torch.mul(change, sign).div_(size.clamp_min_(torch.finfo(delta.dtype).tiny))  # 0 where delta and change are 0
-    linear = slope.mul_(smaller).mul_(0.5)
+    linear = sign.mul_(change).div_(size.clamp_min_(torch.finfo(delta.dtype).tiny))  # 0 where delta and change are 0
+    linear.mul_(smaller).mul_(0.5)
     del size, sign
     peak = torch.maximum(up, down).clamp_min_(0)
-    along = torch.minimum(linear.clamp_min(0), peak).lerp_(peak, c)
-    peak = torch.minimum(up, down).clamp_max_(0)
-    against = torch.maximum(linear.clamp_max_(0), peak).lerp_(peak, c)
+    trough = torch.minimum(up, down, out=up).clamp_max_(0)
+    along = torch.clamp_min(linear, 0, out=down)
+    along = _between(torch.minimum(along, peak, out=along), peak, c)
+    against = linear.clamp_max_(0)
+    against = _between(torch.maximum(against, trough, out=against), trough, c)
     return change, along, against, smaller
+
+
+def _between(linear: Tensor, peak: Tensor, c: Any) -> Tensor:
+    """(1 - c) linear + c peak; in a kernel, where c is a tensor, written so that nothing need be compared."""
+    return linear * (1 - c) + peak * c if isinstance(c, Tensor) else linear.lerp_(peak, c)
 
 
 LARGE = 2**20  # elements from which on multipliers are computed again for each backward pass instead of being kept
@@ -126,15 +134,14 @@ def multipliers(
     """How delta' and total' depend on delta and total; ``along``, ``against`` and ``smaller`` are used up."""
     both = along - against
     net = along.add_(against)
-    size = change.abs()
     tiny = torch.finfo(delta.dtype).tiny
     smaller = smaller.mul_(0.5).clamp_min_(tiny)  # where it is 0 the flows are 0 as well: 0 / 0 = 0
-    net = net.div_(smaller)
-    both = both.div_(smaller)
-    larger = total.add(delta.abs()).clamp_min_(tiny)
+    net, both = net.div_(smaller), both.div_(smaller)
+    size = torch.abs(change, out=against)
+    larger = torch.abs(delta, out=smaller).add_(total).clamp_min_(tiny)
     sign = delta.sign()
     dd = (net * total).addcmul_(sign, change).div_(larger)
-    dt = torch.addcmul(change, net, delta, value=-1).div_(larger)
+    dt = torch.addcmul(change, net, delta, value=-1, out=net).div_(larger)
     td = sign.mul_(size).addcmul_(both, delta, value=-1).div_(larger)
     tt = size.addcmul_(both, total).div_(larger)
     return dd, dt, td, tt
@@ -163,12 +170,12 @@ def relu(delta: Tensor, total: Tensor, c: Any) -> tuple[Tensor, ...]:
     return new_delta, new_total, same, cross
 
 
-def pull(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, td: Tensor, tt: Tensor) -> tuple[Tensor, ...]:
+def pull(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, td: Tensor, tt: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of the new delta and total, taken back to the old ones."""
     return (from_delta * dd).addcmul_(from_total, td), (from_delta * dt).addcmul_(from_total, tt)
 
 
-def pulled(gradients: Any, maps: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+def pulled(gradients: Any, maps: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
     """pull, also where only one of the two gradients is there; of two maps, each stands for two of the four."""
     from_delta, from_total = gradients
     if len(maps) == 2:
@@ -208,6 +215,15 @@ def _by_kernel(alone: Any, at: Any, given: tuple[Tensor, ...], saved: Any, phi: 
     return fused.run(at, (*given, delta, total, *values(delta, total, reference, at_reference, phi)), phi, c)
 
 
+def applied(
+    delta: Tensor, total: Tensor, reference: Tensor | None, at_reference: Tensor | None, phi: Function, c: float, pays: bool
+) -> tuple[Tensor, ...]:
+    """``rule``, as one kernel if that pays."""
+    if pays:
+        return _by_kernel(rule, rule_at, (), (delta, total, reference, at_reference), phi, c)
+    return rule(delta, total, reference, at_reference, phi, c)
+
+
 class _Elementwise(torch.autograd.Function):
     """Multipliers are kept: on the way back they are all that is needed."""
 
@@ -222,10 +238,7 @@ class _Elementwise(torch.autograd.Function):
         c: float,
         pays: bool,
     ) -> tuple[Tensor, Tensor]:
-        if pays:
-            new_delta, new_total, *maps = _by_kernel(rule, rule_at, (), (delta, total, reference, at_reference), phi, c)
-        else:
-            new_delta, new_total, *maps = rule(delta, total, reference, at_reference, phi, c)
+        new_delta, new_total, *maps = applied(delta, total, reference, at_reference, phi, c, pays)
         ctx.save_for_backward(*maps)
         ctx.set_materialize_grads(False)
         return new_delta, new_total

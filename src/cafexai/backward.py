@@ -67,7 +67,7 @@ def _terms(passed: Passed, kind: str, keep: bool) -> list[tuple[Leaf, Tensor]]:
     if passed.run.back is not None:
         one = torch.zeros_like(passed.scores.delta)
         one.scatter_(1, passed.target.to(one.device), 1)
-        gradients = passed.run.back(*((one, None) if kind == "delta" else (None, one)))
+        gradients = passed.run.back(*((one, None) if kind == "delta" else (None, one)), keep)
     else:  # from the sum: with weights of its own, torch first loads its symbolic shapes, which takes a third of a second
         whole = getattr(passed.chosen, kind).sum()
         gradients = torch.autograd.grad(whole, [tensor for _, tensor in of_part], retain_graph=keep, allow_unused=True)

@@ -1,9 +1,9 @@
-"""Small models that are a plain chain of torch's own layers, as one operation.
+"""Models that are a plain chain of torch's own layers, without following their calls.
 
-Of few rows, most of the time of an explanation goes into following the calls of the model one by one. What an ``nn.Sequential``
-of linear layers and activations does is known without: its layers are taken as they stand, with the formulas that the rules
-use, and the result is held against the model's own output like any other. Everything else, also a chain with a hook, a
-subclass, another rule or more than a few numbers, is followed call by call.
+Of few rows, most of the time of an explanation goes into following the calls of the model one by one, and into torch's graph
+for the way back. What an ``nn.Sequential`` of linear layers and activations does is known without: its layers are taken as
+they stand, with the formulas that the rules use, and the result is held against the model's own output like any other.
+Everything else, also a chain with a hook, a subclass or another rule, is followed call by call.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
-from . import fused, registry
-from .activation import pulled, rule
+from . import activation, fused, registry
+from .activation import applied, pulled
 from .calls import usual_settings
 from .path import PathScores
 from .pointwise import Function, over_rows, pointwise
@@ -45,22 +45,30 @@ class Layer:
         self.path, self.weight, self.bias = path, weight, bias
 
     def forward(self, run: Run, delta: Tensor, total: Tensor, reference: Tensor | None) -> Any:
-        self.magnitude = self.weight.abs()
-        self.size = None if self.bias is None else self.bias.abs()
         self.ledger = run.ledger
+        self.size = None if self.bias is None else self.bias.abs()
         if self.bias is not None:
-            run.ledger.note_layer(self.path, delta)
+            self.ledger.note_layer(self.path, delta)
         if reference is not None:
             reference = over_rows(lambda r: F.linear(r, self.weight), reference)
-        return F.linear(delta, self.weight, self.bias), F.linear(total, self.magnitude, self.size), reference
+        if run.deltas is None:
+            delta = F.linear(delta, self.weight, self.bias)
+        else:
+            delta = run.deltas.next(delta, self.weight, self.bias)
+        self.magnitude, self.keep = run.magnitudes.of(self.weight, delta)
+        total = F.linear(total, self.magnitude, self.size)
+        if not self.keep:
+            del self.magnitude
+        return delta, total, reference
 
-    def backward(self, from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, ...]:
-        found = []
-        for gradient, weight, bias in ((from_delta, self.weight, self.bias), (from_total, self.magnitude, self.size)):
+    def backward(self, from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        for gradient, bias in ((from_delta, self.bias), (from_total, self.size)):
             if gradient is not None and bias is not None:
                 self.ledger.shares.append((self.path, gradient @ bias))
-            found.append(None if gradient is None else gradient @ weight)
-        return tuple(found)
+        to_delta = None if from_delta is None else from_delta @ self.weight
+        if from_total is None:
+            return to_delta, None
+        return to_delta, from_total @ (self.magnitude if self.keep else self.weight.abs())
 
 
 class Activation:
@@ -71,10 +79,11 @@ class Activation:
 
     def forward(self, run: Run, delta: Tensor, total: Tensor, reference: Tensor | None) -> Any:
         behind = None if reference is None else over_rows(self.phi, reference)
-        delta, total, *self.maps = rule(delta, total, reference, behind, self.phi, run.sensitivity(self.path))
+        c, pays = run.sensitivity(self.path), fused.pays(delta, self.phi)
+        delta, total, *self.maps = applied(delta, total, reference, behind, self.phi, c, pays)
         return delta, total, behind
 
-    def backward(self, from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(self, from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         return pulled((from_delta, from_total), self.maps)
 
 
@@ -86,9 +95,9 @@ class _NotAChain(Exception):
 
 
 def stages_of(subject: Subject, batch: Batch, request: Request) -> Stages | None:
-    """The layers of the model, if they are all there is to it, and if the batch is small."""
+    """The layers of the model, if they are all there is to it and no value is so large that it would need much memory."""
     x = batch.tensors[0]
-    if len(batch.tensors) > 1 or batch.extra or batch.options or x.ndim != 2 or x.numel() >= fused.SMALL or not _usual(request):
+    if len(batch.tensors) > 1 or batch.extra or batch.options or x.ndim != 2 or not _usual(request):
         return None
     if hooks._global_forward_hooks or hooks._global_forward_pre_hooks or torch._C._len_torch_function_stack():
         return None
@@ -117,15 +126,21 @@ def _stages(module: Any, names: dict[int, str], x: Tensor) -> Iterator[Layer | A
         for child in inside["_modules"].values():
             yield from _stages(child, names, x)
     elif kind is nn.Linear and _as_shipped(F.linear):
-        weight, bias = (None if part is None else part.detach() for part in inside["_parameters"].values())
-        if weight.dtype is not x.dtype or weight.device != x.device or len(x) * len(weight) >= fused.SMALL:
-            raise _NotAChain
-        yield Layer(path, weight, bias)
+        yield _layer(path, inside["_parameters"], x)
     elif kind in _ACTIVATIONS and _as_shipped(_ACTIVATIONS[kind][0]):
         function, settings = _ACTIVATIONS[kind]
         yield Activation(path, pointwise(function, (), settings(module)))
     elif kind not in _NOTHING:
         raise _NotAChain
+
+
+def _layer(path: str, own: dict[str, Any], x: Tensor) -> Layer:
+    if own.keys() != {"weight", "bias"}:  # pruned, for one
+        raise _NotAChain
+    weight, bias = own["weight"].detach(), own["bias"]
+    if weight.dtype is not x.dtype or weight.device != x.device or len(x) * len(weight) > activation.LARGE:
+        raise _NotAChain
+    return Layer(path, weight, None if bias is None else bias.detach())
 
 
 def _as_shipped(function: Callable[..., Tensor]) -> bool:
@@ -145,10 +160,10 @@ def along(run: Run, batch: Batch, stages: Stages) -> PathScores:
     for stage in stages:
         delta, total, reference = stage.forward(run, delta, total, reference)
 
-    def back(from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, ...]:
-        gradients: tuple[Tensor | None, ...] = (from_delta, from_total)
-        for stage in reversed(stages):
-            gradients = stage.backward(*gradients)
+    def back(from_delta: Tensor | None, from_total: Tensor | None, keep: bool) -> tuple[Tensor | None, Tensor | None]:
+        gradients, left = (from_delta, from_total), stages.copy() if keep else stages
+        while left:
+            gradients = left.pop().backward(*gradients)
         return gradients
 
     run.back = back

@@ -41,16 +41,13 @@ def forward(
     """
     stages = stages_of(subject, batch, request)
     if stages is not None:
-        run = _run(subject, batch, request)
+        run = _run(subject, batch, request, deltas)
         output = along(run, batch, stages)
         expected = _plain(subject, batch, request) if expected is None else expected
         with contextlib.suppress(LawBroken):  # then something is changed that cannot be seen on the layers
             return _choose(output, expected, batch, run, request)
     with _RandomNumbers(batch.tensors) as random_numbers, subject.kept() as put_back:
-        run = _run(subject, batch, request)
-        run.deltas = deltas
-        if deltas is not None:
-            deltas.rewind()
+        run = _run(subject, batch, request, deltas)
         trace = Trace(run, request.carrier, subject.owned_tensors, request.check == "each")
         if request.features is not None and not request.latent:
             run.features = request.features([x.shape[1:] for x in batch.tensors])
@@ -66,10 +63,13 @@ def forward(
         return _choose(output, expected, batch, run, request)
 
 
-def _run(subject: Subject, batch: Batch, request: Request) -> Run:
+def _run(subject: Subject, batch: Batch, request: Request, deltas: Deltas | None) -> Run:
     dtype = torch.float64 if request.double else torch.float32
     run = Run(len(batch.tensors[0]), request.sensitivity or subject.sensitivity, subject.norm_mean, dtype)
     run.biases_in_reference = request.biases_in_reference
+    run.deltas = deltas
+    if deltas is not None:
+        deltas.rewind()
     return run
 
 

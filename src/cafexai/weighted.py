@@ -22,6 +22,9 @@ def weighted(value: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     return F.linear(value, weight.to(value.dtype), None if bias is None else bias.to(value.dtype))
 
 
+SMALL = 2**16  # elements of a weight that are kept in any case
+
+
 class Magnitudes:
     """The absolute weights of one call."""
 
@@ -30,7 +33,7 @@ class Magnitudes:
 
     def of(self, weight: Tensor, value: Tensor) -> tuple[Tensor, bool]:
         """The absolute weight in the precision of the value, and whether it may be kept."""
-        if weight.numel() > value.numel():
+        if weight.numel() > max(value.numel(), SMALL):
             return weight.to(value.dtype).abs(), False
         key = (weight.data_ptr(), weight.shape, weight.stride(), weight.dtype, value.dtype, weight._version)
         known = self._kept.get(key)

@@ -224,7 +224,7 @@ EXAMPLES = Study(
                           "train_rows": None, "test_rows": None, "epochs": {"mnist": 10, "cifar10": 30, "shapes": 30},
                           "measured": 200},
     },
-    {"toy": "0.1", "quick": "2", "full": "30 (estimated)"},
+    {"toy": "0.1", "quick": "2", "full": "20"},
     tasks,
     report,
 )  # fmt: skip
