@@ -22,6 +22,7 @@ class Case:
     shape: tuple[int, ...]
     deeplift: str = "right"  # or why it is not
     quick: bool = True
+    promised: bool = True  # held against the limits
 
     def make(self) -> tuple[nn.Module, Tensor, Tensor]:
         """The model, the input and the predicted classes, the same in every process."""
@@ -38,6 +39,22 @@ def mlp(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Module:
     for a, b in itertools.pairwise(widths):
         layers += [nn.Linear(a, b), activation()]
     return nn.Sequential(*layers[:-1])
+
+
+class WrittenOut(nn.Module):
+    """The same with a forward of its own, as most models are written: followed call by call."""
+
+    def __init__(self, *widths: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+        self.activations = nn.ModuleList(nn.ReLU() for _ in widths[2:])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, inputs) to (rows, classes)."""
+        for layer, activation in zip(self.layers, self.activations, strict=False):
+            x = activation(layer(x))
+        scores: Tensor = self.layers[-1](x)
+        return scores
 
 
 def deep_cnn() -> nn.Module:
@@ -75,6 +92,7 @@ CASES = (
     Case("BERT-base size, 4 x 128 tokens", Encoder, (4, 128, 768), NO_FUNCTIONS, quick=False),
     Case("7-100-2 ReLU, 1 row", lambda: mlp(7, 100, 2), (1, 7)),
     Case("7-256x2-2 ReLU, 1 row", lambda: mlp(7, 256, 256, 2), (1, 7)),
+    Case("7-100-2 ReLU with its own forward, 1 row", lambda: WrittenOut(7, 100, 2), (1, 7), promised=False),
     Case("54-256x4-7 GELU, 1 row", lambda: mlp(54, *[256] * 4, 7, activation=nn.GELU), (1, 54), NO_GELU),
 )
 

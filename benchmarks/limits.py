@@ -41,7 +41,7 @@ def _of_case(name: str, case: dict[str, Any]) -> Iterator[Line]:
     seconds = {way: entry["seconds"] for way, entry in case["ways"].items() if "seconds" in entry}
     best = {way: min(seconds[way], seconds.get(way + COMPILED, seconds[way])) for way in OURS}
     for way in OURS:
-        if DEEPLIFT in seconds and case["deeplift"] == "right":
+        if DEEPLIFT in seconds and case["deeplift"] == "right" and case["promised"]:
             yield f"{name}: {way} / DeepLIFT", best[way] / seconds[DEEPLIFT], SLOWER[way]
         if way in RATIOS.get(name, {}):
             yield f"{name}: {way} / forward + backward", best[way] / seconds[BASE], RATIOS[name][way]

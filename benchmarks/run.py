@@ -28,7 +28,11 @@ RESULTS = Path(__file__).parent / "results"
 
 def measure(case: Case, repeats: int, compiled: bool) -> dict[str, Any]:
     """Times, ratios and peak memory on one case."""
-    found: dict[str, Any] = {"deeplift": case.deeplift, "ways": interleaved(all_ways(case, compiled), repeats)}
+    found: dict[str, Any] = {
+        "deeplift": case.deeplift,
+        "promised": case.promised,
+        "ways": interleaved(all_ways(case, compiled), repeats),
+    }
     print(f"\n{case.name}    (DeepLIFT: {case.deeplift})")
     for way, entry in found["ways"].items():
         if "failed" in entry:

@@ -50,9 +50,9 @@ Some settings were chosen after a first look at results, which the reader should
 
 Results of `examples-tabular`, `examples-images` and `circuit` hold scores, maps and names, but no values of rows and no
 pictures of data sets, which are not ours to pass on; `--set show_data=true` shows them. Full presets that are missing here take
-more than two hours (`cafexai study list` says how long), but that of `examples-images`, which has not been run, and that of
-`examples-tabular`, which needs the credentialed files of MIMIC-IV. Runtimes were taken on one thread of a machine that did
-other work at the same time, and say little about single methods.
+more than two hours (`cafexai study list` says how long), but that of `examples-tabular`, which needs the credentialed files of
+MIMIC-IV. Runtimes were taken on one thread of a machine that did other work at the same time, and say little about single
+methods.
 """
 
 

@@ -56,7 +56,7 @@ def distribute(passed: Passed, kind: str, keep: bool) -> Shares:
         lack = lack + torch.stack(list(biases.values())).to(whole.device).sum(0, dtype=exact)
     coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
     limit = tolerance(coarsest) * passed.chosen.slack
-    if not bool((lack.abs() <= limit * goal.abs()).all()):  # mostly it is that small, and nothing else need be asked
+    if not (lack / goal).abs().max().item() <= limit:  # mostly it is that small, and nothing else need be asked
         _check_sum(passed, goal, lack, terms, entries, limit)
     return Shares(features, biases, lack)
 

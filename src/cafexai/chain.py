@@ -8,7 +8,7 @@ Everything else, also a chain with a hook, a subclass or another rule, is follow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,7 +35,6 @@ _ACTIVATIONS: dict[type[nn.Module], tuple[Callable[..., Tensor], Callable[[Any],
 }  # all of them 0 at 0
 _NOTHING = (nn.Identity, nn.Dropout)  # dropout in training is refused before
 _SHIPPED = f"{__package__}.rules."
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Layer:
@@ -103,8 +102,9 @@ def stages_of(subject: Subject, batch: Batch, request: Request) -> Stages | None
         return None
     if type(x) is not Tensor or x.dtype not in (torch.float32, torch.float64) or not usual_settings():
         return None
+    stages: Stages = []
     try:
-        stages = list(_stages(subject.model, subject.names, x))
+        _collect(subject.model, subject.names, x, stages)
     except _NotAChain:
         return None
     return stages if any(isinstance(stage, Layer) for stage in stages) else None
@@ -117,19 +117,23 @@ def _usual(request: Request) -> bool:
     return request.layer is None and request.target_layer is None and request.output is None
 
 
-def _stages(module: Any, names: dict[int, str], x: Tensor) -> Iterator[Layer | Activation]:
+def _collect(module: Any, names: dict[int, str], x: Tensor, stages: Stages) -> None:
+    """The stages of a module and of all inside it."""
     kind, path = type(module), names.get(id(module))
-    inside = {} if path is None else vars(module)
-    if path is None or "forward" in inside or any(inside[hook] for hook in _HOOKS):
+    if path is None:  # a function, or a module that was put in later
+        raise _NotAChain
+    inside = vars(module)
+    hooked = inside["_forward_hooks"] or inside["_forward_pre_hooks"] or inside["_backward_hooks"]
+    if hooked or inside["_backward_pre_hooks"] or "forward" in inside:
         raise _NotAChain
     if kind is nn.Sequential:
         for child in inside["_modules"].values():
-            yield from _stages(child, names, x)
+            _collect(child, names, x, stages)
     elif kind is nn.Linear and _as_shipped(F.linear):
-        yield _layer(path, inside["_parameters"], x)
+        stages.append(_layer(path, inside["_parameters"], x))
     elif kind in _ACTIVATIONS and _as_shipped(_ACTIVATIONS[kind][0]):
         function, settings = _ACTIVATIONS[kind]
-        yield Activation(path, pointwise(function, (), settings(module)))
+        stages.append(Activation(path, pointwise(function, (), settings(module))))
     elif kind not in _NOTHING:
         raise _NotAChain
 

@@ -18,7 +18,7 @@ from .explanation import Explanation, default_names
 from .explanations import Explanations
 from .feature import Features, FeatureScores
 from .groups import grouped, places
-from .inputs import Inputs, Reference, prepare, references
+from .inputs import Inputs, Reference, prepare, references, takes_raw
 from .pairs import PairedScores
 from .path import PathScores
 from .request import Passed, Request
@@ -149,7 +149,7 @@ class CAFE:
             target_layer,
             check,
             total=given.rows,
-            notes=tuple(getattr(self.model, "notes", ())) if hasattr(self.model, "from_raw") else (),
+            notes=tuple(getattr(self.model, "notes", ())) if takes_raw(self.model) else (),
             latent_baselines=baselines,
             carrier=carrier,
             features=self._features(given, feature_groups, layer, start),

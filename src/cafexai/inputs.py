@@ -31,9 +31,14 @@ class Inputs:
         return self.tensors[0].shape[0]
 
 
+def takes_raw(model: Any) -> bool:
+    """The model comes with a preprocessing step of its own."""
+    return hasattr(type(model), "from_raw")  # of the class: modules take long to say what they have not
+
+
 def prepare(inputs: Any, model: Any, feature_names: Sequence[str] | None, display: Any = None, tokenizer: Any = None) -> Inputs:
     """Tensors, numpy arrays or data frames, one or several, to tensors."""
-    if hasattr(model, "from_raw") and not isinstance(inputs, (tuple, list)):
+    if takes_raw(model) and not isinstance(inputs, (tuple, list)):
         inputs, original, feature_names = model.from_raw(inputs, feature_names)
         display = original if display is None else display
     is_tuple = isinstance(inputs, (tuple, list))
@@ -159,7 +164,7 @@ def _by_name(part: Any, names: tuple[str, ...] | None, model: Any) -> Any:
         part = part.to_frame().T
     if not _is_frame(part):
         return part
-    if hasattr(model, "from_raw"):
+    if takes_raw(model):
         return model.from_raw(part, None)[0]
     columns = tuple(map(str, part.columns))
     if names is not None and columns != names:
@@ -231,7 +236,7 @@ def _statistic(name: str, background: Any, place: int, model: Any, names: tuple[
     if background is None:
         raise ValueError(f"explain(..., baselines={name!r}): of which data? Give them: CAFE(model, background=x_train).")
     data = background[place] if isinstance(background, (tuple, list)) else background
-    if hasattr(model, "from_raw"):
+    if takes_raw(model):
         data, names = model.from_raw(data, None)[0], None
     data = _by_name(data, names, None)
     data = _checked(_to_tensor(data, model, place), place, 1)
@@ -246,8 +251,8 @@ def choose_target(output: Tensor, target: Any, rows: slice, total: int) -> tuple
     """How to pick one number per row from the output, and the picked index. ``rows``: the rows of this batch."""
     batch = output.shape[0]
     sizes = output.shape[1:]
-    if type(target) is int and len(sizes) == 1 and 0 <= target < sizes[0]:
-        return lambda v: v[:, target], torch.full((batch, 1), target)
+    if len(sizes) == 1 and (only := _one_integer(target)) is not None and 0 <= only < sizes[0]:
+        return lambda v: v[:, only], torch.full((batch, 1), only)
     if target is None:
         if sizes.numel() == 1:
             return lambda v: v.reshape(batch), torch.zeros(batch, len(sizes), dtype=torch.long)
@@ -268,6 +273,15 @@ def choose_target(output: Tensor, target: Any, rows: slice, total: int) -> tuple
     picks = tuple(index.to(output.device).unbind(1))
     places = (torch.arange(batch, device=output.device), *picks)
     return lambda v: v[places], index
+
+
+def _one_integer(target: Any) -> int | None:
+    """The target of all rows, if it is a single number."""
+    if type(target) is int:
+        return target
+    if type(target) is Tensor and target.ndim < 2 and target.numel() == 1 and target.dtype is torch.long:
+        return int(target.item())
+    return None
 
 
 def _target_index(target: Any, rows: slice, total: int, batch: int, sizes: torch.Size) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..inputs import Inputs, choose_target, model_dtype, prepare, references
+from ..inputs import Inputs, choose_target, model_dtype, prepare, references, takes_raw
 from ..subject import Subject
 
 
@@ -106,7 +106,7 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_mask: Any
     if isinstance(subject.model, nn.Module) and any(True for _ in subject.model.parameters()) and dtype != rows.dtype:
         raise ValueError(f"{name}(model, x): x is {rows.dtype} and the model {dtype}; convert one, such as x.to({dtype}).")
     stack = [one for (one,) in references(baselines, given, None, subject.model)]
-    plain = _Fitted(subject.model).eval() if hasattr(subject.model, "from_raw") else subject.model
+    plain = _Fitted(subject.model).eval() if takes_raw(subject.model) else subject.model
     return Case(name, plain, rows, stack, _groups(name, feature_mask, given))
 
 
