@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
+import weakref
 
 import pytest
 import torch
@@ -205,8 +207,25 @@ def _own_forward(model):
     model[0].forward = lambda x: 2 * F.linear(x, model[0].weight)
 
 
-def _replaced(model):
-    model[0] = nn.Linear(4, 6)
+def _broadcast_bias(model):
+    model[0].bias = nn.Parameter(torch.zeros(1))
+
+
+def _further_parameter(model):
+    model[0].scale = nn.Parameter(torch.ones(1))
+
+
+def _weight_as_buffer(model):
+    weight = model[0].weight.detach()
+    del model[0].weight
+    model[0].register_buffer("weight", weight)
+
+
+def _subclass_as_weight(model):
+    class Mine(torch.Tensor):
+        pass
+
+    model[0].weight = nn.Parameter(model[0].weight.detach().as_subclass(Mine))
 
 
 CHANGED = {
@@ -216,9 +235,12 @@ CHANGED = {
     "subclass": lambda model: model.insert(0, Doubled(4, 4)),
     "parametrised": lambda model: parametrizations.weight_norm(model[0]),
     "pruned": lambda model: prune.l1_unstructured(model[0], "weight", 0.5),
+    "bias that broadcasts": _broadcast_bias,
+    "further parameter": _further_parameter,
+    "weight as buffer": _weight_as_buffer,
+    "subclass as weight": _subclass_as_weight,
     "no rule for chains": lambda model: model.append(nn.Softplus()),
     "output dropped": lambda model: model.append(nn.Sigmoid()),
-    "layer put in later": _replaced,
     "no layer": lambda model: [model.pop(0) for _ in range(3)],
 }
 
@@ -226,17 +248,33 @@ CHANGED = {
 @pytest.mark.parametrize("change", CHANGED)
 def test_models_that_are_more_than_their_layers_are_followed(change, taken):
     model, x = models.mlp(4, 6, 3), torch.randn(2, 4)
-    cafe = CAFE(model)
-    if change == "layer put in later":
-        CHANGED[change](model)
-    else:
-        CHANGED[change](model)
-        cafe = CAFE(model)
-    e = cafe.explain(x, target=0)
+    CHANGED[change](model)
+    e = CAFE(model).explain(x, target=0)
     assert not taken
+    assert type(e.positive) is torch.Tensor
     if change != "output dropped":
-        torch.testing.assert_close(e.output, model(x)[:, 0].detach())
+        torch.testing.assert_close(e.output, model(x)[:, 0].detach().as_subclass(torch.Tensor))
     assert e.completeness_error.abs().max() < 1e-12
+
+
+def test_a_layer_that_was_put_in_later_is_followed(taken):
+    model, x = models.mlp(4, 6, 3), torch.randn(2, 4)
+    cafe = CAFE(model)
+    model[0] = nn.Linear(4, 6)
+    torch.testing.assert_close(cafe.explain(x, target=0).output, model(x)[:, 0].detach())
+    assert not taken
+
+
+def test_further_arguments_are_followed(taken):
+    class Scaled(nn.Sequential):
+        def forward(self, x, factor=1.0):
+            return factor * super().forward(x)
+
+    model, x = Scaled(nn.Linear(4, 3)), torch.randn(2, 4)
+    for extra in (2.0, {"factor": 2.0}):
+        e = CAFE(model).explain(x, target=0, additional_forward_args=extra)
+        torch.testing.assert_close(e.output, 2 * model(x)[:, 0].detach())
+    assert not taken
 
 
 @pytest.mark.parametrize(
@@ -286,26 +324,32 @@ def test_watched_calls_are_followed(taken):
     model, x = models.mlp(4, 6, 3), torch.randn(2, 4)
     with Passing():
         CAFE(model).explain(x, target=0)
-    handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, output: None)
-    CAFE(model).explain(x, target=0)
-    handle.remove()
+    everywhere = nn.modules.module
+    for handle in (
+        everywhere.register_module_forward_hook(lambda module, inputs, output: None),
+        everywhere.register_module_forward_pre_hook(lambda module, inputs: None),
+    ):
+        CAFE(model).explain(x, target=0)
+        handle.remove()
     assert not taken
 
 
-@pytest.mark.parametrize("name", ["relu", "linear"])
-def test_a_rule_of_the_user_counts(name, taken, monkeypatch):
-    model, x = models.mlp(4, 6, 3), torch.randn(2, 4)
-    function = {"relu": torch.relu, "linear": F.linear}[name]
+@pytest.mark.parametrize(
+    "target", ["relu", "linear", F.relu, F.linear, F.dropout], ids=lambda part: getattr(part, "__name__", part)
+)
+def test_a_rule_of_the_user_counts(target, taken):
+    model, x = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.2), nn.ReLU(), nn.Linear(6, 3)).eval(), torch.randn(2, 4)
     called = []
+    shipped = registry.find(target if callable(target) else getattr(F, target))
 
+    @functools.wraps(shipped.apply)
     def own(*arguments, **options):
-        called.append(name)
+        called.append(target)
         return shipped.apply(*arguments, **options)
 
-    shipped = registry.find(function)
     table = dict(registry._table)
     try:
-        registry.rule(name)(own)
+        registry.rule(target)(own)
         CAFE(model).explain(x, target=0)
     finally:
         registry._table.clear()
@@ -314,23 +358,54 @@ def test_a_rule_of_the_user_counts(name, taken, monkeypatch):
     assert not taken
 
 
-def test_a_layer_that_torch_itself_computes_otherwise_is_followed(taken, monkeypatch):
-    """What cannot be seen on the layers is seen on the output."""
+@pytest.mark.parametrize("c", [0.5, [0, 0.5]], ids=str)
+@pytest.mark.parametrize("kind", [nn.Linear, nn.ReLU, nn.Sequential])
+def test_a_kind_of_layer_that_computes_otherwise_is_followed(kind, c, taken, monkeypatch):
     model, x = models.mlp(4, 6, 3), torch.randn(2, 4)
-    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: 2 * F.linear(x, self.weight, self.bias))
-    e = CAFE(model).explain(x, target=0)
-    assert taken
-    torch.testing.assert_close(e.output, model(x)[:, 0].detach())
-    assert e.completeness_error.abs().max() < 1e-12
+    shipped = kind.forward
+    monkeypatch.setattr(kind, "forward", lambda self, x: 2 * shipped(self, x))
+    found = CAFE(model).explain(x, target=0, c=c)
+    assert not taken
+    for e in [found] if c == 0.5 else found.values():
+        torch.testing.assert_close(e.output, model(x)[:, 0].detach())
 
 
-def test_numbers_beyond_single_precision_are_carried_in_double():
-    model, x = models.mlp(3, 4, 4, 2).float(), torch.full((1, 3), 1e3)
+@pytest.mark.parametrize("failing", ["target", "precision"])
+def test_a_pass_that_fails_leaves_nothing_behind(failing, monkeypatch):
+    runs = []
+    made = forward._run
+
+    def remembered(*arguments):
+        run = made(*arguments)
+        runs.append(weakref.ref(run))
+        return run
+
+    monkeypatch.setattr(forward, "_run", remembered)
+    gc.disable()
+    try:
+        if failing == "target":
+            with pytest.raises(ValueError, match="out of range"):
+                CAFE(models.mlp(4, 6, 3)).explain(torch.randn(2, 4), target=5)
+        else:
+            _beyond_single_precision()
+        assert runs
+        assert all(run() is None for run in runs)
+    finally:
+        gc.enable()
+
+
+def _beyond_single_precision():
+    """Two features cancel each other before a unit; what they bring is too large for float32, what the model computes is 1."""
+    model = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)).float().eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1e9)
-        model[4].weight.mul_(1e9)
-        model[4].weight[0] = 0
-    with pytest.warns(UserWarning, match="float64"):
-        e = CAFE(model, 1.0).explain(x.float(), target=1)
+        for parameter, values in zip(model.parameters(), ([[1e25, -1e25]], [0.0], [[1e20]], [1.0]), strict=True):
+            parameter.copy_(torch.tensor(values))
+    with pytest.warns(UserWarning, match="explained in float64"):
+        return CAFE(model, 1.0).explain(torch.ones(1, 2).float())
+
+
+def test_numbers_beyond_single_precision_are_carried_in_double(taken):
+    e = _beyond_single_precision()
+    assert len(taken) == 1  # the second pass is followed
+    assert e.positive.dtype == torch.float64
     assert e.completeness_error.isfinite().all()

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import models
-from cafexai import CAFE, UnsupportedOperation
+from cafexai import CAFE, UnsupportedOperation, elementwise_module
 
 
 class Net(nn.Module):
@@ -121,6 +121,27 @@ def test_autocast_around_a_call_does_not_lower_the_precision(recwarn):
     torch.testing.assert_close(one.combined, two.combined)
     assert two.combined.dtype == torch.float32
     assert not [warning for warning in recwarn if "float64" in str(warning.message)]
+
+
+def test_an_elementwise_module_may_compute_in_another_precision():
+    class Wide(nn.Module):
+        def forward(self, x):
+            return torch.tanh(x.double())
+
+    elementwise_module(Wide)
+    first, wide, last = nn.Linear(4, 6).float(), Wide(), nn.Linear(6, 3).float()
+    x = torch.randn(2, 4, dtype=torch.float32)
+    found = CAFE(lambda v: last(wide(first(v)).float())).explain(x, target=0)
+    plain = CAFE(lambda v: last(torch.tanh(first(v)))).explain(x, target=0)
+    torch.testing.assert_close(found.positive, plain.positive)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_weights():
+    x, weight = torch.randn(3, 4), torch.randn(6, 4).relu()
+    sparse = weight.to_sparse_csr()
+    found = CAFE(lambda v: F.linear(v, sparse)).explain(x, target=1)
+    torch.testing.assert_close(found.positive, CAFE(lambda v: F.linear(v, weight)).explain(x, target=1).positive)
 
 
 def scores(f, x, **options):

@@ -198,6 +198,19 @@ def test_the_check_sees_scores_that_are_far_too_large(monkeypatch):
         cafe.explain(x, target=0)
 
 
+def test_the_check_sees_scores_of_an_output_that_does_not_change(monkeypatch):
+    """Relative to that output nothing can be said."""
+    model, x = nn.Sequential(nn.Linear(3, 5), nn.GELU(), nn.Linear(5, 2)), torch.randn(2, 3)
+    with torch.no_grad():
+        model[2].weight[0] = 0
+        model[2].bias[0] = 0
+    cafe, real = CAFE(lambda x: model(x)), torch.autograd.grad
+    assert not cafe.explain(x, target=0).combined.any()
+    monkeypatch.setattr(torch.autograd, "grad", lambda *given, **options: [g + 1 for g in real(*given, **options)])
+    with pytest.raises(RuntimeError, match="miss the output"):
+        cafe.explain(x, target=0)
+
+
 @pytest.mark.parametrize("c", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("residual", [False, True])
 def test_combined_scores_of_32_layers_keep_their_digits_in_float32(c, residual):

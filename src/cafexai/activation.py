@@ -39,6 +39,7 @@ def activate(
     delta: Tensor, total: Tensor, reference: Tensor | None, phi: Function, c: float, keeps_zero: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Delta, total and reference after phi. ``keeps_zero`` says that phi(0) = 0."""
+    phi = phi if is_plain(phi) else _in_its_dtype(phi)
     if reference is None and not keeps_zero:
         reference = delta.new_zeros(()).expand(delta.shape)
     new_reference = None if reference is None else over_rows(phi, reference)
@@ -48,6 +49,11 @@ def activate(
         function = _Fused if pays else _LargeElementwise
     new_delta, new_total = function.apply(delta, total, reference, new_reference, phi, c, pays)
     return new_delta, new_total, new_reference
+
+
+def _in_its_dtype(phi: Function) -> Function:
+    """A function of the user, who may compute in another precision."""
+    return lambda value: phi(value).to(value.dtype)
 
 
 def _closed(phi: Function, reference: Tensor | None) -> bool:

@@ -93,20 +93,22 @@ def _finished(task: Task, finish: Callable[[Passed], R], batch: Batch, expected:
     deltas = Deltas() if len(task.sensitivities) > 1 else None
     for sensitivity in task.sensitivities:
         request = task.request if sensitivity is None else dataclasses.replace(task.request, sensitivity=sensitivity)
+        passed = forward(task.subject, batch, request, expected, deltas)
+        expected = passed.expected
         try:
-            passed = forward(task.subject, batch, request, expected, deltas)
-            expected = passed.expected
             results.append(_settled(finish, passed))
         except SumBroken:
             if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
                 raise
+            passed.run.release()
             passed = forward(task.subject, batch, dataclasses.replace(request, double=True), expected)
             results.append(_settled(finish, passed))
             warn(
                 "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
                 "published scores grow with depth."
             )
-        passed.run.leaves.clear()  # leaves know their run: the memory of a pass would wait for the garbage collector
+        finally:
+            passed.run.release()
     return results
 
 

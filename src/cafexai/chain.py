@@ -14,9 +14,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules import module as hooks
+from torch.nn.modules import module as modules
 
 from . import activation, fused, registry
+from . import rules as _rules  # noqa: F401  (fills the table)
 from .activation import applied, pulled
 from .calls import usual_settings
 from .path import PathScores
@@ -25,16 +26,22 @@ from .request import Batch, Request
 from .scores import Leaf, Run
 from .subject import Subject
 
-_ACTIVATIONS: dict[type[nn.Module], tuple[Callable[..., Tensor], Callable[[Any], dict[str, Any]]]] = {
-    nn.ReLU: (torch.relu, lambda module: {}),
-    nn.GELU: (F.gelu, lambda module: {"approximate": module.approximate}),
-    nn.SiLU: (F.silu, lambda module: {}),
-    nn.Tanh: (torch.tanh, lambda module: {}),
-    nn.ELU: (F.elu, lambda module: {"alpha": module.alpha}),
-    nn.LeakyReLU: (F.leaky_relu, lambda module: {"negative_slope": module.negative_slope}),
-}  # all of them 0 at 0
-_NOTHING = (nn.Identity, nn.Dropout)  # dropout in training is refused before
-_SHIPPED = f"{__package__}.rules."
+# What each kind of module calls, and its settings; all activations are 0 at 0.
+_CALLS: dict[type[nn.Module], tuple[Callable[..., Tensor] | None, dict[str, type]]] = {
+    nn.Sequential: (None, {}),
+    nn.Linear: (F.linear, {}),
+    nn.ReLU: (F.relu, {}),
+    nn.GELU: (F.gelu, {"approximate": str}),
+    nn.SiLU: (F.silu, {}),
+    nn.Tanh: (torch.tanh, {}),
+    nn.ELU: (F.elu, {"alpha": float}),
+    nn.LeakyReLU: (F.leaky_relu, {"negative_slope": float}),
+    nn.Identity: (None, {}),
+    nn.Dropout: (F.dropout, {}),  # in training, if anything is dropped, it is refused before
+}
+_NOTHING = (nn.Identity, nn.Dropout)
+_FORWARDS = {kind: kind.forward for kind in _CALLS}
+_RULES = {function: registry.find(function) for function, _ in _CALLS.values() if function is not None}
 
 
 class Layer:
@@ -54,11 +61,9 @@ class Layer:
             delta = F.linear(delta, self.weight, self.bias)
         else:
             delta = run.deltas.next(delta, self.weight, self.bias)
-        self.magnitude, self.keep = run.magnitudes.of(self.weight, delta)
-        total = F.linear(total, self.magnitude, self.size)
-        if not self.keep:
-            del self.magnitude
-        return delta, total, reference
+        magnitude, keep = run.magnitudes.of(self.weight, delta)
+        self.magnitude = magnitude if keep else None
+        return delta, F.linear(total, magnitude, self.size), reference
 
     def backward(self, from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         for gradient, bias in ((from_delta, self.bias), (from_total, self.size)):
@@ -67,7 +72,7 @@ class Layer:
         to_delta = None if from_delta is None else from_delta @ self.weight
         if from_total is None:
             return to_delta, None
-        return to_delta, from_total @ (self.magnitude if self.keep else self.weight.abs())
+        return to_delta, from_total @ (self.weight.abs() if self.magnitude is None else self.magnitude)
 
 
 class Activation:
@@ -98,7 +103,7 @@ def stages_of(subject: Subject, batch: Batch, request: Request) -> Stages | None
     x = batch.tensors[0]
     if len(batch.tensors) > 1 or batch.extra or batch.options or x.ndim != 2 or not _usual(request):
         return None
-    if hooks._global_forward_hooks or hooks._global_forward_pre_hooks or torch._C._len_torch_function_stack():
+    if modules._global_forward_hooks or modules._global_forward_pre_hooks or torch._C._len_torch_function_stack():
         return None
     if type(x) is not Tensor or x.dtype not in (torch.float32, torch.float64) or not usual_settings():
         return None
@@ -107,7 +112,7 @@ def stages_of(subject: Subject, batch: Batch, request: Request) -> Stages | None
         _collect(subject.model, subject.names, x, stages)
     except _NotAChain:
         return None
-    return stages if any(isinstance(stage, Layer) for stage in stages) else None
+    return stages if x.numel() <= activation.LARGE and any(isinstance(stage, Layer) for stage in stages) else None
 
 
 def _usual(request: Request) -> bool:
@@ -120,46 +125,47 @@ def _usual(request: Request) -> bool:
 def _collect(module: Any, names: dict[int, str], x: Tensor, stages: Stages) -> None:
     """The stages of a module and of all inside it."""
     kind, path = type(module), names.get(id(module))
-    if path is None:  # a function, or a module that was put in later
+    if path is None or kind not in _CALLS or kind.forward is not _FORWARDS[kind]:  # no path: a function, or put in later
         raise _NotAChain
     inside = vars(module)
-    hooked = inside["_forward_hooks"] or inside["_forward_pre_hooks"] or inside["_backward_hooks"]
-    if hooked or inside["_backward_pre_hooks"] or "forward" in inside:
+    if inside["_forward_hooks"] or inside["_forward_pre_hooks"] or "forward" in inside or "_call_impl" in inside:
+        raise _NotAChain
+    function, settings = _CALLS[kind]
+    if function is not None and registry.find(function) is not _RULES[function]:  # the user has one of his own
         raise _NotAChain
     if kind is nn.Sequential:
         for child in inside["_modules"].values():
             _collect(child, names, x, stages)
-    elif kind is nn.Linear and _as_shipped(F.linear):
+    elif kind is nn.Linear:
         stages.append(_layer(path, inside["_parameters"], x))
-    elif kind in _ACTIVATIONS and _as_shipped(_ACTIVATIONS[kind][0]):
-        function, settings = _ACTIVATIONS[kind]
-        stages.append(Activation(path, pointwise(function, (), settings(module))))
-    elif kind not in _NOTHING:
-        raise _NotAChain
+    elif kind not in _NOTHING and function is not None:
+        own = {name: inside[name] for name in settings}
+        if any(type(own[name]) is not word for name, word in settings.items()):
+            raise _NotAChain
+        stages.append(Activation(path, torch.relu if kind is nn.ReLU else pointwise(function, (), own)))
 
 
 def _layer(path: str, own: dict[str, Any], x: Tensor) -> Layer:
-    if own.keys() != {"weight", "bias"}:  # pruned, for one
+    """A linear layer as torch makes it: nothing added, nothing replaced."""
+    if own.keys() != {"weight", "bias"}:
         raise _NotAChain
-    weight, bias = own["weight"].detach(), own["bias"]
-    if weight.dtype is not x.dtype or weight.device != x.device or len(x) * len(weight) > activation.LARGE:
+    weight, bias = own["weight"], own["bias"]
+    for part in (weight,) if bias is None else (weight, bias):
+        if type(part) is not nn.Parameter or part.dtype is not x.dtype or part.device != x.device:
+            raise _NotAChain
+    if weight.layout is not torch.strided or weight.ndim != 2 or len(x) * len(weight) > activation.LARGE:
         raise _NotAChain
-    return Layer(path, weight, None if bias is None else bias.detach())
-
-
-def _as_shipped(function: Callable[..., Tensor]) -> bool:
-    """Nobody has registered another rule for it."""
-    known = registry.find(function)
-    return known is not None and known.apply.__module__.startswith(_SHIPPED)
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise _NotAChain
+    return Layer(path, weight.detach(), None if bias is None else bias.detach())
 
 
 def along(run: Run, batch: Batch, stages: Stages) -> PathScores:
     """The scored output; the way back is left with the run."""
     (x,), (reference,) = batch.tensors, batch.references
-    delta = x.clone() if reference is None else x - reference
+    delta = x if reference is None else x - reference
     leaf = PathScores(run, reference, delta, delta.abs(), None)
     run.leaves.append(Leaf(leaf, 0))
-    run.note_dtype(x.dtype)
     delta, total = leaf.parts
     for stage in stages:
         delta, total, reference = stage.forward(run, delta, total, reference)

@@ -39,15 +39,21 @@ def forward(
 
     Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed.
     """
-    stages = stages_of(subject, batch, request)
-    if stages is not None:
-        run = _run(subject, batch, request, deltas)
-        output = along(run, batch, stages)
-        expected = _plain(subject, batch, request) if expected is None else expected
-        with contextlib.suppress(LawBroken):  # then something is changed that cannot be seen on the layers
-            return _choose(output, expected, batch, run, request)
+    run = _run(subject, batch, request, deltas)
+    try:
+        stages = stages_of(subject, batch, request)
+        if stages is not None:
+            output: Any = along(run, batch, stages)
+            return _choose(output, _plain(subject, batch, request) if expected is None else expected, batch, run, request)
+        return _followed(subject, batch, request, expected, run)
+    except BaseException:
+        run.release()
+        raise
+
+
+def _followed(subject: Subject, batch: Batch, request: Request, expected: Tensor | None, run: Run) -> Passed:
+    """The same call by call."""
     with _RandomNumbers(batch.tensors) as random_numbers, subject.kept() as put_back:
-        run = _run(subject, batch, request, deltas)
         trace = Trace(run, request.carrier, subject.owned_tensors, request.check == "each")
         if request.features is not None and not request.latent:
             run.features = request.features([x.shape[1:] for x in batch.tensors])

@@ -56,6 +56,11 @@ class Run:
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[tuple[str, str], int] = {}  # (operation, module path) -> number of calls
 
+    def release(self) -> None:
+        """Let go of what the way back needs: leaves know their run, so that it would wait for the garbage collector."""
+        self.leaves.clear()
+        self.back = None
+
     def wide(self, x: Tensor) -> Tensor:
         """An input in the precision that scores are carried in."""
         return x.to(torch.promote_types(x.dtype, self.dtype))

@@ -33,7 +33,7 @@ class Magnitudes:
 
     def of(self, weight: Tensor, value: Tensor) -> tuple[Tensor, bool]:
         """The absolute weight in the precision of the value, and whether it may be kept."""
-        if weight.numel() > max(value.numel(), SMALL):
+        if weight.layout is not torch.strided or weight.numel() > max(value.numel(), SMALL):
             return weight.to(value.dtype).abs(), False
         key = (weight.data_ptr(), weight.shape, weight.stride(), weight.dtype, value.dtype, weight._version)
         known = self._kept.get(key)
