@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 import models
 import naive
-from cafexai import CAFE, activation, chain, forward, registry
+from cafexai import CAFE, activation, chain, forward, registry, weighted
 
 FIELDS = ("positive", "negative", "combined", "output", "baseline_output", "completeness_error", "bias", "target", "baselines")
 ACTIVATIONS = [
@@ -153,6 +153,12 @@ def test_several_c_and_c_by_module(taken):
 def test_a_layer_used_twice():
     shared, x = nn.Linear(4, 4), torch.randn(2, 4)
     model = nn.Sequential(shared, nn.ReLU(), shared, nn.Linear(4, 2))
+    same(lambda: CAFE(model).explain(x, target=0))
+
+
+def test_weights_that_are_larger_than_what_is_kept():
+    model, x = models.mlp(300, 300, 3), torch.randn(2, 300)
+    assert model[0].weight.numel() > weighted.SMALL
     same(lambda: CAFE(model).explain(x, target=0))
 
 

@@ -198,7 +198,8 @@ def test_the_check_sees_scores_that_are_far_too_large(monkeypatch):
         cafe.explain(x, target=0)
 
 
-def test_the_check_sees_scores_of_an_output_that_does_not_change(monkeypatch):
+@pytest.mark.parametrize("wrong", [lambda gradient: gradient + 1, lambda gradient: gradient * torch.nan], ids=["more", "nan"])
+def test_the_check_sees_scores_of_an_output_that_does_not_change(wrong, monkeypatch):
     """Relative to that output nothing can be said."""
     model, x = nn.Sequential(nn.Linear(3, 5), nn.GELU(), nn.Linear(5, 2)), torch.randn(2, 3)
     with torch.no_grad():
@@ -206,7 +207,7 @@ def test_the_check_sees_scores_of_an_output_that_does_not_change(monkeypatch):
         model[2].bias[0] = 0
     cafe, real = CAFE(lambda x: model(x)), torch.autograd.grad
     assert not cafe.explain(x, target=0).combined.any()
-    monkeypatch.setattr(torch.autograd, "grad", lambda *given, **options: [g + 1 for g in real(*given, **options)])
+    monkeypatch.setattr(torch.autograd, "grad", lambda *given, **options: list(map(wrong, real(*given, **options))))
     with pytest.raises(RuntimeError, match="miss the output"):
         cafe.explain(x, target=0)
 
