@@ -40,9 +40,8 @@ def distribute(passed: Passed, kind: str, keep: bool) -> Shares:
     terms = _terms(passed, kind, keep)
     biases, entries = passed.run.ledger.take()
     found: dict[int, Tensor] = {}
-    for leaf, term in terms:
-        term = _at_features(term, leaf, passed.inputs[leaf.source].shape)
-        found[leaf.source] = found[leaf.source] + term if leaf.source in found else term
+    for source, term in terms:
+        found[source] = found[source] + term if source in found else term
     features = [
         found[source] if source in found else torch.zeros(x.shape, dtype=whole.dtype, device=whole.device)
         for source, x in enumerate(passed.inputs)
@@ -61,8 +60,8 @@ def distribute(passed: Passed, kind: str, keep: bool) -> Shares:
     return Shares(features, biases, lack)
 
 
-def _terms(passed: Passed, kind: str, keep: bool) -> list[tuple[Leaf, Tensor]]:
-    """What each tensor of each leaf brought, element by element."""
+def _terms(passed: Passed, kind: str, keep: bool) -> list[tuple[int, Tensor]]:
+    """What each tensor of each leaf brought to the features of which input."""
     of_part = [(leaf, tensor) for leaf in passed.run.leaves for tensor in leaf.scores.parts]
     if passed.run.back is not None:
         one = torch.zeros_like(passed.scores.delta)
@@ -72,7 +71,7 @@ def _terms(passed: Passed, kind: str, keep: bool) -> list[tuple[Leaf, Tensor]]:
         whole = getattr(passed.chosen, kind).sum()
         gradients = torch.autograd.grad(whole, [tensor for _, tensor in of_part], retain_graph=keep, allow_unused=True)
     terms = [
-        (leaf, tensor.detach() * gradient)
+        (leaf.source, _at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape))
         for (leaf, tensor), gradient in zip(of_part, gradients, strict=True)
         if gradient is not None
     ]
@@ -82,13 +81,13 @@ def _terms(passed: Passed, kind: str, keep: bool) -> list[tuple[Leaf, Tensor]]:
 
 
 def _check_sum(
-    passed: Passed, goal: Tensor, lack: Tensor, terms: list[tuple[Leaf, Tensor]], entries: list[Tensor], limit: float
+    passed: Passed, goal: Tensor, lack: Tensor, terms: list[tuple[int, Tensor]], entries: list[Tensor], limit: float
 ) -> None:
     """What is missing must be rounding: small beside all that was added up, without its signs."""
     exact = goal.dtype
     least = size = goal.abs() + passed.chosen.value.abs()
-    for leaf, term in terms:
-        size = size + _per_row(_at_features(term, leaf, passed.inputs[leaf.source].shape).abs(), exact)
+    for _, term in terms:
+        size = size + _per_row(term.abs(), exact)
     if entries:
         size = size + torch.stack(entries).to(size.device).abs().sum(0, dtype=exact)
     if (influence := passed.chosen.influence) is not None:  # no score can be larger, so no rounding either

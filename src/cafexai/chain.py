@@ -105,14 +105,16 @@ def stages_of(subject: Subject, batch: Batch, request: Request) -> Stages | None
         return None
     if modules._global_forward_hooks or modules._global_forward_pre_hooks or torch._C._len_torch_function_stack():
         return None
-    if type(x) is not Tensor or x.dtype not in (torch.float32, torch.float64) or not usual_settings():
+    if type(x) is not Tensor or x.dtype not in (torch.float32, torch.float64) or x.numel() > activation.LARGE:
+        return None
+    if not usual_settings():
         return None
     stages: Stages = []
     try:
         _collect(subject.model, subject.names, x, stages)
     except _NotAChain:
         return None
-    return stages if x.numel() <= activation.LARGE and any(isinstance(stage, Layer) for stage in stages) else None
+    return stages if any(isinstance(stage, Layer) for stage in stages) else None
 
 
 def _usual(request: Request) -> bool:

@@ -173,7 +173,7 @@ AWARENESS = Study(
         "quick": COMMON | {"data": ["compas", "heloc", "mimic"], "rows": 20},
         "full": COMMON | {"data": [*OPENXAI, "titanic", "mimic"], "rows": None},
     },
-    {"toy": "0.1", "quick": "2", "full": "120"},
+    {"toy": "0.1", "quick": "2", "full": "120 (estimated)"},
     tasks,
     report,
 )
