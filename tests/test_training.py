@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -187,6 +189,23 @@ def test_a_second_call_loads(tmp_path):
     assert len({first.key, *(other.key for other in others)}) == 5
     group = train_group([small(0)], x, y, Recipe(3, 64), folder=tmp_path)[0]
     assert same(group.model, others[-1].model)
+
+
+def test_two_at_the_same_training_do_it_once(tmp_path):
+    x, y = task()
+    once = train(small(1), x, y, Recipe(2), folder=tmp_path / "one")
+    file = Store(tmp_path / "one", once.key, {}).path(finished=True)
+    (tmp_path / "two").mkdir()
+    with ThreadPoolExecutor() as pool:
+        with Store(tmp_path / "two", once.key, {}).alone():
+            other = pool.submit(train, small(1), x, y, Recipe(2), folder=tmp_path / "two")
+            time.sleep(1)  # far longer than this training takes
+            assert not other.done()
+            shutil.copy(file, tmp_path / "two")
+            written = (tmp_path / "two" / file.name).stat().st_mtime_ns
+        assert same(other.result(timeout=60).model, once.model)
+    assert [path.name for path in (tmp_path / "two").iterdir()] == [file.name]
+    assert (tmp_path / "two" / file.name).stat().st_mtime_ns == written
 
 
 def test_names_see_what_parameters_do_not_show():

@@ -22,6 +22,7 @@ def study(
     preset: Annotated[str, typer.Option(help="quick (minutes), full (the paper's sizes) or toy (seconds).")] = "quick",
     out: Annotated[Path | None, typer.Option(help="Folder for the results; studies/NAME-PRESET if not given.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with the data sets; else CAFEXAI_DATA, else downloads.")] = None,
+    jobs: Annotated[int, typer.Option(help="So many processes do tasks at the same time.")] = 1,
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting to change, as name=JSON.")] = None,
 ) -> None:
     """Run one of the paper's experiments; started again, it goes on where it stopped."""
@@ -33,7 +34,7 @@ def study(
     if name not in STUDIES:
         raise ValueError(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
     folder = out if out is not None else Path("studies") / f"{name}-{preset}"
-    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), say=typer.echo)
+    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), jobs=jobs, say=typer.echo)
     for finding in report.findings:
         typer.echo(str(finding))
     typer.echo(f"Tables and figures: {folder}")

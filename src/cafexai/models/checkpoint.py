@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,17 @@ class Store:
     def path(self, finished: bool) -> Path:
         """Where it is written."""
         return self.folder / (f"{self.key}.safetensors" if finished else f"{self.key}.part.safetensors")
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Another process that wants the same training waits until this one has ended, whatever ended it."""
+        from filelock import FileLock  # torch needs it too
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f".{self.key}.lock"
+        with FileLock(path):
+            yield
+            path.unlink(missing_ok=True)
 
     def save(self, progress: Progress, finished: bool) -> None:
         """Write at once or not at all: an interruption leaves the last complete file."""

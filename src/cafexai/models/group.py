@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .checkpoint import Progress, Store, config_key
-from .training import Pair, Recipe, Training, batches, run, threads, watch
+from .training import Pair, Recipe, Training, batches, carried_out, threads, watch
 
 
 def train_group(
@@ -45,11 +45,11 @@ def train_group(
     config = {"recipe": asdict(recipe), "model": f"{len(models)} networks"}
     data = (x, y, *(validation or ()))
     store = None if folder is None else Store(Path(folder), config_key(config, models, data), config)
-    state = store.load(finished=True) if store is not None else None
-    if state is None:
-        state = (store.load(finished=False) if store is not None else None) or Progress()
-        run(_epochs(models, plan, x, y, recipe, validation, state), state, recipe, store, progress)
-    return _finish(models, plan, state, recipe, store)
+
+    def epochs(state: Progress) -> Iterator[None]:
+        return _epochs(models, plan, x, y, recipe, validation, state)
+
+    return _finish(models, plan, carried_out(epochs, recipe, store, progress), recipe, store)
 
 
 # A function that writes its values, and its slope times what comes from above; both know the sum before the activation.

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..progress import progress as bar
 from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer
 
 Pair = tuple[Tensor, Tensor]
@@ -85,21 +86,36 @@ def train(
     config = {"recipe": asdict(recipe), "model": type(model).__name__}
     data = (x, y, *(validation or ()))
     store = None if folder is None else Store(Path(folder), config_key(config, [model], data), config)
-    if store is not None and (done := store.load(finished=True)) is not None:
-        return _finish(model, done, recipe, store)
-    optimizer = adamw(model.parameters(), recipe)
-    state = (store.load(finished=False) if store is not None else None) or Progress()
-    if state.epoch:
-        model.load_state_dict(state.model)
-        restore_optimizer(optimizer, state.optimizer)
-    run(_epochs(model, optimizer, x, y, recipe, validation, state), state, recipe, store, progress)
-    return _finish(model, state, recipe, store)
+
+    def epochs(state: Progress) -> Iterator[None]:
+        optimizer = adamw(model.parameters(), recipe)
+        if state.epoch:
+            model.load_state_dict(state.model)
+            restore_optimizer(optimizer, state.optimizer)
+        return _epochs(model, optimizer, x, y, recipe, validation, state)
+
+    return _finish(model, carried_out(epochs, recipe, store, progress), recipe, store)
 
 
-def run(epochs: Iterator[None], state: Progress, recipe: Recipe, store: Store | None, progress: bool | None) -> None:
-    """Go through the epochs with a bar and checkpoints, and leave the weights to keep in ``state.model``."""
+def carried_out(
+    epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None
+) -> Progress:
+    """A finished training from disk, or else one that is begun or continued; another process at the same is waited for."""
+    if store is None:
+        return _run(epochs, Progress(), recipe, None, progress)
+    done = store.load(finished=True)
+    if done is None:
+        with store.alone():
+            done = store.load(finished=True) or _run(epochs, store.load(finished=False) or Progress(), recipe, store, progress)
+    return done
+
+
+def _run(
+    epochs: Callable[[Progress], Iterator[None]], state: Progress, recipe: Recipe, store: Store | None, progress: bool | None
+) -> Progress:
+    """Go through the epochs with a bar and checkpoints; the weights to keep are in ``model`` of what is returned."""
     saved = time.monotonic()
-    for _ in bar(epochs, recipe.epochs, state.epoch, progress):
+    for _ in bar(epochs(state), "training", "epoch", progress, total=recipe.epochs, start=state.epoch):
         if store is not None and time.monotonic() - saved > PAUSE and state.epoch < recipe.epochs:
             store.save(state, finished=False)
             saved = time.monotonic()
@@ -107,6 +123,7 @@ def run(epochs: Iterator[None], state: Progress, recipe: Recipe, store: Store | 
         state.model = state.best
     if store is not None:
         store.save(state, finished=True)
+    return state
 
 
 def _epochs(
@@ -204,20 +221,6 @@ def threads(model: nn.Module, batch: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def bar(epochs: Iterator[None], total: int, start: int, progress: bool | None) -> Iterable[None]:
-    """The epochs under a progress bar, if tqdm is there."""
-    if progress is False:
-        return epochs
-    try:
-        from tqdm.auto import tqdm
-    except ModuleNotFoundError:
-        if progress:
-            raise ModuleNotFoundError("This needs tqdm: pip install 'cafexai[progress]'.") from None
-        return epochs
-    shown: Iterable[None] = tqdm(epochs, "training", total, unit="epoch", initial=start, disable=False if progress else None)
-    return shown
 
 
 def _check(model: nn.Module, x: Tensor, y: Tensor, recipe: Recipe, validation: Pair | None) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 from ..progress import progress
+from .parts import do, kept, write
+from .processes import done
 from .record import Report, Settings, Study, Workplace
 
 
@@ -23,6 +25,7 @@ def run(
     *,
     data: str | None = None,
     changes: Settings | None = None,
+    jobs: int = 1,
     show_progress: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
@@ -30,21 +33,28 @@ def run(
 
     The folder holds ``config.json``, ``results.json`` (one entry per task), a Markdown and a CSV file per table, PNG and SVG
     files of the figures, ``findings.json``, and ``README.md`` with all of it. ``changes`` replace settings of the preset.
+    With ``jobs`` so many processes do tasks at the same time, each with its share of the threads.
     """
+    if jobs < 1:
+        raise ValueError(f"study {study.name}: {jobs} processes cannot do anything; give at least 1.")
     folder = Path(out)
     settings = settings_of(study, preset, changes or {})
     config = {"study": study.name, "preset": preset, "settings": settings}
     _claim(folder, study, config)
     tasks = list(study.tasks(settings, Workplace(folder / "models", data, show_progress)))
-    kept = {task.key: _kept(folder, task.key) for task in tasks}
-    left = [task for task in tasks if kept[task.key] is None]
+    left = [task for task in tasks if kept(folder, task.key) is None]
     say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
-    for task in progress(left, study.name, "task", show_progress):
-        result = task.run()
-        _write(folder / "parts" / f"{task.key}.json", json.dumps(result, indent=1))
-        kept[task.key] = _kept(folder, task.key)
-    report = study.report(settings, kept)
-    _publish(folder, study, config, kept, report)
+    if jobs == 1 or len(left) < 2:
+        for task in progress(left, study.name, "task", show_progress):
+            do(folder, task)
+    else:
+        keys = [task.key for task in left]
+        ends = done(study, settings, folder, data, keys, jobs)
+        for _ in progress(ends, study.name, "task", show_progress, total=len(keys)):
+            pass
+    results = {task.key: kept(folder, task.key) for task in tasks}
+    report = study.report(settings, results)
+    _publish(folder, study, config, results, report)
     return report
 
 
@@ -73,32 +83,19 @@ def _claim(folder: Path, study: Study, config: dict[str, Any]) -> None:
             )
         return
     versions = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
-    _write(path, json.dumps({**config, "versions": versions, "threads": torch.get_num_threads()}, indent=1))
+    write(path, json.dumps({**config, "versions": versions, "threads": torch.get_num_threads()}, indent=1))
 
 
-def _kept(folder: Path, key: str) -> Any:
-    path = folder / "parts" / f"{key}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _write(path: Path, text: str) -> None:
-    """All of a file or nothing of it, also if the process is killed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text if text.endswith("\n") else text + "\n")
-    draft.replace(path)
-
-
-def _publish(folder: Path, study: Study, config: dict[str, Any], kept: dict[str, Any], report: Report) -> None:
-    _write(folder / "results.json", json.dumps(kept, indent=1))
+def _publish(folder: Path, study: Study, config: dict[str, Any], results: dict[str, Any], report: Report) -> None:
+    write(folder / "results.json", json.dumps(results, indent=1))
     for table in report.tables:
-        _write(folder / f"{table.name}.md", table.to_markdown())
-        _write(folder / f"{table.name}.csv", table.to_csv())
+        write(folder / f"{table.name}.md", table.to_markdown())
+        write(folder / f"{table.name}.csv", table.to_csv())
     for name, figure in report.figures.items():
         for kind in ("png", "svg"):
             figure.savefig(folder / f"{name}.{kind}", dpi=120, metadata={"Date": None} if kind == "svg" else None)
-    _write(folder / "findings.json", json.dumps([dataclasses.asdict(finding) for finding in report.findings], indent=1))
-    _write(folder / "README.md", page(study, config, report))
+    write(folder / "findings.json", json.dumps([dataclasses.asdict(finding) for finding in report.findings], indent=1))
+    write(folder / "README.md", page(study, config, report))
 
 
 def page(study: Study, config: dict[str, Any], report: Report) -> str:

@@ -1,0 +1,33 @@
+"""Results of single tasks on disk: each is written once, all of it or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from .record import Task
+
+
+def do(folder: Path, task: Task) -> None:
+    """Do a task and keep its result."""
+    write(_path(folder, task.key), json.dumps(task.run(), indent=1))
+
+
+def kept(folder: Path, key: str) -> Any:
+    """The result of a task, or None if it was not done."""
+    path = _path(folder, key)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _path(folder: Path, key: str) -> Path:
+    return folder / "parts" / f"{key}.json"
+
+
+def write(path: Path, text: str) -> None:
+    """All of a file or nothing of it, also if the process is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text if text.endswith("\n") else text + "\n")
+    draft.replace(path)
