@@ -289,6 +289,17 @@ def test_broken_files_are_named(folder, tmp_path):
     (tmp_path / "openxai" / "adult-train.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="no column 'income'"):
         load("adult", folder=tmp_path)
+    (tmp_path / "titanic").mkdir()
+    names = "PassengerId,Survived,Pclass,Sex,Age,SibSp,Parch,Fare\n"
+    for text, message in (
+        (f"{names}1,0,3,male,22,1,0,7.25\n2,1,1", "line 3 has no column 'Age'"),
+        ("a,b\n1,2\n", "line 2 has no column 'Pclass'"),
+        (names, "there are no rows"),
+        ("", "there are no rows"),
+    ):
+        (tmp_path / "titanic" / "titanic_train.csv").write_text(text)
+        with pytest.raises(ValueError, match=f"titanic_train.csv: {message}"):
+            load("titanic", folder=tmp_path)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import safetensors
 import torch
 
 import data_files
@@ -18,6 +19,7 @@ from cafexai import cli, metrics
 from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, infidelity, infidelity_report, run
 from cafexai.studies.methods import method
 from cafexai.studies.paper import METHOD_TITLES, paper
+from cafexai.studies.variants import Variant
 
 ROOT = Path(__file__).parent.parent
 FIGURES = {"depth": 1, "examples-tabular": 1, "examples-images": 1, "circuit": 1, "awareness": 1}
@@ -27,8 +29,7 @@ MUST_HOLD = {  # on any network, also on one that is hardly trained
     "awareness": "Theorem 1",
     "examples-tabular": "add up to the output",
 }
-TESTED = ("infidelity-mlp", "infidelity-ft", "infidelity-deep", "depth", "depth-ft", "examples-tabular", "examples-images",
-          "circuit", "properties", "awareness")  # fmt: skip
+ELSEWHERE = {"synthetic-trained", "synthetic-procedural", "prevalence", "shift-tabular", "shift-images"}  # test_studies_*.py
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +50,7 @@ def published(folder):
     return {path.name for path in folder.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("name", [name for name in STUDIES if name not in ELSEWHERE])
 def test_a_study_through_the_command_line(name, data, tmp_path):
     out = tmp_path / "results"
     done = command(name, "--preset", "toy", "--out", out, "--data", data)
@@ -72,10 +73,10 @@ def test_a_study_through_the_command_line(name, data, tmp_path):
     assert tables <= {path.stem for path in out.glob("*.md")}
 
     parts = {path.name: path.stat().st_mtime_ns for path in (out / "parts").iterdir()}
-    before = {path: (out / path).read_text() for path in published(out) if path.endswith((".md", ".json"))}
+    before = {path: (out / path).read_bytes() for path in published(out)}
     run(STUDIES[name], "toy", out, data=str(data), show_progress=False)  # nothing is left to do
     assert {path.name: path.stat().st_mtime_ns for path in (out / "parts").iterdir()} == parts
-    assert {path: (out / path).read_text() for path in before} == before
+    assert {path: (out / path).read_bytes() for path in before} == before
 
 
 @pytest.mark.parametrize("name", ["examples-tabular", "examples-images", "circuit"])
@@ -128,6 +129,48 @@ def test_a_method_that_refuses_a_network_has_no_number_there(data, tmp_path):
     assert "deeplift_rescale" not in results["titanic@authors-42"]["methods"]
     assert "titanic@authors: without DeepLIFT Rescale, which refuse" in report.tables[0].note
     assert any("without DeepLIFT Rescale, see the networks" in finding.numbers for finding in report.findings)
+
+
+def test_networks_at_another_rate_have_their_own_numbers_and_claims(data, tmp_path):
+    report = run(STUDIES["infidelity-mlp"], "toy", tmp_path, data=str(data), show_progress=False,
+                 changes={"data": ["titanic", "titanic@5e-4"], "per_data": {"titanic@5e-4": {"epochs": 3}},
+                          "methods": ["gradient_x_input", "cafe c=1", "cafe c=0.5"]})  # fmt: skip
+    results = json.loads((tmp_path / "results.json").read_text())
+    usual, higher = (results[f"{name}-42"]["methods"] for name in ("titanic", "titanic@5e-4"))
+    assert usual["cafe c=0.5"]["infidelity small"] != higher["cafe c=0.5"]["infidelity small"]
+    rates = [json.loads(_header(path)["config"])["recipe"]["lr"] for path in (tmp_path / "models").glob("*.safetensors")]
+    assert sorted(rates) == [1e-4, 5e-4]
+    assert [row[1] for row in report.tables[0].rows] == ["trained for 1 epochs", "trained for 3 epochs at a rate of 0.0005"]
+    header, cells = report.tables[1].columns, report.tables[1].rows[-1]
+    theirs = {column: cells[place + 1] for place, column in enumerate(header) if column.startswith("titanic")}
+    assert theirs["titanic small"] == theirs["titanic@5e-4 small"] == 4.82
+    claims = [finding.claim for finding in report.findings]
+    assert "infidelity of CAFE 0.5 on all data sets: as low as that of every comparably fast method, or lower" in claims
+    assert len([claim for claim in claims if claim.startswith("max-sensitivity")]) == 2
+    at_rate = "all data sets, networks trained at a rate of 0.0005: as low as that of every comparably fast method, or lower"
+    assert f"infidelity of CAFE 0.5 on {at_rate}" in claims
+
+
+def _header(path):
+    with safetensors.safe_open(path, "pt") as file:
+        return file.metadata()
+
+
+@pytest.mark.parametrize(
+    "name", ["titanic@450", "titanic@fast", "titanic@0", "titanic@-1e-3", "titanic@nan", "titanic@", "titanic@ 5e-4"]
+)
+def test_what_may_stand_after_the_at(name):
+    with pytest.raises(ValueError, match=f"data {name}: after the @ may stand a learning rate between 0 and 1, or 'authors'"):
+        Variant.of(name, "mlp")
+
+
+def test_variants_that_would_change_nothing_are_refused():
+    with pytest.raises(ValueError, match="compas@5e-4: OpenXAI's network is not trained by us"):
+        Variant.of("compas@5e-4", "mlp")
+    with pytest.raises(ValueError, match="titanic@authors: only FT-Transformers are built in two ways"):
+        Variant.of("titanic@authors", "mlp")
+    assert Variant.of("compas@5e-4", "ft").rate == 5e-4
+    assert Variant.of("titanic@authors", "ft").as_authors
 
 
 def test_a_rival_that_is_clearly_better_counts_also_beside_one_with_a_lower_mean():
@@ -238,6 +281,8 @@ def test_a_folder_with_other_settings_is_left_alone(monkeypatch, tmp_path):
     toy = STUDIES["properties"].presets["toy"]
     before = json.dumps({"study": "properties", "preset": "toy", "settings": {**toy, "models": 5}})
     (tmp_path / "config.json").write_text(before)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "missingness.json").write_text("{}")
     message = refused(monkeypatch, "properties", "--preset", "toy", "--out", tmp_path)
     assert "with other settings" in message
     assert "Give another folder" in message

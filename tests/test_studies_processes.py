@@ -6,27 +6,49 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
+import data_files
 from cafexai.studies import STUDIES
 from study_command import command, environment, finished
 
 SEEDS = ("--set", "seeds=[42, 43, 44]")
 TWO = ("--jobs", "2")
+# One task of seconds and one of hours.
+LONG = ("--set", 'data=["compas", "titanic"]', "--set", 'per_data={"titanic": {"epochs": 10000000}}')
 
 
-def started(out, *options):
-    """A study of six tasks, and its worker processes as soon as a first task is done."""
-    line = command("shift-tabular", out, *SEEDS, *TWO, *options)
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Tiny files in the formats of the real ones."""
+    folder = data_files.write_all(tmp_path_factory.mktemp("data"))
+    data_files.openxai_weights(folder / "openxai_weights", "compas", 7)
+    return folder
+
+
+@pytest.fixture
+def started(data, tmp_path):
+    """A study whose first task is done and whose second would take hours, and its worker processes."""
+    line = command("infidelity-mlp", tmp_path, *LONG, *TWO, "--data", data)
     process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while not list((out / "parts").glob("[!.]*.json")):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    return process, workers(process.pid)
+    try:
+        while not ((tmp_path / "parts" / "compas-42.json").exists() and list((tmp_path / "models").glob("*.part.safetensors"))):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield process, workers(process.pid)
+    finally:
+        process.kill()
+
+
+def left_as_it_was(out):
+    """What was done is kept, and nothing else."""
+    files = {path.name for path in (out / "parts").iterdir()}
+    return files == {"compas-42.json"} and not (out / "results.json").exists()
 
 
 def workers(parent):
@@ -65,37 +87,67 @@ def test_two_processes_find_the_same(whole, tmp_path):
                              for seed in (42, 43, 44)]  # fmt: skip
 
 
-def test_killed_it_leaves_no_process_and_goes_on(whole, tmp_path):
-    process, pids = started(tmp_path)
-    assert len(pids) == 2
-    process.kill()
-    process.wait()
-    assert gone(pids)
-    done = len(list((tmp_path / "parts").glob("[!.]*.json")))
-    assert 1 <= done < 6
-    assert not (tmp_path / "results.json").exists()
+def test_it_goes_on_with_what_is_left(whole, tmp_path):
+    finished("shift-tabular", tmp_path, *SEEDS, *TWO)
+    for part in sorted((tmp_path / "parts").iterdir())[1:4]:
+        part.unlink()
     _, said = finished("shift-tabular", tmp_path, *SEEDS, *TWO)
-    assert f"6 tasks, {done} of them done before" in said
+    assert "6 tasks, 3 of them done before" in said
     assert (tmp_path / "results.json").read_bytes() == whole
 
 
-def test_interrupted_it_ends_at_once(tmp_path):
-    process, pids = started(tmp_path)
-    os.kill(process.pid, signal.SIGINT)  # this process alone, as a service manager does; a terminal tells all of them
-    assert process.wait(30) != 0
+def test_killed_it_leaves_no_process(started, tmp_path):
+    process, pids = started
+    assert pids
+    process.kill()
+    process.wait()
     assert gone(pids)
-    assert not (tmp_path / "results.json").exists()
+    assert left_as_it_was(tmp_path)
 
 
-def test_a_lost_process_is_told(tmp_path):
-    process, pids = started(tmp_path)
-    os.kill(pids[0], signal.SIGKILL)
+@pytest.mark.parametrize("all_of_them", [False, True])  # as a service manager tells one process, as a terminal tells all
+def test_interrupted_it_ends_at_once(all_of_them, started, tmp_path):
+    process, pids = started
+    for pid in (*pids, process.pid) if all_of_them else (process.pid,):
+        os.kill(pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert "Traceback" not in said
+    assert gone(pids)
+    assert left_as_it_was(tmp_path)
+
+
+def test_a_lost_process_is_told(started, tmp_path):
+    process, pids = started
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Traceback" not in said
     assert f"is kept in {tmp_path}" in said
-    assert "one of 2 processes was ended from outside" in said
-    assert gone(pids)
+    assert "one of 2 processes has ended without a result" in said
+    assert left_as_it_was(tmp_path)
+
+
+def test_a_script_without_a_guard_is_told(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from cafexai.studies import STUDIES, run\n"
+        f"run(STUDIES['properties'], 'toy', {str(tmp_path / 'out')!r}, jobs=2, show_progress=False)\n"
+    )
+    told = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment(), check=False, timeout=120)
+    assert told.returncode == 1
+    assert 'under if __name__ == "__main__":' in told.stderr.splitlines()[-1]
+
+
+def test_a_wrong_setting_does_not_take_the_folder(data, tmp_path):
+    out = tmp_path / "out"
+    for wrong in ('["titanic@abc"]', '["nosuch"]', "[1]"):
+        line = command("infidelity-mlp", out, "--data", data, "--set", f"data={wrong}")
+        told = subprocess.run(line, capture_output=True, text=True, env=environment(), check=False)
+        assert told.returncode == 1
+        assert "Traceback" not in told.stderr
+    finished("infidelity-mlp", out, "--data", data)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

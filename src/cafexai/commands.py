@@ -22,7 +22,9 @@ def study(
     preset: Annotated[str, typer.Option(help="quick (minutes), full (the paper's sizes) or toy (seconds).")] = "quick",
     out: Annotated[Path | None, typer.Option(help="Folder for the results; studies/NAME-PRESET if not given.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with the data sets; else CAFEXAI_DATA, else downloads.")] = None,
-    jobs: Annotated[int, typer.Option(help="So many processes do tasks at the same time.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(help="Processes that do tasks at the same time; runtimes are then those under load.")
+    ] = 1,
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting to change, as name=JSON.")] = None,
 ) -> None:
     """Run one of the paper's experiments; started again, it goes on where it stopped."""

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +31,17 @@ def read_table(path: Path) -> tuple[tuple[str, ...], np.ndarray]:
     return names, values
 
 
-def read_records(path: Path) -> list[dict[str, str]]:
-    """Lines of a csv file as texts by column name."""
-    return list(csv.DictReader(io.StringIO(read_bytes(path).decode())))
+def read_records(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
+    """Lines of a csv file as texts by column name; these columns must be there, and a value for each in every line."""
+    records: list[dict[str, str]] = []
+    for number, record in enumerate(csv.DictReader(io.StringIO(read_bytes(path).decode())), 2):
+        for name in columns:
+            if record.get(name) is None:
+                raise ValueError(f"{path}: line {number} has no column {name!r}; the file is incomplete or another one.")
+        records.append(record)
+    if not records:
+        raise ValueError(f"{path}: there are no rows; the file is incomplete.")
+    return records
 
 
 def read_idx(path: Path) -> np.ndarray:

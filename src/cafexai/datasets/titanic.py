@@ -15,7 +15,8 @@ NUMBERS = ("Pclass", "Age", "SibSp", "Parch", "Fare")
 
 def titanic(*, folder: Folder = None, test: float = 0.2, seed: int = 43) -> Dataset:
     """891 passengers: 5 numbers by quantile range, sex one-hot; a missing age is the median age of all."""
-    records = read_records(find("load('titanic')", "titanic/titanic_train.csv", folder=folder))
+    path = find("load('titanic')", "titanic/titanic_train.csv", folder=folder)
+    records = read_records(path, (*NUMBERS, "Sex", "Survived"))
     numbers = {name: np.array([float(record[name] or "nan") for record in records]) for name in NUMBERS}
     numbers["Age"] = np.where(np.isnan(numbers["Age"]), np.nanmedian(numbers["Age"]), numbers["Age"])
     sex = np.array([record["Sex"] for record in records])

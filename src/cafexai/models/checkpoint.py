@@ -80,7 +80,8 @@ class Store:
         path = self.folder / f".{self.key}.lock"
         with FileLock(path):
             yield
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # Windows keeps a file that others have open
+                path.unlink()
 
     def save(self, progress: Progress, finished: bool) -> None:
         """Write at once or not at all: an interruption leaves the last complete file."""
@@ -95,7 +96,12 @@ class Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         target = self.path(finished)
         part = target.with_suffix(f".{os.getpid()}.tmp")
-        safetensors().save_file(tensors, part, metadata)
+        files = safetensors()
+        try:
+            files.save_file(tensors, part, metadata)
+        except Exception as problem:  # safetensors has an error of its own for a full disk
+            part.unlink(missing_ok=True)
+            raise OSError(f"train(..., folder={str(self.folder)!r}): {part.name} could not be written: {problem}") from problem
         part.replace(target)
         if finished:
             self.path(False).unlink(missing_ok=True)

@@ -80,7 +80,8 @@ def train(
     """Train the model in place and return it in eval mode with its history.
 
     With a ``folder`` the result is kept there under a hash of settings, model and data: the same call then loads it, and an
-    interrupted one goes on from its last checkpoint to the same final weights. ``progress`` shows a bar; None: on a terminal.
+    interrupted one goes on from its last checkpoint to the same final weights, and one in another process waits for this one.
+    ``progress`` shows a bar; None: on a terminal.
     """
     _check(model, x, y, recipe, validation)
     config = {"recipe": asdict(recipe), "model": type(model).__name__}

@@ -14,10 +14,10 @@ from ..law import LawBroken
 from ..methods import Method
 from .drawing import figure
 from .infidelity import prepared
-from .infidelity_report import OPENXAI
 from .methods import ALL, method
 from .paper import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
+from .variants import OPENXAI
 
 AWARE = "cafe c=1"
 COUNTS = ("conflicts", "underreported", "hidden", "undecided")

@@ -13,8 +13,9 @@ import torch
 from .. import metrics as measure
 from ..explain import CAFE
 from .infidelity import prepared
-from .infidelity_report import OPENXAI, SIZES
+from .infidelity_report import SIZES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
+from .variants import OPENXAI
 
 NETTINGS = ("path", "feature")
 NORM_MEANS = {"bias": "mean of a norm as bias", "linear": "as a linear map"}

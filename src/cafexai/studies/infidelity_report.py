@@ -12,13 +12,12 @@ from typing import Any
 from .methods import CAFES, FAST
 from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
 from .record import Finding, Report, Results, Settings, Table
+from .variants import AUTHORS, Variant, kinds, own_settings
 
-OPENXAI = ("compas", "heloc", "adult", "german")
 SIZES = ("small", "large")
 SIZED = ("infidelity", "structural_infidelity")  # metrics with a small and a large perturbation
 COMPARED = ("gradient_x_input", "deeplift_rescale", "integrated_gradients", *CAFES)  # the order of these is judged
 OURS = "cafe c=0.5"
-AUTHORS = "authors"  # after an @: an FT-Transformer that reads the last token and looks one-hot blocks up by argmax
 TITLES = {
     "infidelity": "Infidelity",
     "structural_infidelity": "Structural infidelity",
@@ -77,27 +76,23 @@ def collected(settings: Settings, results: Results) -> Numbers:
 
 
 def _theirs(table: str, key: str, column: str) -> float | None:
-    """The paper's number; networks that we trained for other lengths stand beside the same one."""
-    return figure_of_paper(table, key, re.sub(r"@\w+", "", column))
+    """The paper's number; variants of our networks stand beside the same one."""
+    return figure_of_paper(table, key, re.sub(r"@\S+", "", column))
 
 
 def _of(name: str, results: Results) -> list[Any]:
     return [result for key, result in results.items() if key.rsplit("-", 1)[0] == name]
 
 
-def _epochs(name: str, settings: Settings) -> Any:
-    variant = name.partition("@")[2]
-    demo = name == "mimic" and settings["mimic_demo"]
-    return variant if variant.isdigit() else settings.get("demo_epochs" if demo else "epochs", settings["epochs"])
-
-
 def _networks(settings: Settings, results: Results) -> Table:
     rows = []
     for name in settings["data"]:
         runs = _of(name, results)
-        given = settings["family"] == "mlp" and name in OPENXAI
+        variant = Variant.of(name, settings["family"])
+        given = variant.given
         accuracy = statistics.mean(run["accuracy"] for run in runs)
-        trained = "OpenXAI's weights" if given else f"trained for {_epochs(name, settings)} epochs"
+        trained = "OpenXAI's weights" if given else f"trained for {variant.epochs(own_settings(name, settings))} epochs"
+        trained += f" at a rate of {variant.rate:g}" if variant.rate else ""
         rows.append([name, trained, None if given else runs[0]["train rows"], len(runs), runs[0]["rows"], f"{accuracy:.1%}"])
     note = ""
     if settings["family"] == "ft":
@@ -154,7 +149,7 @@ def _table(metric: str, settings: Settings, ours: Numbers, limited: Limited) -> 
 def _levels(settings: Settings, ours: Numbers) -> Iterable[Finding]:
     """The networks of OpenXAI are the paper's own: levels can be compared."""
     for name in settings["data"]:
-        if settings["family"] != "mlp" or name not in OPENXAI:
+        if not Variant.of(name, settings["family"]).given:
             continue
         apart = {}
         for key in COMPARED:
@@ -203,11 +198,9 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
 
 def _claims(metric: str, settings: Settings, ours: Numbers, limited: Limited) -> Iterable[Finding]:
     """CAFE 0.5 against its rivals; a rival must be better by more than two standard errors of the difference to count."""
-    as_authors = [name for name in settings["data"] if name.endswith(f"@{AUTHORS}")]
-    others = [name for name in settings["data"] if name not in as_authors]
-    for data, rivals in itertools.product((others, as_authors), RIVALS):
+    for (kind, data), rivals in itertools.product(kinds(settings["data"], settings["family"]).items(), RIVALS):
         known = {name: [key for key in RIVALS[rivals] if (metric, f"{name} large", key) in ours] for name in data}
-        if not data or not all(known.values()) or (metric, f"{data[0]} large", OURS) not in ours:
+        if not all(known.values()) or (metric, f"{data[0]} large", OURS) not in ours:
             continue
         verdicts = {name: _verdict(metric, name, known[name], ours, limited) for name in data}
         title = f"{TITLES[metric].lower()} of CAFE 0.5"
@@ -218,7 +211,7 @@ def _claims(metric: str, settings: Settings, ours: Numbers, limited: Limited) ->
         clear = sum(clearly for _, clearly, _ in verdicts.values())
         five_of_seven = settings["family"] == "ft" and rivals == FASTER  # the paper's claim for these networks
         where = "five sevenths of the data sets" if five_of_seven else "all data sets"
-        where += ", networks built as the authors do" if data is as_authors else ""
+        where += kind
         worse = [f"{name}: {verdicts[name][2]}" for name in data if name not in good]
         count = f"On {len(good)} of {len(data)}, on {clear} of them lower by more than two standard errors"
         missing = {key for name in data for key in RIVALS[rivals] if ("infidelity", f"{name} large", key) not in ours}
@@ -277,16 +270,17 @@ def _robust(settings: Settings, ours: Numbers) -> Iterable[Finding]:
     rivals = [key for key in RIVALS[FASTER] if key in settings["methods"]]
     if not rivals or (metric, settings["data"][0], own) not in ours:
         return
-    best, numbers = [], []
-    for name in settings["data"]:
-        rival = min((key for key in rivals if (metric, name, key) in ours), key=lambda key: ours[metric, name, key][0])
-        value, other = ours[metric, name, own][0], ours[metric, name, rival][0]
-        best += [name] if value <= other else []
-        numbers.append(f"{name} {value:.3g} against {other:.3g} ({METHOD_TITLES[rival]})")
-    needed = len(settings["data"]) * (1 if settings["family"] == "mlp" else 4 / 7)
-    where = "all" if settings["family"] == "mlp" else "at least four sevenths of the"
-    claim = f"max-sensitivity of CAFE 1: lowest among comparably fast methods on {where} data sets"
-    yield Finding(claim, len(best) >= needed, f"On {len(best)} of {len(settings['data'])}: {'; '.join(numbers)}.")
+    for kind, data in kinds(settings["data"], settings["family"]).items():
+        best, numbers = [], []
+        for name in data:
+            rival = min((key for key in rivals if (metric, name, key) in ours), key=lambda key: ours[metric, name, key][0])
+            value, other = ours[metric, name, own][0], ours[metric, name, rival][0]
+            best += [name] if value <= other else []
+            numbers.append(f"{name} {value:.3g} against {other:.3g} ({METHOD_TITLES[rival]})")
+        needed = len(data) * (1 if settings["family"] == "mlp" else 4 / 7)
+        where = "all" if settings["family"] == "mlp" else "at least four sevenths of the"
+        claim = f"max-sensitivity of CAFE 1: lowest among comparably fast methods on {where} data sets{kind}"
+        yield Finding(claim, len(best) >= needed, f"On {len(best)} of {len(data)}: {'; '.join(numbers)}.")
 
 
 def _quick(settings: Settings, ours: Numbers) -> Iterable[Finding]:

@@ -11,14 +11,20 @@ from .record import Task
 
 
 def do(folder: Path, task: Task) -> None:
-    """Do a task and keep its result."""
-    write(_path(folder, task.key), json.dumps(task.run(), indent=1))
+    """Do a task and keep its result, unless another process has done it meanwhile."""
+    if kept(folder, task.key) is None:
+        write(_path(folder, task.key), json.dumps(task.run(), indent=1))
 
 
 def kept(folder: Path, key: str) -> Any:
     """The result of a task, or None if it was not done."""
     path = _path(folder, key)
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def any_kept(folder: Path) -> bool:
+    """Whether the result of any task is there."""
+    return any((folder / "parts").glob("[!.]*.json"))
 
 
 def _path(folder: Path, key: str) -> Path:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from ..conflicts.local import local_layers
 from ..conflicts.prevalence import INACTIVE, SMALL, prevalence
 from .infidelity import prepared
-from .infidelity_report import OPENXAI
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
+from .variants import TABLES, Variant
 
 FAMILIES = {"mlp": "MLPs", "ft": "FT-Transformers"}
 WAYS = {"signed": "with the signs of the activations", "unsigned": "the authors' way"}
@@ -26,7 +26,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     """One task per family, data set and seed; OpenXAI's networks have fixed weights and one seed."""
     for family in settings["families"]:
         for name in settings["data"]:
-            fixed = family == "mlp" and name in OPENXAI
+            fixed = Variant.of(name, family).given
             for seed in settings["seeds"][: 1 if fixed else None]:
 
                 def run(family: str = family, name: str = name, seed: int = seed) -> Any:
@@ -123,7 +123,7 @@ def _table(settings: Settings, shares: Shares) -> Table:
 def _findings(family: str, settings: Settings, shares: Shares) -> Iterable[Finding]:
     theirs = PAPER[family]
     signed, unsigned = (_mean(family, way, settings, shares) for way in WAYS)
-    complete = len(settings["data"]) == len(ALL_DATA)
+    complete = set(settings["data"]) == set(TABLES)
     yield Finding(
         f"{theirs['mean']:.0%} of the units of {FAMILIES[family]} are in conflict on average",
         abs(unsigned - theirs["mean"]) <= NEAR if complete else None,
@@ -132,7 +132,7 @@ def _findings(family: str, settings: Settings, shares: Shares) -> Iterable[Findi
     for name, share in theirs.items():
         if name != "mean" and name in settings["data"]:
             ours = shares[family, name, "unsigned"]
-            fixed = family == "mlp" and name in OPENXAI
+            fixed = Variant.of(name, family).given
             smaller = (settings["train_rows"][family] is not None and not fixed) or (name == "mimic" and settings["mimic_demo"])
             yield Finding(
                 f"{share:.0%} on {name}, {FAMILIES[family]}",
@@ -148,7 +148,6 @@ def _findings(family: str, settings: Settings, shares: Shares) -> Iterable[Findi
     )
 
 
-ALL_DATA = [*OPENXAI, "titanic", "mimic", "covertype"]
 COMMON = {"mimic_demo": True, "families": list(FAMILIES)}
 EPOCHS = {"mlp": 100, "ft": 100}
 PREVALENCE = Study(
@@ -158,9 +157,9 @@ PREVALENCE = Study(
     {
         "toy": COMMON | {"data": ["titanic"], "rows": 40, "train_rows": {"mlp": 100, "ft": 100}, "epochs": {"mlp": 1, "ft": 1},
                          "seeds": [42]},
-        "quick": COMMON | {"data": ALL_DATA, "rows": 2000, "train_rows": {"mlp": None, "ft": 5000}, "epochs": EPOCHS,
+        "quick": COMMON | {"data": list(TABLES), "rows": 2000, "train_rows": {"mlp": None, "ft": 5000}, "epochs": EPOCHS,
                            "seeds": [42]},
-        "full": COMMON | {"data": ALL_DATA, "rows": None, "train_rows": {"mlp": None, "ft": None}, "epochs": EPOCHS,
+        "full": COMMON | {"data": list(TABLES), "rows": None, "train_rows": {"mlp": None, "ft": None}, "epochs": EPOCHS,
                           "seeds": [42, 43, 44, 45, 46]},
     },
     {"toy": "0.1", "quick": "30", "full": "1000 (estimated)"},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
@@ -16,29 +18,50 @@ import torch
 from .parts import do
 from .record import Settings, Study, Workplace
 
+Ends = Generator[str, None, None]
 
-def done(study: Study, settings: Settings, folder: Path, data: str | None, keys: list[str], jobs: int) -> Iterator[str]:
+
+def threads_of(jobs: int) -> int:
+    """The threads of one of so many processes."""
+    return max(1, torch.get_num_threads() // jobs)
+
+
+def done(study: Study, settings: Settings, folder: Path, data: str | None, keys: list[str], jobs: int) -> Ends:
     """Do the tasks with these keys, and say which one is done; a failure or an interruption ends all processes at once."""
-    threads = max(1, torch.get_num_threads() // jobs)
+    jobs = min(jobs, len(keys))
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of torch's threads
-    life, held = context.Pipe(
-        duplex=False
-    )  # only this process holds the other end: it closes when this process ends or says so
-    pool = ProcessPoolExecutor(min(jobs, len(keys)), context, _start, (threads, life))
+    life, held = context.Pipe(duplex=False)  # held by this process alone: it closes when this process ends or says so
+    pool = ProcessPoolExecutor(jobs, context, _start, (threads_of(jobs), life))
     try:
-        futures = {pool.submit(_do, study, settings, folder, data, key): key for key in keys}
+        with _deaf_children():
+            futures = {pool.submit(_do, study, settings, folder, data, key): key for key in keys}
         for future in as_completed(futures):
             future.result()
             yield futures[future]
         pool.shutdown()
-    except BrokenProcessPool:
+    except BrokenProcessPool as problem:
+        said = f" It said: {problem.__cause__}" if problem.__cause__ else ""
         raise ChildProcessError(
-            f"study {study.name}: one of {jobs} processes was ended from outside, most often for want of memory. What is done "
-            f"is kept in {folder}: start it again to go on, with fewer --jobs if memory is short."
+            f"study {study.name}: one of {jobs} processes has ended without a result, most often for want of memory.{said} "
+            f"What is done is kept in {folder}: start it again to go on, with fewer jobs if memory is short. A script of yours "
+            'must be a file and start a study under if __name__ == "__main__":, else its processes cannot begin.'
         ) from None
     finally:
         held.close()
         pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C: this one does, and ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _start(threads: int, life: Connection) -> None:

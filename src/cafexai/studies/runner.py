@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..progress import progress
-from .parts import do, kept, write
-from .processes import done
+from .parts import any_kept, do, kept, write
+from .processes import done, threads_of
 from .record import Report, Settings, Study, Workplace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def run(
@@ -33,15 +37,16 @@ def run(
 
     The folder holds ``config.json``, ``results.json`` (one entry per task), a Markdown and a CSV file per table, PNG and SVG
     files of the figures, ``findings.json``, and ``README.md`` with all of it. ``changes`` replace settings of the preset.
-    With ``jobs`` so many processes do tasks at the same time, each with its share of the threads.
+    With ``jobs`` so many processes do tasks at the same time, each with its share of the threads; a script of yours then calls
+    this under ``if __name__ == "__main__":``. Runtimes that a study reports are those beside the other processes.
     """
     if jobs < 1:
         raise ValueError(f"study {study.name}: {jobs} processes cannot do anything; give at least 1.")
     folder = Path(out)
     settings = settings_of(study, preset, changes or {})
     config = {"study": study.name, "preset": preset, "settings": settings}
-    _claim(folder, study, config)
     tasks = list(study.tasks(settings, Workplace(folder / "models", data, show_progress)))
+    _claim(folder, study, config, jobs)
     left = [task for task in tasks if kept(folder, task.key) is None]
     say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
     if jobs == 1 or len(left) < 2:
@@ -49,9 +54,9 @@ def run(
             do(folder, task)
     else:
         keys = [task.key for task in left]
-        ends = done(study, settings, folder, data, keys, jobs)
-        for _ in progress(ends, study.name, "task", show_progress, total=len(keys)):
-            pass
+        with contextlib.closing(done(study, settings, folder, data, keys, jobs)) as ends:
+            for _ in progress(ends, study.name, "task", show_progress, total=len(keys)):
+                pass
     results = {task.key: kept(folder, task.key) for task in tasks}
     report = study.report(settings, results)
     _publish(folder, study, config, results, report)
@@ -70,10 +75,10 @@ def settings_of(study: Study, preset: str, changes: Settings) -> dict[str, Any]:
     return settings
 
 
-def _claim(folder: Path, study: Study, config: dict[str, Any]) -> None:
-    """A folder belongs to one study with one set of settings."""
+def _claim(folder: Path, study: Study, config: dict[str, Any], jobs: int) -> None:
+    """A folder with results belongs to one study with one set of settings."""
     path = folder / "config.json"
-    if path.exists():
+    if path.exists() and (any_kept(folder) or (folder / "results.json").exists()):
         before = json.loads(path.read_text())
         same = {key: before.get(key) for key in config} == config
         if not same:
@@ -83,7 +88,7 @@ def _claim(folder: Path, study: Study, config: dict[str, Any]) -> None:
             )
         return
     versions = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
-    write(path, json.dumps({**config, "versions": versions, "threads": torch.get_num_threads()}, indent=1))
+    write(path, json.dumps({**config, "versions": versions, "jobs": jobs, "threads": threads_of(jobs)}, indent=1))
 
 
 def _publish(folder: Path, study: Study, config: dict[str, Any], results: dict[str, Any], report: Report) -> None:
@@ -92,10 +97,18 @@ def _publish(folder: Path, study: Study, config: dict[str, Any], results: dict[s
         write(folder / f"{table.name}.md", table.to_markdown())
         write(folder / f"{table.name}.csv", table.to_csv())
     for name, figure in report.figures.items():
-        for kind in ("png", "svg"):
-            figure.savefig(folder / f"{name}.{kind}", dpi=120, metadata={"Date": None} if kind == "svg" else None)
+        _save(figure, folder / name)
     write(folder / "findings.json", json.dumps([dataclasses.asdict(finding) for finding in report.findings], indent=1))
     write(folder / "README.md", page(study, config, report))
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """As PNG and SVG, with the same bytes in every run."""
+    from matplotlib import rc_context
+
+    figure.savefig(path.with_name(f"{path.name}.png"), dpi=120)
+    with rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(path.with_name(f"{path.name}.svg"), metadata={"Date": None})
 
 
 def page(study: Study, config: dict[str, Any], report: Report) -> str:
