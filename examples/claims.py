@@ -63,20 +63,51 @@ methods.
 """
 
 
+PERCEPTRONS = ("compas", "heloc", "adult", "german", "titanic", "titanic@5e-4")
+FAST = "as low as that of every comparably fast method, or lower"
+# What the paper is about, before all the rest: study, preset and the beginning of a claim.
+MAIN = (
+    ("synthetic-procedural", "full", "CAFE 1 is exactly 0.00 in all columns"),
+    ("synthetic-trained", "full", "CAFE 1 has the lowest RMSE of the paper's methods in all columns"),
+    ("awareness", "full", "Theorem 1"),
+    ("circuit", "full", "circuit from mimic: CAFE 1 shows the cancelled effect in full"),
+    ("properties", "full", "ticks for 'Local conflict awareness for ReLU' as in the paper"),
+    ("prevalence", "quick", "49% of the units of MLPs are in conflict on average"),
+    ("prevalence", "quick", "30% of the units of FT-Transformers are in conflict on average"),
+    *(("infidelity-mlp", "quick", f"infidelity of CAFE 0.5 on {name}: {FAST}") for name in PERCEPTRONS),
+    *(("infidelity-covertype", "full", f"infidelity of CAFE 0.5 on covertype{rate}: {FAST}") for rate in ("", "@5e-4")),
+    ("infidelity-ft", "quick", f"infidelity of CAFE 0.5 on five sevenths of the data sets: {FAST}"),
+    ("shift-tabular", "full", "s_conf rises under correlation shift"),
+    ("shift-tabular", "full", "s_conf falls under missing feature"),
+    ("shift-images", "quick", "MaxLogit falls under both shifts"),
+    ("shift-images", "quick", "s_conf of latent features rises under the correlation shift"),
+    ("shift-images", "quick", "s_conf rises more under the correlation shift than under the semantic one"),
+)
+
+
 def page(studies: Path) -> str:
-    """One section per folder with results, and a table of all of them before."""
+    """The main claims, a table of all studies, and one section per folder with results."""
     folders = sorted(studies.glob("*/findings.json"), key=lambda path: (_place(path), path.parent.name))
-    rows, sections = [], []
+    rows, sections, found = [], [], {}
     for path in folders:
         config = json.loads((path.parent / "config.json").read_text())
         findings = [Finding(**entry) for entry in json.loads(path.read_text())]
         name, preset = config["study"], config["preset"]
+        found[name, preset] = findings
         counts = [sum(finding.holds is verdict for finding in findings) for verdict in VERDICTS]
         rows.append(f"| [{name}](../studies/{path.parent.name}/README.md) | {preset} | {' | '.join(map(str, counts))} |")
         title = STUDIES[name].title if name in STUDIES else name
         sections += [f"## {name}, {preset}", "", f"{title[0].upper()}{title[1:]}.", "", *map(str, findings), ""]
     table = ["| study | preset | holds | does not hold | undecided |", "| --- | --- | --- | --- | --- |", *rows, ""]
-    return "\n".join([HEAD, *table, *sections])
+    main = [_short(name, preset, start, found[name, preset]) for name, preset, start in MAIN]
+    return "\n".join([HEAD, "## The main claims", "", *main, "", "## All studies", "", *table, *sections])
+
+
+def _short(name: str, preset: str, start: str, findings: list[Finding]) -> str:
+    """One finding with the first of its numbers."""
+    (finding,) = (finding for finding in findings if finding.claim.startswith(start))
+    numbers = finding.numbers.split(". ")[0].rstrip(".")
+    return f"- **{VERDICTS[finding.holds]}**: {finding.claim}. {numbers} ({name}, {preset})."
 
 
 def _place(path: Path) -> int:

@@ -19,6 +19,7 @@ from cafexai import cli, metrics
 from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, infidelity, infidelity_report, run
 from cafexai.studies.methods import method
 from cafexai.studies.paper import METHOD_TITLES, paper
+from cafexai.studies.record import brief
 from cafexai.studies.variants import Variant
 
 ROOT = Path(__file__).parent.parent
@@ -154,6 +155,10 @@ def test_networks_at_another_rate_have_their_own_numbers_and_claims(data, tmp_pa
 def _header(path):
     with safetensors.safe_open(path, "pt") as file:
         return file.metadata()
+
+
+def test_brief_numbers_are_written_out():
+    assert [brief(23.4, 1), brief(-134.0, 2, "+"), brief(0.0123, 1), brief(31.4, 2, "+")] == ["20", "-130", "0.01", "+31"]
 
 
 @pytest.mark.parametrize(

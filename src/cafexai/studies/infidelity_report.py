@@ -11,7 +11,7 @@ from typing import Any
 
 from .methods import CAFES, FAST
 from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
-from .record import Finding, Report, Results, Settings, Table
+from .record import Finding, Report, Results, Settings, Table, brief
 from .variants import AUTHORS, Variant, kinds, own_settings
 
 SIZES = ("small", "large")
@@ -130,7 +130,7 @@ def _table(metric: str, settings: Settings, ours: Numbers, limited: Limited) -> 
             theirs = _theirs(f"{metric} {family}", key, column)
             apart = None if mean is None or not theirs else f"{mean / theirs - 1:+.1%}"
             star = "*" if (column.split()[0], key) in limited and metric != "structural_infidelity" else ""
-            cells += [None if mean is None else f"{mean:.4g}{star} ± {error:.2g}", theirs, apart]
+            cells += [None if mean is None else f"{mean:.4g}{star} ± {brief(error, 2)}", theirs, apart]
         rows.append(cells)
     over = "the units" if metric == "structural_infidelity" else "the rows"
     note = f"Mean ± standard error over {over}, or over the seeds where there are several." if metric != "seconds" else (
@@ -187,7 +187,9 @@ def _orders(settings: Settings, ours: Numbers) -> Iterable[Finding]:
             if abs(apart) <= 2 * error or first == second:
                 ties += 1
             elif (apart < 0) != (first < second):
-                wrong.append(f"{METHOD_TITLES[one]} minus {METHOD_TITLES[two]} {apart:+.2g} ± {error:.1g} ({size})")
+                wrong.append(
+                    f"{METHOD_TITLES[one]} minus {METHOD_TITLES[two]} {brief(apart, 2, '+')} ± {brief(error, 1)} ({size})"
+                )
         if count:
             numbers = f"{count} pairs, {ties} ties" + (
                 f", {len(wrong)} the other way round: {'; '.join(wrong[:3])}." if wrong else "."
@@ -259,7 +261,8 @@ def _verdict(metric: str, name: str, known: list[str], ours: Numbers, limited: L
         mean, error = apart[rival]
         fewer = f" on {limited[name, rival]} rows" if (name, rival) in limited and metric == "infidelity" else ""
         numbers.append(
-            f"{own:.4g} against {other:.4g} ({METHOD_TITLES[rival]}, {size}; difference {mean:+.2g} ± {error:.1g}{fewer})"
+            f"{own:.4g} against {other:.4g} ({METHOD_TITLES[rival]}, {size}; "
+            f"difference {brief(mean, 2, '+')} ± {brief(error, 1)}{fewer})"
         )
     return holds, clear, ", ".join(numbers)
 

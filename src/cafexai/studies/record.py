@@ -64,6 +64,11 @@ def _shown(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell).replace("|", "/")
 
 
+def brief(number: float, digits: int, sign: str = "") -> str:
+    """A number with so many significant digits, written out: 20, not 2e+01."""
+    return f"{float(f'{number:.{digits}g}'):{sign}g}"
+
+
 def rounded(numbers: Any) -> Any:
     """The same nested values with four digits: scores of a row say no more about it than a figure shows."""
     if isinstance(numbers, Mapping):
