@@ -224,11 +224,12 @@ FT = Study(
     "compas, heloc, adult, german, titanic, covertype, mimic (the demo, or mimic_demo=false)",
     {
         "toy": COMMON | TRANSFORMER | TOY | {"data": ["titanic"]},
-        "quick": COMMON | WHOLE | TRANSFORMER | {"seeds": [42], "rows": 400, "train_rows": 5000, "units": 3, "unit_rows": 20,
-                                                 "limits": SLOW},
+        "quick": COMMON | WHOLE | TRANSFORMER | {"seeds": [42, 43, 44], "rows": 400, "train_rows": 5000, "units": 3,
+                                                 "unit_rows": 20, "limits": SLOW,
+                                                 "per_data": {key: {"seeds": [42]} for key in _AUTHORS}},
         "full": COMMON | WHOLE | TRANSFORMER,
     },
-    {"toy": "0.1", "quick": "30", "full": "days"},
+    {"toy": "0.1", "quick": "60", "full": "days"},
     tasks,
     report,
 )  # fmt: skip
