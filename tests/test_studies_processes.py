@@ -51,16 +51,20 @@ def left_as_it_was(out):
     return files == {"compas-42.json"} and not (out / "results.json").exists()
 
 
+def ps(*words):
+    """What ps says, however wide the terminal is."""
+    return subprocess.run(["ps", "-ww", *map(str, words)], capture_output=True, text=True, check=False).stdout
+
+
 def workers(parent):
     """Process ids of the spawned children (not of Python's resource tracker)."""
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=False)
-    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "spawn_main" in line]
+    return [int(line.split()[0]) for line in ps("-o", "pid=,args=", "--ppid", parent).splitlines() if "spawn_main" in line]
 
 
 def alive(pid):
     """Whether a process still runs; one that has ended and was not waited for does not."""
-    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return bool(listed.stdout.strip()) and not listed.stdout.startswith("Z")
+    state = ps("-o", "stat=", "-p", pid).strip()
+    return bool(state) and not state.startswith("Z")
 
 
 def gone(pids, seconds=20):
