@@ -57,6 +57,11 @@ def test_shift_images(tmp_path):
     assert {"max-logit.md", "conflict.csv", "shift-images.png", "shift-images.svg"} <= written(tmp_path / "out")
 
 
+def test_one_seed_has_no_standard_error():
+    assert shift_tabular_report.spread([2.0]) == "2"
+    assert shift_tabular_report.spread([1.0, 3.0]) == "2 ± 1"
+
+
 def test_latent_conflict_is_that_of_the_layer():
     """Explaining the classifier alone is explaining the network from its latent layer on."""
     from cafexai import CAFE

@@ -66,9 +66,10 @@ def mean(values: Sequence[float]) -> float:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean ± standard error over the seeds."""
-    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{mean(values):.4g} ± {error:.2g}"
+    """Mean ± standard error over the seeds; one seed has none."""
+    if len(values) == 1:
+        return f"{values[0]:.4g}"
+    return f"{mean(values):.4g} ± {statistics.stdev(values) / math.sqrt(len(values)):.2g}"
 
 
 def _table(settings: Settings, results: Results, netting: str) -> Table:
