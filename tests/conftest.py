@@ -4,6 +4,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+import data_files
+
 settings.register_profile("default", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("default")
 
@@ -16,3 +18,11 @@ def _double_and_seeded():
     torch.manual_seed(0)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A folder with tiny files in the formats of the real ones."""
+    folder = data_files.write_all(tmp_path_factory.mktemp("data"))
+    data_files.openxai_weights(folder / "openxai_weights", "compas", 7)
+    return folder

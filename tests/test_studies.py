@@ -14,7 +14,6 @@ import pytest
 import safetensors
 import torch
 
-import data_files
 from cafexai import cli, metrics
 from cafexai.studies import STUDIES, Finding, Report, Study, Table, Task, infidelity, infidelity_report, run
 from cafexai.studies.methods import method
@@ -31,14 +30,6 @@ MUST_HOLD = {  # on any network, also on one that is hardly trained
     "examples-tabular": "add up to the output",
 }
 ELSEWHERE = {"synthetic-trained", "synthetic-procedural", "prevalence", "shift-tabular", "shift-images"}  # test_studies_*.py
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory):
-    """A folder with tiny files in the formats of the real ones."""
-    folder = data_files.write_all(tmp_path_factory.mktemp("data"))
-    data_files.openxai_weights(folder / "openxai_weights", "compas", 7)
-    return folder
 
 
 def command(*arguments, **options):

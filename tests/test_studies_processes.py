@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -11,7 +12,6 @@ import time
 
 import pytest
 
-import data_files
 from cafexai.studies import STUDIES
 from study_command import command, environment, finished
 
@@ -19,14 +19,6 @@ SEEDS = ("--set", "seeds=[42, 43, 44]")
 TWO = ("--jobs", "2")
 # One task of seconds and one of hours.
 LONG = ("--set", 'data=["compas", "titanic"]', "--set", 'per_data={"titanic": {"epochs": 10000000}}')
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """Tiny files in the formats of the real ones."""
-    folder = data_files.write_all(tmp_path_factory.mktemp("data"))
-    data_files.openxai_weights(folder / "openxai_weights", "compas", 7)
-    return folder
 
 
 @pytest.fixture
@@ -89,6 +81,13 @@ def test_two_processes_find_the_same(whole, tmp_path):
     assert (tmp_path / "results.json").read_bytes() == whole
     assert list(results) == [f"{family}-{seed}" for family in dict.fromkeys(key.rsplit("-", 1)[0] for key in results)
                              for seed in (42, 43, 44)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seeds", "jobs"), [([42], 2), ([42, 43, 44], 4)])
+def test_no_more_processes_than_tasks(seeds, jobs, tmp_path):
+    """Two networks for each seed; the config says how many processes there were."""
+    finished("shift-tabular", tmp_path, "--set", f"seeds={seeds}", "--jobs", "4")
+    assert json.loads((tmp_path / "config.json").read_text())["jobs"] == jobs
 
 
 def test_it_goes_on_with_what_is_left(whole, tmp_path):

@@ -208,6 +208,27 @@ def test_two_at_the_same_training_do_it_once(tmp_path):
     assert (tmp_path / "two" / file.name).stat().st_mtime_ns == written
 
 
+def test_a_full_disk_is_told(tmp_path):
+    """Files of at most 1000 bytes stand for a disk without room."""
+    code = f"""
+        import resource, torch
+        from cafexai import models
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            x, y = torch.zeros(8, 4), torch.zeros(8).long()
+            models.train(models.mlp(4, 64, 2), x, y, models.Recipe(1), folder={str(tmp_path)!r})
+        except OSError as problem:
+            print(problem)
+    """
+    environment = os.environ | {"PYTHONPATH": str(Path(models.__file__).parents[2])}
+    line = [sys.executable, "-B", "-c", textwrap.dedent(code)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert f"folder={str(tmp_path)!r}" in done.stdout
+    assert "could not be written" in done.stdout
+    assert not list(tmp_path.glob("*.tmp"))
+
+
 def test_names_see_what_parameters_do_not_show():
     nets = [FTTransformer((1, 3), 2, width=8, heads=heads, head=head) for heads, head in ((2, "cls"), (4, "cls"), (2, "last"))]
     for net in nets[1:]:

@@ -97,9 +97,11 @@ class Store:
         target = self.path(finished)
         part = target.with_suffix(f".{os.getpid()}.tmp")
         files = safetensors()
+        from safetensors import SafetensorError
+
         try:
             files.save_file(tensors, part, metadata)
-        except Exception as problem:  # safetensors has an error of its own for a full disk
+        except SafetensorError as problem:  # a full disk, for one: to callers an error of files like any other
             part.unlink(missing_ok=True)
             raise OSError(f"train(..., folder={str(self.folder)!r}): {part.name} could not be written: {problem}") from problem
         part.replace(target)

@@ -193,7 +193,7 @@ MLP = Study(
                                                  "per_data": {"covertype": ONE, "covertype@5e-4": ONE}},
         "full": COMMON | WHOLE | PERCEPTRONS | {"data": [*TABLES, *HIGHER_RATE]},
     },
-    {"toy": "0.1", "quick": "45", "full": "700 (estimated)"},
+    {"toy": "0.1", "quick": "45 (estimated)", "full": "700 (estimated)"},
     tasks,
     report,
 )  # fmt: skip
@@ -208,7 +208,7 @@ COVERTYPE = Study(
         "quick": COMMON | WHOLE | PERCEPTRONS | SPARED | {"seeds": [42, 43], "train_rows": 50000, "epochs": 20, "rows": 500},
         "full": COMMON | WHOLE | PERCEPTRONS | SPARED,
     },
-    {"toy": "0.1", "quick": "5", "full": "180 (estimated)"},
+    {"toy": "0.1", "quick": "5 (estimated)", "full": "180 (estimated)"},
     tasks,
     report,
 )
@@ -229,7 +229,7 @@ FT = Study(
                                                  "per_data": {key: {"seeds": [42]} for key in _AUTHORS}},
         "full": COMMON | WHOLE | TRANSFORMER,
     },
-    {"toy": "0.1", "quick": "60", "full": "days"},
+    {"toy": "0.1", "quick": "60 (estimated)", "full": "days"},
     tasks,
     report,
 )  # fmt: skip

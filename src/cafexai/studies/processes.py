@@ -28,7 +28,6 @@ def threads_of(jobs: int) -> int:
 
 def done(study: Study, settings: Settings, folder: Path, data: str | None, keys: list[str], jobs: int) -> Ends:
     """Do the tasks with these keys, and say which one is done; a failure or an interruption ends all processes at once."""
-    jobs = min(jobs, len(keys))
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of torch's threads
     life, held = context.Pipe(duplex=False)  # held by this process alone: it closes when this process ends or says so
     pool = ProcessPoolExecutor(jobs, context, _start, (threads_of(jobs), life))

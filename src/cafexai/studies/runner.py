@@ -46,10 +46,11 @@ def run(
     settings = settings_of(study, preset, changes or {})
     config = {"study": study.name, "preset": preset, "settings": settings}
     tasks = list(study.tasks(settings, Workplace(folder / "models", data, show_progress)))
-    _claim(folder, study, config, jobs)
     left = [task for task in tasks if kept(folder, task.key) is None]
+    jobs = max(1, min(jobs, len(left)))
+    _claim(folder, study, config, jobs)
     say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
-    if jobs == 1 or len(left) < 2:
+    if jobs == 1:
         for task in progress(left, study.name, "task", show_progress):
             do(folder, task)
     else:

@@ -202,7 +202,7 @@ IMAGES = Study(
                  "seeds": [42, 43, 44, 45, 46],
                  "epochs": dict.fromkeys(CONCAT_WIDTHS, EPOCHS)},
     },
-    {"toy": "0.1", "quick": "45", "full": "300 (estimated)"},
+    {"toy": "0.1", "quick": "50 (estimated)", "full": "300 (estimated)"},
     tasks,
     report,
 )  # fmt: skip
