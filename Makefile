@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all lint benchmark architectures conflicts claims picture clean
+.PHONY: demo test test-all lint benchmark architectures conflicts claims layers picture clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -33,6 +33,9 @@ conflicts: .venv/dev
 
 claims: .venv/dev
 	$(BIN)/python examples/claims.py
+
+layers: .venv/dev
+	$(BIN)/python examples/layers.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/explanation.png

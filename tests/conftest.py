@@ -5,6 +5,8 @@ import torch
 from hypothesis import settings
 
 import data_files
+from cafexai import rules  # noqa: F401  (fills the table)
+from cafexai.rules import table
 
 settings.register_profile("default", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("default")
@@ -18,6 +20,15 @@ def _double_and_seeded():
     torch.manual_seed(0)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def shipped_rules():
+    """Rules that a test adds are forgotten behind it."""
+    before = dict(table.TABLE)
+    yield
+    table.TABLE.clear()
+    table.TABLE.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -217,7 +217,7 @@ class SpelledOut(nn.Module):
 
 
 def test_a_module_declared_elementwise_follows_the_one_rule():
-    from cafexai import registry
+    from cafexai.rules import table
 
     x, first, last = torch.randn(4, 3), nn.Linear(3, 6), nn.Linear(6, 1)
     as_one = CAFE(nn.Sequential(first, nn.GELU("tanh"), last)).explain(x)
@@ -227,17 +227,17 @@ def test_a_module_declared_elementwise_follows_the_one_rule():
         elementwise_module(SpelledOut)
         declared = CAFE(nn.Sequential(first, SpelledOut(), last)).explain(x)
     finally:
-        registry._elementwise_modules.discard(f"{SpelledOut.__module__}.{SpelledOut.__qualname__}")
-        registry.is_elementwise.cache_clear()
+        table._elementwise_modules.discard(f"{SpelledOut.__module__}.{SpelledOut.__qualname__}")
+        table.is_elementwise.cache_clear()
     for name in ("positive", "negative", "bias_positive"):
         torch.testing.assert_close(getattr(as_one, name), getattr(declared, name))
 
 
 def test_the_activations_of_transformers_are_declared():
     activations = pytest.importorskip("transformers.activations")
-    from cafexai import registry
+    from cafexai.rules import table
 
-    declared = [name.split(".")[-1] for name in registry._elementwise_modules if name.startswith("transformers")]
+    declared = [name.split(".")[-1] for name in table._elementwise_modules if name.startswith("transformers")]
     known = [name for name in declared if hasattr(activations, name)]
     assert "NewGELUActivation" in known
     for name in known:

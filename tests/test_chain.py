@@ -18,7 +18,10 @@ from torch.overrides import TorchFunctionMode
 
 import models
 import naive
-from cafexai import CAFE, activation, chain, forward, registry, weighted
+from cafexai import CAFE
+from cafexai._engine import chain, forward
+from cafexai._scores import linear
+from cafexai.rules import table
 
 FIELDS = ("positive", "negative", "combined", "output", "baseline_output", "completeness_error", "bias", "target", "baselines")
 ACTIVATIONS = [
@@ -51,7 +54,7 @@ def taken(monkeypatch):
 def followed(run):
     """What the same call gives if no model counts as a chain."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forward, "stages_of", lambda *_: None)
+        patch.setattr(forward, "steps_of", lambda *_: None)
         return run()
 
 
@@ -158,7 +161,7 @@ def test_a_layer_used_twice():
 
 def test_weights_that_are_larger_than_what_is_kept():
     model, x = models.mlp(300, 300, 3), torch.randn(2, 300)
-    assert model[0].weight.numel() > weighted.SMALL
+    assert model[0].weight.numel() > linear.SMALL
     same(lambda: CAFE(model).explain(x, target=0))
 
 
@@ -312,7 +315,7 @@ def test_a_function_is_followed(taken):
 
 
 def test_inputs_of_more_dimensions_or_many_numbers_are_followed(taken, monkeypatch):
-    monkeypatch.setattr(activation, "LARGE", 299)
+    monkeypatch.setattr(chain, "LARGE", 299)
     model = models.mlp(4, 6, 3)
     CAFE(model).explain(torch.randn(2, 5, 4), target=(0, 0))
     CAFE(model).explain(torch.randn(50, 4), target=0, batch_size=50)
@@ -343,23 +346,19 @@ def test_watched_calls_are_followed(taken):
 @pytest.mark.parametrize(
     "target", ["relu", "linear", F.relu, F.linear, F.dropout], ids=lambda part: getattr(part, "__name__", part)
 )
+@pytest.mark.usefixtures("shipped_rules")
 def test_a_rule_of_the_user_counts(target, taken):
     model, x = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.2), nn.ReLU(), nn.Linear(6, 3)).eval(), torch.randn(2, 4)
     called = []
-    shipped = registry.find(target if callable(target) else getattr(F, target))
+    shipped = table.find(target if callable(target) else getattr(F, target))
 
     @functools.wraps(shipped.apply)
     def own(*arguments, **options):
         called.append(target)
         return shipped.apply(*arguments, **options)
 
-    table = dict(registry._table)
-    try:
-        registry.rule(target)(own)
-        CAFE(model).explain(x, target=0)
-    finally:
-        registry._table.clear()
-        registry._table.update(table)
+    table.rule(target)(own)
+    CAFE(model).explain(x, target=0)
     assert called
     assert not taken
 
@@ -379,14 +378,14 @@ def test_a_kind_of_layer_that_computes_otherwise_is_followed(kind, c, taken, mon
 @pytest.mark.parametrize("failing", ["target", "precision"])
 def test_a_pass_that_fails_leaves_nothing_behind(failing, monkeypatch):
     runs = []
-    made = forward._run
+    made = forward.Run
 
     def remembered(*arguments):
         run = made(*arguments)
         runs.append(weakref.ref(run))
         return run
 
-    monkeypatch.setattr(forward, "_run", remembered)
+    monkeypatch.setattr(forward, "Run", remembered)
     gc.disable()
     try:
         if failing == "target":

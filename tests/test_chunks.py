@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-import cafexai.chunks
 import models
 from cafexai import CAFE
+from cafexai._engine import batches
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
     """Chunks of a few rows, so that small models are split."""
-    monkeypatch.setattr(cafexai.chunks, "WORTH", 1)
-    monkeypatch.setattr(cafexai.chunks, "LARGE", 64)
+    monkeypatch.setattr(batches, "WORTH", 1)
+    monkeypatch.setattr(batches, "LARGE", 64)
 
 
 class Calls(nn.Module):

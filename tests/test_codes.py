@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from cafexai import CAFE, LawBroken, UnsupportedOperation, rule
+from cafexai._scores.path import PathScores
 
 
 @pytest.fixture
@@ -118,17 +119,14 @@ def test_mixed_precision_of_leaf_and_model():
     assert e.completeness_error.abs().max() < 1e-5
 
 
-def test_a_lost_path_is_seen_in_a_deep_net(monkeypatch):
+@pytest.mark.usefixtures("shipped_rules")
+def test_a_lost_path_is_seen_in_a_deep_net():
     """However large the cancelled influence, the combined scores are checked against their own size."""
-    from cafexai import registry
-
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
 
     @rule(torch.special.i1)
     def lost(v):
         result = v.elementwise(torch.special.i1, True)
-        result.delta, result.total = result.delta.detach().requires_grad_(), result.total.detach().requires_grad_()
-        return result
+        return PathScores(v.run, result.reference, *(p.detach().requires_grad_() for p in result.parts), result.rows)
 
     layers = []
     for _ in range(20):

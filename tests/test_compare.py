@@ -16,8 +16,7 @@ from torch import nn
 import models
 from cafexai import CAFE, compare, from_sklearn, metrics
 from cafexai.adapters import captum_attribution, quantus_explain, quantus_table
-from cafexai.compare import default_methods
-from cafexai.comparison import Comparison
+from cafexai.comparison import Comparison, default_methods
 from cafexai.methods import METHODS
 
 

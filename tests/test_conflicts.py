@@ -220,7 +220,7 @@ BAD = {
     "integers": (lambda: counteracts(F.relu, 0, 1, torch.ones(3, dtype=torch.long)), "floating point"),
     "reference": (lambda: counteracts(relu_unit, 0, 1, X, reference=torch.zeros(4)), "does not fit"),
     "function": (lambda: counteracts(lambda v: v.sum(), 0, 1, X), "one entry per row"),
-    "output": (lambda: counteracts(lambda v: v[:, :, None], 0, 1, X), "choose one"),
+    "output": (lambda: counteracts(lambda v: v[:, :, None], 0, 1, X), "tuples of 2"),
     "rows": (lambda: minimal_conflicts(relu_unit, torch.ones(2, 3)), "one row"),
     "size": (lambda: minimal_conflicts(relu_unit, X, max_size=1), "at least two"),
     "map rows": (lambda: conflict_map(relu_unit, torch.ones(2, 3)), "one prediction"),

@@ -96,7 +96,7 @@ def test_a_pattern_that_matches_nothing():
 
 
 def test_other_nettings_and_models():
-    with pytest.raises(ValueError, match='"path", the method as published'):
+    with pytest.raises(ValueError, match="the words are 'path', 'feature'"):
         CAFE(model(), netting="edge")
     with pytest.raises(ValueError, match="PyTorch module"):
         CAFE("model.pt")
@@ -235,23 +235,23 @@ def test_an_error_of_the_model_stays_its_own():
 
 
 def test_a_wrong_rule_is_caught_and_named():
-    from cafexai import registry
+    from cafexai.rules import table
 
-    right = registry.find(F.softsign)
-    registry.add(F.softsign, registry.Rule("softsign", lambda v: v.elementwise(torch.tanh, True)))
+    right = table.find(F.softsign)
+    table.add(F.softsign, table.Rule("softsign", lambda v: v.elementwise(torch.tanh, True)))
     try:
         with pytest.raises(LawBroken, match="differs from model"):
             CAFE(lambda v: F.softsign(v).sum(1)).explain(X)
         with pytest.raises(LawBroken, match=r"softsign in module '1'"):
             CAFE(nn.Sequential(nn.Linear(4, 4), nn.Softsign())).explain(X, check="each")
     finally:
-        registry.add(F.softsign, right)
+        table.add(F.softsign, right)
 
 
 def test_a_lost_path_is_caught():
     """What features do not explain is not quietly given to the bias."""
-    from cafexai import registry
-    from cafexai.path import PathScores
+    from cafexai._scores.path import PathScores
+    from cafexai.rules import table
 
     def loses(v):
         kept = v.elementwise(torch.tanh, True)
@@ -259,15 +259,15 @@ def test_a_lost_path_is_caught():
             v.run, kept.reference, kept.delta.detach().requires_grad_(), kept.total.detach().requires_grad_(), v.rows
         )
 
-    right = registry.find(torch.tanh)
-    registry.add(torch.tanh, registry.Rule("tanh", loses))
+    right = table.find(torch.tanh)
+    table.add(torch.tanh, table.Rule("tanh", loses))
     try:
         with pytest.raises(LawBroken, match="a path from the input was lost"):
             CAFE(lambda v: (torch.tanh(v) + v).sum(1)).explain(X)
         with pytest.raises(LawBroken, match="a path from the input was lost"):
             CAFE(lambda v: (torch.tanh(v) + v).sum(1)).attribute(X)
     finally:
-        registry.add(torch.tanh, right)
+        table.add(torch.tanh, right)
 
 
 def test_a_random_model_is_repeated_with_the_same_numbers():

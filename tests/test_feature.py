@@ -16,11 +16,12 @@ import models
 import naive
 from architectures import ARCHITECTURES
 from cafexai import CAFE
+from cafexai._engine.trace import Trace
+from cafexai._scores.feature import FeatureScores
+from cafexai._scores.features import Features
+from cafexai._scores.run import Run, Settings
+from cafexai._scores.tensors import Scored
 from cafexai.conflicts import audit
-from cafexai.feature import Features, FeatureScores
-from cafexai.scores import Run
-from cafexai.tensors import Scored
-from cafexai.trace import Trace
 from naive_methods import layers_of
 from test_architectures import prepared, relative_error
 from test_rules import build, instances, outputs
@@ -85,7 +86,7 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
         pytest.skip("gives plain values")
     leaves, structure, pairs = build(case, 1)
     rows = {pair.reference.shape[0] for pair in pairs}
-    run = Run(rows.pop() if len(rows) == 1 else 1, lambda path: 0.6)
+    run = Run(rows.pop() if len(rows) == 1 else 1, Settings(FeatureScores, lambda path: 0.6))
     run.features = Features.of([torch.Size([3])])
     arguments = []
     for leaf in leaves:
@@ -95,7 +96,7 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
             leaf = Scored(FeatureScores(run, leaf.reference, delta, parts, None, None), torch.float64)
         arguments.append(leaf)
     args, kwargs = torch.utils._pytree.tree_unflatten(arguments, structure)
-    trace = Trace(run, FeatureScores, dict)
+    trace = Trace(run, dict)
     with trace:
         result = function(*args, **kwargs)
     assert not trace.problems, trace.problems[0]
@@ -103,8 +104,8 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
         state = part.state if isinstance(part, Scored) else None
         if state is None:
             continue
-        torch.testing.assert_close(state.shares.sum(0), state.delta, atol=1e-9, rtol=1e-7)
-        assert (state.total - state.shares.abs()).min() > -1e-9 * (1 + state.shares.abs().max())
+        torch.testing.assert_close(state.contributions.sum(0), state.delta, atol=1e-9, rtol=1e-7)
+        assert (state.edges - state.contributions.abs()).min() > -1e-9 * (1 + state.contributions.abs().max())
 
 
 def test_the_cases_are_those_of_the_rules():
@@ -269,12 +270,12 @@ def test_all_classes_several_c_layers_units_and_batches():
 
 
 def test_rows_are_split_by_themselves(monkeypatch):
-    from cafexai import chunks
+    from cafexai._engine import batches
 
     model, x = models.mlp(20, 64, 64, 3), torch.randn(60, 20)
     whole = NET(model).explain(x, target=1)
-    monkeypatch.setattr(chunks, "SHARES", 2**15)
-    monkeypatch.setattr(chunks, "WORTH", 1)
+    monkeypatch.setattr(batches, "CARRIED", 2**15)
+    monkeypatch.setattr(batches, "WORTH", 1)
     torch.testing.assert_close(NET(model).explain(x, target=1).positive, whole.positive)
 
 
@@ -310,7 +311,7 @@ def carried(monkeypatch):
 
     def changed(self, changes):
         result = real(self, changes)
-        found.append(result.count)
+        found.append(result.carried)
         return result
 
     monkeypatch.setattr(Features, "changed", changed)

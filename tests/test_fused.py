@@ -12,11 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import cafexai.activation
 import models
 import test_rules
-from cafexai import CAFE, fused
-from cafexai.pointwise import is_plain, pointwise
+from cafexai import CAFE
+from cafexai._scores import activation as formulas
+from cafexai._scores import kernels
+from cafexai._scores.functions import is_plain, pointwise
 
 compiler = pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no compiler")
 USED_MOST = ("relu", "gelu", "silu", "tanh", "sigmoid", "elu", "leaky_relu", "softplus", "hardswish", "mish")
@@ -26,12 +27,12 @@ USED_MOST = ("relu", "gelu", "silu", "tanh", "sigmoid", "elu", "leaky_relu", "so
 def _always(monkeypatch):
     """Kernels for everything, however small; a failure of the compiler is a failure of the test."""
     monkeypatch.setenv("CAFEXAI_COMPILE", "always")
-    monkeypatch.setattr(fused, "SMALL", 2)
+    monkeypatch.setattr(kernels, "SMALL", 2)
 
     def failed():
         raise
 
-    monkeypatch.setattr(fused, "_give_up", failed)
+    monkeypatch.setattr(kernels, "_give_up", failed)
 
 
 def elementwise(names):
@@ -67,7 +68,7 @@ def check(case, function, rule):
 @pytest.mark.parametrize(("case", "function", "rule"), elementwise(("gelu", "tanh")))
 def test_rules_by_kernels(case, function, rule):
     check(case, function, rule)
-    assert any(key[0] in (cafexai.activation.rule, cafexai.activation.rule_at) for key in fused._kernels)
+    assert any(key[0] is formulas.activated for key in kernels._kernels)
 
 
 @compiler
@@ -77,7 +78,7 @@ def test_rules_by_kernels(case, function, rule):
 @pytest.mark.parametrize(("case", "function", "rule"), elementwise(USED_MOST))
 def test_all_rules_by_kernels(case, function, rule, large, monkeypatch):
     if large:
-        monkeypatch.setattr(cafexai.activation, "LARGE", 1)
+        monkeypatch.setattr(formulas, "LARGE", 1)
     check(case, function, rule)
 
 
@@ -89,13 +90,13 @@ def test_compiled_and_eager_agree(activation, large, monkeypatch):
     model = models.mlp(54, 64, 64, 64, 7, activation=activation).float()
     x = torch.randn(100, 54, dtype=torch.float32)
     if large:
-        monkeypatch.setattr(cafexai.activation, "LARGE", 1)
+        monkeypatch.setattr(formulas, "LARGE", 1)
     for baselines in (None, 0.5):
         found = {}
         for mode in ("never", "always"):
             monkeypatch.setenv("CAFEXAI_COMPILE", mode)
             found[mode] = CAFE(model).explain(x, baselines, 1)
-        assert not fused._broken
+        assert not kernels._broken
         for name in ("positive", "negative", "combined", "bias"):
             one, two = (getattr(found[mode], name) for mode in found)
             assert (one - two).abs().max() <= 1e-5 * one.abs().max(), name
@@ -103,26 +104,26 @@ def test_compiled_and_eager_agree(activation, large, monkeypatch):
 
 def test_nothing_is_compiled_for_little_work(monkeypatch):
     monkeypatch.setenv("CAFEXAI_COMPILE", "auto")
-    monkeypatch.setattr(fused, "_work", {})
+    monkeypatch.setattr(kernels, "_work", {})
     delta = torch.zeros(2**12)
-    assert not fused.pays(delta, torch.tanh)
-    assert not fused.pays(torch.zeros(7), torch.tanh)
-    fused._work[torch.tanh, delta.dtype] = fused.PAYS
-    assert fused.pays(delta, torch.tanh)
+    assert not kernels.pays(delta, torch.tanh)
+    assert not kernels.pays(torch.zeros(7), torch.tanh)
+    kernels._work[torch.tanh, delta.dtype] = kernels.PAYS
+    assert kernels.pays(delta, torch.tanh)
     monkeypatch.setenv("CAFEXAI_COMPILE", "never")
-    assert not fused.pays(delta, torch.tanh)
+    assert not kernels.pays(delta, torch.tanh)
 
 
 def test_a_missing_compiler_is_not_noticed(monkeypatch):
     model, x = models.mlp(5, 8, 3, activation=nn.SiLU), torch.randn(6, 5)
     expected = CAFE(model).explain(x, target=1)
     monkeypatch.setenv("CAFEXAI_COMPILE", "always")
-    monkeypatch.setattr(fused, "SMALL", 2)
-    monkeypatch.setattr(fused, "_kernels", {})
-    monkeypatch.setattr(fused, "_broken", False)
+    monkeypatch.setattr(kernels, "SMALL", 2)
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_broken", False)
     monkeypatch.setattr(torch, "compile", lambda *args, **options: lambda *tensors: 1 / 0)
     found = CAFE(model).explain(x, target=1)
-    assert fused._broken
+    assert kernels._broken
     assert torch.equal(found.positive, expected.positive)
 
 

@@ -1,59 +1,191 @@
-"""Imports point one way, and only torch and numpy are needed."""
+"""The plan of the house: imports point one way, only rules/ knows torch operations, only torch and numpy are needed."""
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+import torch.nn.functional as F
+
 import cafexai
 
+ROOT = Path(__file__).parent.parent
 PACKAGE = Path(cafexai.__file__).parent
-ORDER = """
-    registry progress arguments models datasets metrics rows ledger weighted scores codes pointwise fused activation lazy path
-    feature tensors law calls paths trace rules subject inputs request chain forward chunks backward text plots explanation
-    explanations groups assemble pairs netted batches explain sklearn support conflicts methods comparison compare adapters
-    studies commands cli __init__ __main__
-""".split()
 
-
-def imported(file):
-    """Modules of this package that a file imports, at the top or inside functions."""
-    depth = len(file.relative_to(PACKAGE).parts)
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == depth:
-            yield from [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+# Each may import those above it, and nothing else.
+LAYERS = """
+    errors _extras                                   what all use
+    _scores                                          the scored value and its carriers
+    rules                                            torch operations
+    _inputs explanation explanations show            what goes in, and what comes out
+    _engine                                          one explained pass
+    explain sklearn                                  what users call
+    metrics models datasets                          on their own
+    conflicts methods                                on top of it
+    comparison adapters                              many methods at once
+    studies                                          the paper
+    __init__ cli __main__                            the doors
+"""
+ORDER = [re.split(r"\s{2,}", line.strip())[0].split() for line in LAYERS.strip().splitlines()]
+PLACE = {name: place for place, names in enumerate(ORDER) for name in names}
+BESIDE = {  # imports within a layer, or against the order, with the reason
+    ("explanation", "_inputs"): "names of features that nobody named",
+    ("explanations", "explanation"): "several of them",
+    ("show", "explanation"): "what is shown",
+    ("explanation", "show"): "e.plot() and e.ledger(), inside the methods",
+    ("explain", "__version__"): "written into the settings of an explanation",
+    ("comparison", "methods"): "",
+    ("cli", "studies"): "",
+    ("__main__", "cli"): "",
+}
+ALONE = ("models", "datasets")  # these import nothing of ours but the extras and each other's
 
 
 def layer(file):
     return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def test_imports_point_one_way():
-    allowed_inside = {
-        ("explanation", "text"),
-        ("explanation", "plots"),
-        ("explain", "__version__"),
-        ("plots", "explanation"),
-        ("text", "explanation"),
+def imported(file):
+    """Layers of this package that a file imports, at the top or inside functions."""
+    depth = len(file.relative_to(PACKAGE).parts)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            yield from [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_every_file_has_its_layer():
+    assert {layer(file) for file in FILES} == set(PLACE)
+    assert len(list(PACKAGE.glob("*.py"))) <= 14
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_imports_point_one_way(file):
+    own = layer(file)
+    for name in imported(file):
+        if (own, name) in BESIDE or name == own:
+            continue
+        assert PLACE[name] < PLACE[own], f"{own} imports {name}"
+        assert own not in ALONE or name == "_extras", f"{own} stands alone and imports {name}"
+
+
+# ---- only rules/ knows torch operations --------------------------------------------------------------------------------
+
+ENGINE = [file for file in FILES if layer(file) in ("_scores", "_engine", "_inputs", "conflicts", "methods", "explain")]
+OPERATIONS = {  # names that torch functions have, less those that are everyday words
+    name
+    for space in (torch, F, torch.Tensor)
+    for name in dir(space)
+    if not name.startswith("_") and callable(getattr(space, name)) and not isinstance(getattr(space, name), type)
+} - {
+    *"all any bool cpu cuda data fix float index int linear max mean min negative out positive round size sum type".split(),
+    "where",
+}
+KNOWN = {  # (file, what it names): why
+    ("_scores/activation.py", "torch.relu"): "the closed form of ReLU; rules hand in this very function",
+    ("_scores/value.py", "torch.mul"): "scale, a map like any other",
+    ("_scores/functions.py", "torch.mul"): "maps that do not sum over elements",
+    ("_scores/functions.py", "torch.div"): "maps that do not sum over elements",
+    ("conflicts/definitions.py", "torch.logical_or"): "both directions of a definition",
+    ("conflicts/definitions.py", "torch.maximum"): "both directions of a definition",
+    ("conflicts/prevalence.py", "relu"): "the paper's thresholds of inactive units",
+    ("conflicts/prevalence.py", "gelu"): "the paper's thresholds of inactive units",
+    ("conflicts/audit.py", "relu"): "closed forms are those of ReLU",
+    ("_inputs/baselines.py", "median"): "a word of the user",
+    ("_inputs/baselines.py", "mode"): "a word of the user",
+    ("_scores/features.py", "amin"): "an option of scatter_reduce",
+    ("_inputs/groups.py", "torch.arange"): "makes names",
+    ("_engine/forward.py", "softmax"): "a kind",
+    ("methods/bias.py", "softmax"): "a kind",
+}
+
+
+def named(file):
+    """Torch functions that a file names without calling them, and words that are names of torch functions."""
+    tree = ast.parse(file.read_text())
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    shown = {  # docstrings and messages are for people
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.JoinedStr, ast.Raise)) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for part in ast.walk(node)
     }
-    files = list(PACKAGE.rglob("*.py"))
-    assert {layer(file) for file in files} == set(ORDER)
-    for file in files:
-        for name in imported(file):
-            if (layer(file), name) not in allowed_inside:
-                assert ORDER.index(name) < ORDER.index(layer(file)), f"{file.name} imports {name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in called and isinstance(node.value, ast.Name):
+            space = {"torch": torch, "F": F}.get(node.value.id)
+            target = getattr(space, node.attr, None)
+            if callable(target) and not isinstance(target, type):
+                yield f"{node.value.id}.{node.attr}"
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in shown
+            and node.value in OPERATIONS
+        ):
+            yield node.value
 
 
 def test_only_the_rules_know_torch_operations():
-    for file in (PACKAGE / "scores.py", PACKAGE / "path.py"):
-        assert "torch.nn.functional" not in file.read_text()
+    found = {(str(file.relative_to(PACKAGE)), name) for file in ENGINE for name in named(file)}
+    assert found - set(KNOWN) == set(), "decide by kinds of rules instead, or give the reason here"
+    assert set(KNOWN) - found == set(), "no longer needed"
+
+
+def test_the_check_of_operations_looks(tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text('"""relu"""\nif func in (F.linear, torch.conv2d) or name == "softmax":\n    y = torch.relu(x)\n')
+    assert sorted(named(file)) == ["F.linear", "softmax", "torch.conv2d"]
+
+
+# ---- the root ----------------------------------------------------------------------------------------------------------
+
+
+def run_alone(code, tmp_path, **environment):
+    environment = {**{k: v for k, v in os.environ.items() if k != "CAFEXAI_DATA"}, **environment}
+    environment |= {"CAFEXAI_CACHE": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_names_are_loaded_when_they_are_asked_for(tmp_path):
+    run_alone(
+        """
+import sys, cafexai
+assert "torch" not in sys.modules
+assert set(cafexai.__all__) <= set(dir(cafexai)) and "methods" in dir(cafexai)
+import cafexai.cli
+assert "torch" not in sys.modules
+for name in cafexai.__all__:
+    assert getattr(cafexai, name) is not None, name
+assert callable(cafexai.methods.METHODS["cafe"])  # without an import of its own
+import cafexai.comparison
+from cafexai import compare
+assert compare is cafexai.compare and callable(compare)
+try:
+    cafexai.nothing
+except AttributeError as error:
+    assert "nothing" in str(error)
+else:
+    raise AssertionError
+""",
+        tmp_path,
+    )
 
 
 def test_import_needs_torch_and_numpy_only(tmp_path):
-    code = """
+    run_alone(
+        """
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
@@ -66,6 +198,8 @@ net = cafexai.models.mlp(11, 4, 5)
 cafexai.models.train_group([net], made.x_train, made.y_train, cafexai.models.Recipe(1))
 e = cafexai.CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(1, 2))
 print(e.ledger(0))
+for name in cafexai.__all__:
+    getattr(cafexai, name)
 def checkpoint():
     cafexai.models.train_group([net], made.x_train, made.y_train, cafexai.models.Recipe(1), folder="nowhere")
 def download():
@@ -77,10 +211,32 @@ for call in (e.to_frame, lambda: e.save("x"), e.to_shap, e.plot, checkpoint, dow
         assert "pip install 'cafexai[" in str(error), error
     else:
         raise AssertionError(call)
-"""
-    environment = {name: value for name, value in os.environ.items() if name != "CAFEXAI_DATA"}
-    environment |= {"CAFEXAI_CACHE": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+""",
+        tmp_path,
     )
-    assert result.returncode == 0, result.stderr
+
+
+def test_the_picture_of_the_layers_is_that_of_the_imports():
+    """``make layers`` draws it."""
+    drawn = set(re.findall(r"<text[^>]*>([\w.]+/?)</text>", (ROOT / "docs" / "layers.svg").read_text()))
+    parts = {f"{part.name}/" if part.is_dir() else part.name for part in PACKAGE.iterdir() if part.suffix in ("", ".py")}
+    assert parts - drawn <= {"__pycache__/", "__init__.py", "__main__.py", "errors.py", "_extras.py"}
+    assert drawn <= parts
+
+
+# ---- what the documents name -------------------------------------------------------------------------------------------
+
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_links_and_files_in_documents_exist(document):
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)", re.sub(r"`[^`]*`", "", text)):
+        assert target.startswith("https://") or (document.parent / target).exists(), target
+    for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|md|toml|txt))`", text):
+        places = (ROOT, ROOT / "docs", PACKAGE, ROOT / "src", ROOT / "tests")
+        if name == "utils.py":  # the one that there is not
+            continue
+        known = any((place / name).exists() for place in places) or ("/" not in name and any(PACKAGE.rglob(name)))
+        assert known, f"{document.name} names {name}"

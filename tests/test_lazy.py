@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from cafexai import CAFE
-from cafexai.path import PathScores
-from cafexai.scores import Run
+from cafexai._scores.path import PathScores
+from cafexai._scores.run import Run
 
 
 class Attention(nn.Module):

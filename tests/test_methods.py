@@ -29,9 +29,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+import cafexai
 import models
 import naive_methods
 from cafexai import CAFE, UnsupportedOperation, from_sklearn
+from cafexai._scores.run import Settings
 from cafexai.methods import METHODS
 from cafexai.methods import sampling as batched
 from cafexai.methods.case import case
@@ -79,9 +81,9 @@ def test_the_papers_xnor(name):
 def test_one_signature():
     for name, method in METHODS.items():
         parameters = inspect.signature(method).parameters
-        assert list(parameters)[:5] == ["model", "x", "target", "baselines", "feature_mask"], name
+        assert list(parameters)[:5] == ["model", "x", "target", "baselines", "feature_groups"], name
         assert all(parameters[p].kind is inspect.Parameter.KEYWORD_ONLY for p in list(parameters)[2:]), name
-        assert all(parameters[p].default is None for p in ("target", "baselines", "feature_mask")), name
+        assert all(parameters[p].default is None for p in ("target", "baselines", "feature_groups")), name
         assert ("seed" in parameters) == (name in CHANCE), name
 
 
@@ -138,8 +140,24 @@ def test_bad_input_is_named(name):
 
 
 def test_masks_are_checked():
-    with pytest.raises(ValueError, match="feature_mask"):
-        METHODS["lime"](models.mlp(4, 6, 3), torch.randn(2, 4), feature_mask=torch.zeros(3, dtype=torch.long))
+    model, x = models.mlp(4, 6, 3), torch.randn(2, 4)
+    for word in ("feature_groups", "feature_mask"):  # the second is the old word
+        with pytest.raises(ValueError, match="feature_groups"):
+            METHODS["lime"](model, x, **{word: torch.zeros(3, dtype=torch.long)})
+    with pytest.raises(ValueError, match="one argument"):
+        METHODS["lime"](model, x, feature_groups=[0, 0, 1, 1], feature_mask=[0, 0, 1, 1])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'samples'"):
+        METHODS["lime"](model, x, samples=3)
+
+
+def test_groups_by_name_and_by_mask():
+    model, x, mask = models.mlp(4, 6, 3), torch.randn(2, 4), torch.tensor([0, 0, 1, 2])
+    by_name = METHODS["kernel_shap"](model, x, target=1, feature_groups={"first two": [0, 1]})
+    torch.testing.assert_close(by_name, METHODS["kernel_shap"](model, x, target=1, feature_mask=mask))
+    assert METHODS["lime"] is cafexai.methods.lime
+    assert "lime" in dir(cafexai.methods)
+    with pytest.raises(AttributeError, match="kernel_shap"):
+        _ = cafexai.methods.limes
 
 
 # ---- DeepLIFT -------------------------------------------------------------------------------------------------------
@@ -228,7 +246,7 @@ def test_ft_transformers(name):
     model = FTTransformer((1,) * 6, outputs=2, width=16, heads=4, blocks=2).eval()
     x, start = torch.randn(3, 6), torch.randn(3, 6)
     explainer = CAFE(model)
-    explainer.carrier = CARRIERS[name]
+    explainer._settings = Settings(CARRIERS[name], biases_in_reference=name != "lrp")
     scores, lack = explainer.attribute(x, None if name == "lrp" else start, 1, return_convergence_delta=True)
     torch.testing.assert_close(scores, METHODS[name](model, x, target=1, baselines=start))
     assert lack.abs().max() < 1e-10
@@ -337,7 +355,7 @@ MASKS = [None, torch.tensor([0, 0, 1, 2, 3, 3])]
 def test_kernel_shap_equals_captums_for_equal_draws(mask, n_samples):
     torch.set_default_dtype(torch.float32)
     model, x, start = models.mlp(6, 16, 3), torch.randn(4, 6), torch.randn(4, 6)
-    given_case = case("kernel_shap", model, x, start, mask).aimed(1)
+    given_case = case("kernel_shap", model, x, start, mask, 1).aimed()
     on = batched.kernel_shap_draws(4, int(given_case.groups.max()) + 1, n_samples)
     ours = batched._mean_over_baselines(given_case, on, batched.kernel_shap_scores)
     replay = iter(on.long().flatten(0, 1)[:, None])
@@ -353,7 +371,7 @@ def test_kernel_shap_equals_captums_for_equal_draws(mask, n_samples):
 def test_lime_equals_captums_for_equal_draws(mask):
     torch.set_default_dtype(torch.float32)
     model, x, start = models.mlp(6, 16, 3), torch.randn(4, 6), torch.randn(4, 6)
-    given_case = case("lime", model, x, start, mask).aimed(1)
+    given_case = case("lime", model, x, start, mask, 1).aimed()
     on = torch.rand(4, 25, int(given_case.groups.max()) + 1) < 0.5
     ours = batched._mean_over_baselines(given_case, on, batched.lime_scores, 0.01)
     replay = iter(on.long().flatten(0, 1)[:, None])

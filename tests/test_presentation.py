@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from cafexai import CAFE
-from cafexai.plots import bars
-from cafexai.text import aligned, ledger, number
+from cafexai.show.plots import bars
+from cafexai.show.text import aligned, ledger, number
 
 NAMES = ("age", "income", "a very long name that goes on and on until nobody reads it", "price in $ per $")
 

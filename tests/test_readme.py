@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from cafexai import registry
-
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def as_a_reader(tmp_path, monkeypatch):
+def as_a_reader(tmp_path, monkeypatch, shipped_rules):
     """An empty folder, torch's own default dtype, and a table of rules that forgets what was added to it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     torch.manual_seed(0)

@@ -10,35 +10,35 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import cases
 import naive
-from cafexai import registry
-from cafexai.path import PathScores
-from cafexai.scores import Run
-from cafexai.tensors import Frozen, Scored
-from cafexai.trace import Trace
+from cafexai._engine.trace import Trace
+from cafexai._scores.path import PathScores
+from cafexai._scores.run import Run, Settings
+from cafexai._scores.tensors import Scored, Softmaxed
+from cafexai.rules import table
 from cases import CASES, K, S
 
 JOIN_ROWS = ("vstack", "row_stack", "block_diag")  # constants become rows here, so only one row can be explained
 
 
 def instances():
-    table = {}
-    for function, rule in registry.rules():
-        table.setdefault(rule.name, []).append((function, rule))
+    by_name = {}
+    for function, rule in table.rules():
+        by_name.setdefault(rule.name, []).append((function, rule))
     for case in CASES:
-        for function, rule in table.get(case.name, []):
+        for function, rule in by_name.get(case.name, []):
             if case.where(function):
                 where = getattr(function, "__module__", None) or "method"
                 yield pytest.param(case, function, rule, id=f"{case.name}-{where}-{case.twin}")
 
 
 def test_every_rule_has_a_case_and_every_case_a_rule():
-    names = {rule.name for _, rule in registry.rules()}
+    names = {rule.name for _, rule in table.rules()}
     assert {case.name for case in CASES} == names - cases.WITHOUT_NUMBERS - cases.COMPOSED
     assert names >= cases.COMPOSED
     tested = {param.values[1] for param in instances()}
     missing = [
         str(function)
-        for function, rule in registry.rules()
+        for function, rule in table.rules()
         if rule.name not in cases.WITHOUT_NUMBERS | cases.COMPOSED and function not in tested
     ]
     assert not missing
@@ -74,12 +74,12 @@ def call(case, function, seed, c, edit=None):
     """The engine's result and what the twin needs."""
     leaves, structure, pairs = build(case, seed, edit)
     rows = {pair.reference.shape[0] for pair in pairs}
-    run = Run(rows.pop() if len(rows) == 1 and case.name not in JOIN_ROWS else 1, lambda path: c)
+    run = Run(rows.pop() if len(rows) == 1 and case.name not in JOIN_ROWS else 1, Settings(PathScores, lambda path: c))
     states = [scored(pair, run) for pair in pairs]
     queue = iter(states)
     arguments = [Scored(next(queue), torch.float64) if isinstance(leaf, naive.Pair) else leaf for leaf in leaves]
     args, kwargs = tree_unflatten(arguments, structure)
-    trace = Trace(run, PathScores, dict)
+    trace = Trace(run, dict)
     with trace:
         result = function(*args, **kwargs)
     assert not trace.problems, trace.problems[0]
@@ -139,7 +139,7 @@ def test_rule_equals_its_naive_twin(case, function, rule):
         run, states, pairs, result, plain = call(case, function, seed, c)
         if case.twin in ("constant", "shaped"):
             expected = plain(*(pair.value for pair in pairs))
-            found = result.as_subclass(Tensor) if isinstance(result, Frozen) else result
+            found = result.as_subclass(Tensor) if isinstance(result, Softmaxed) else result
             assert not isinstance(found, Scored)
             if isinstance(expected, Tensor):
                 close(found, expected)
@@ -184,7 +184,7 @@ def compare(case, state, twin, twins, states, run):
     gradients = torch.autograd.grad(
         (u * state.delta).sum() + (v * state.total).sum(), leaves, allow_unused=True, retain_graph=True
     )
-    page, _ = run.ledger.take()
+    page, _ = run.biases.take()
     to_positive, to_negative = (u + v).flatten(), (v - u).flatten()
     for k, (pair, s) in enumerate(zip(twins, states, strict=True)):
         g_delta, g_total = (torch.zeros_like(s.delta) if g is None else g for g in gradients[2 * k : 2 * k + 2])
@@ -228,10 +228,10 @@ def test_zero_reference_is_never_materialised_but_gives_the_same(function):
     case = cases.Case("x", "elementwise", (cases.X,))
     _, _, _, with_zeros, _ = call(case, function, 0, 0.5, lambda pair: pair.reference.zero_())
     _, _, pairs = build(case, 0, lambda pair: pair.reference.zero_())
-    run = Run(2, lambda path: 0.5)
+    run = Run(2, Settings(PathScores))
     state = scored(pairs[0], run)
     state.reference = None
-    with Trace(run, PathScores, dict):
+    with Trace(run, dict):
         without = function(Scored(state, torch.float64)).state
     close(without.delta, with_zeros.state.delta)
     close(without.total, with_zeros.state.total)
@@ -245,10 +245,10 @@ def test_ties_share_equally(twin):
     positive = torch.ones(1, 1, 4, 4)
     positive[0, 0, 0, 0] = 2.0
     pair = naive.Pair(reference, positive, torch.full_like(positive, 3.0))  # all values negative
-    run = Run(1, lambda path: 0.5)
+    run = Run(1, Settings(PathScores))
     state = scored(pair, run)
     sign = 1 if twin == "largest" else -1
-    with Trace(run, PathScores, dict):
+    with Trace(run, dict):
         result = F.max_pool2d(Scored(state, torch.float64) * sign, 3, 2, 1) * sign
     expected = naive.selection(lambda x: F.max_pool2d(x * sign, 3, 2, 1) * sign, [pair], sign)
     p, n = expected.scores([pair])

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ._extras import needs
+from ._inputs.given import model_dtype
 from .explain import CAFE
-from .explanation import needs
-from .inputs import model_dtype
 from .methods import METHODS, Method
 
 

@@ -5,42 +5,54 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import torch
 from torch import Tensor
 
-from . import netted
-from .assemble import assembled, averaged, pieces
-from .backward import Shares, check_range, distribute
-from .batches import Task, carry_out
-from .explanation import Explanation, default_names
+from ._engine.assemble import assembled, averaged, grouped, pieces
+from ._engine.batches import carry_out
+from ._engine.job import Job, as_arguments
+from ._engine.subject import Subject, with_gradients
+from ._inputs.baselines import references
+from ._inputs.given import Inputs, prepare
+from ._inputs.groups import default_names, places
+from ._scores.feature import FeatureScores
+from ._scores.features import Features
+from ._scores.pairs import PairedScores
+from ._scores.passed import Outcome
+from ._scores.path import PathScores
+from ._scores.run import C, Sensitivity, Settings
+from ._scores.value import Scores
+from .explanation import Explanation
 from .explanations import Explanations
-from .feature import Features, FeatureScores
-from .groups import grouped, places
-from .inputs import Inputs, Reference, prepare, references, takes_raw
-from .pairs import PairedScores
-from .path import PathScores
-from .request import Passed, Request
-from .scores import Scores
-from .subject import Sensitivity, Subject
+
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Unpack
+
+    Target = int | Sequence[Any] | Tensor | np.ndarray | None
+
+
+class Options(TypedDict, total=False):
+    """What ``CAFE.explain`` takes by name."""
+
+    output: Any
+    layer: str | None
+    start: bool
+    target_layer: str | None
+    feature_groups: Any
+    feature_names: Sequence[str] | None
+    tokenizer: Any
+    display: Any
+    batch_size: int | None
+    show_progress: bool | None
+    check: str
+    pairs: bool
+
 
 CARRIERS: dict[str, type[Scores]] = {"path": PathScores, "feature": FeatureScores}
-F = TypeVar("F", bound=Callable[..., Any])
-R = TypeVar("R")
-
-
-def with_gradients(method: F) -> F:
-    """Callers may have switched gradients off; Captum's metrics do."""
-
-    @functools.wraps(method)
-    def wrapped(*args: Any, **options: Any) -> Any:
-        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
-            return method(*args, **options)
-        with torch.inference_mode(False), torch.enable_grad():
-            return method(*args, **options)
-
-    return cast(F, wrapped)
+PAIRED: dict[type[Scores], type[Scores]] = {FeatureScores: PairedScores}  # carriers that know which feature cancels which
 
 
 class CAFE:
@@ -54,12 +66,10 @@ class CAFE:
     DeepLIFT, Integrated Gradients and SHAP do. ``background`` is data for the baselines "mean", "median" and "mode".
     """
 
-    carrier: type[Scores]
-
     def __init__(
         self,
         model: Any,
-        c: float | Mapping[str, float] = 0.5,
+        c: C = 0.5,
         netting: str = "path",
         *,
         norm_mean: str = "bias",
@@ -68,25 +78,58 @@ class CAFE:
     ) -> None:
         if netting not in CARRIERS:
             raise ValueError(
-                f'CAFE(..., netting={netting!r}): the words are "path", the method as published, and "feature", which nets the '
-                "paths of each feature first."
+                f"CAFE(..., netting={netting!r}): the words are {', '.join(map(repr, CARRIERS))} (docs/netting.md)."
             )
         if biases not in ("scores", "reference"):
             raise ValueError(
                 f'CAFE(..., biases={biases!r}): the words are "scores", as published (biases have scores of their own), and '
                 '"reference" (scores explain the change from the model at the baseline).'
             )
-        self.carrier = CARRIERS[netting]
+        if norm_mean not in ("bias", "linear"):
+            raise ValueError(f'CAFE(..., norm_mean={norm_mean!r}): the words are "bias" and "linear".')
         self.c = c
         self.netting = netting
+        self.norm_mean = norm_mean
         self.biases = biases
         self.background = background
-        self.subject = Subject(model, c, norm_mean)
+        self._subject = Subject(model)
+        self._settings = Settings(
+            CARRIERS[netting], Sensitivity(c, self._subject.names.values()), norm_mean, biases == "reference"
+        )
 
     @property
     def model(self) -> Any:
         """The model, unwrapped."""
-        return self.subject.model
+        return self._subject.model
+
+    @overload
+    def explain(
+        self, inputs: Any, baselines: Any = None, *, target: Literal["all"], c: Any = None, **options: Unpack[Options]
+    ) -> Explanations: ...
+
+    @overload
+    def explain(
+        self,
+        inputs: Any,
+        baselines: Any = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        c: Sequence[C],
+        **options: Unpack[Options],
+    ) -> Explanations: ...
+
+    @overload
+    def explain(
+        self,
+        inputs: Any,
+        baselines: Any = None,
+        target: Target = None,
+        additional_forward_args: Any = None,
+        *,
+        c: C | None = None,
+        **options: Unpack[Options],
+    ) -> Explanation: ...
 
     @with_gradients
     def explain(
@@ -131,56 +174,52 @@ class CAFE:
         each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
         explainer. ``pairs=True`` (``netting="feature"`` only) adds ``conflict_pairs``: which features cancel which.
         """
-        if pairs and self.netting != "feature":
+        subject, settings = self._subject, self._settings
+        if pairs and settings.carrier not in PAIRED:
             raise ValueError(
                 'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
             )
-        carrier = PairedScores if pairs else self.carrier
         if check not in ("output", "each"):
             raise ValueError(f'explain(..., check={check!r}): the words are "output" and "each".')
-        self.subject.has_module("layer", layer)
-        self.subject.has_module("target_layer", target_layer)
-        given, extra = self._accept(inputs, additional_forward_args, feature_names, display, tokenizer)
-        request = Request(
+        several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
+        if not several:
+            raise ValueError("explain(..., c=[]): give at least one value.")
+        for option, name in (("layer", layer), ("target_layer", target_layer)):
+            if name is not None:
+                subject.has_module(option, name)
+        subject.ready()
+        given = prepare(inputs, subject.model, feature_names, display, tokenizer)
+        latent = layer is not None and start
+        job = Job(
+            subject,
+            given,
+            references(None if latent else baselines, given, self.background, subject.model),
+            dataclasses.replace(settings, carrier=PAIRED[settings.carrier]) if pairs else settings,
             target,
+            as_arguments(additional_forward_args),
             output,
             layer,
             start,
             target_layer,
             check,
-            total=given.rows,
-            notes=tuple(getattr(self.model, "notes", ())) if takes_raw(self.model) else (),
+            notes=tuple(getattr(subject.model, "notes", ())) if subject.takes_raw else (),
             latent_baselines=baselines,
-            carrier=carrier,
             features=self._features(given, feature_groups, layer, start),
-            biases_in_reference=self.biases == "reference",
+            sensitivities=(None,) if c is None else tuple(Sensitivity(one, subject.names.values()) for one in several),
+            batch_size=batch_size,
+            show_progress=show_progress,
         )
-        several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
-        if not several:
-            raise ValueError("explain(..., c=[]): give at least one value.")
-        task = Task(
-            self.subject,
-            given,
-            self._references(given, baselines, request),
-            extra,
-            request,
-            batch_size,
-            show_progress,
-            tuple(Sensitivity(one, self.subject.names) for one in several),
-        )
-        finish = netted.pieces if self.netting == "feature" else pieces
-        results = carry_out(task, lambda passed: finish(passed, request.every_class))
+        results = carry_out(job, functools.partial(pieces, every_class=job.every_class), averaged)
         entries: dict[Any, Explanation] = {}
-        for place, one in enumerate(several):
-            for number in range(len(results[0][0][place])):
-                parts = [averaged([against[place][number] for against in chunk]) for chunk in results]
-                explanation = assembled(parts, given, self._settings(request, one))
-                if entries:
-                    explanation = _sharing(explanation, next(iter(entries.values())))
-                entries[place if isinstance(one, Mapping) else one, number] = explanation
+        for (place, number), chunks in results.items():
+            one = several[place]
+            explanation = assembled(chunks, given, self._described(job, one))
+            if entries:
+                explanation = _sharing(explanation, next(iter(entries.values())))
+            entries[place if isinstance(one, Mapping) else one, number] = explanation
         if feature_groups is not None:
             entries = {key: grouped(explanation, feature_groups) for key, explanation in entries.items()}
-        return _by_what_differs(entries, several is c, request.every_class)
+        return _by_what_differs(entries, several is c, job.every_class)
 
     @with_gradients
     def attribute(
@@ -198,22 +237,15 @@ class CAFE:
         """
         if isinstance(target, str):
             raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
-        given, extra = self._accept(inputs, additional_forward_args)
-        request = Request(
-            target,
-            total=given.rows,
-            carrier=self.carrier,
-            features=self._features(given, None, None),
-            biases_in_reference=self.biases == "reference",
-        )
-        task = Task(self.subject, given, self._references(given, baselines, request), extra, request)
-        chunks = [
-            _mean([shares for (shares,) in chunk])
-            for chunk in carry_out(task, netted.shares if self.netting == "feature" else _net)
-        ]
-        combined = tuple(map(_joined, zip(*(features for features, _ in chunks), strict=True)))
+        self._subject.ready()
+        given = prepare(inputs, self._subject.model)
+        stack = references(baselines, given, self.background, self._subject.model)
+        extra = as_arguments(additional_forward_args)
+        job = Job(self._subject, given, stack, self._settings, target, extra, features=self._features(given, None, None))
+        (outcomes,) = carry_out(job, lambda passed: (job.settings.carrier.net(passed),), _mean).values()
+        combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
         result = combined if given.is_tuple else combined[0]
-        return (result, _joined([lack for _, lack in chunks])) if return_convergence_delta else result
+        return (result, _joined([outcome.lack for outcome in outcomes])) if return_convergence_delta else result
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
@@ -225,24 +257,11 @@ class CAFE:
         """Scores are contributions, not sensitivities."""
         return True
 
-    def _accept(
-        self,
-        inputs: Any,
-        extra: Any,
-        feature_names: Sequence[str] | None = None,
-        display: Any = None,
-        tokenizer: Any = None,
-    ) -> tuple[Inputs, Any]:
-        """Check everything that can be checked before the model runs."""
-        self.subject.ready()
-        extra = () if extra is None else extra if isinstance(extra, (tuple, dict)) else (extra,)
-        return prepare(inputs, self.model, feature_names, display, tokenizer), extra
-
     def _features(
         self, given: Inputs, groups: Any, layer: str | None, start: bool = True
-    ) -> Callable[[list[torch.Size]], Any] | None:
+    ) -> Callable[[list[torch.Size]], Features] | None:
         """Which elements are one feature, for a carrier that keeps features apart."""
-        if self.netting != "feature":
+        if not self._settings.carrier.by_feature:
             return None
         if layer is not None and not start:
             raise ValueError(
@@ -258,32 +277,24 @@ class CAFE:
 
         return features
 
-    def _references(self, given: Inputs, baselines: Any, request: Request) -> list[tuple[Reference, ...]]:
-        return references(None if request.latent else baselines, given, self.background, self.model)
-
-    def _settings(self, request: Request, c: float | Mapping[str, float]) -> dict[str, Any]:
+    def _described(self, job: Job, c: C) -> dict[str, Any]:
         from . import __version__
 
         return {
             "c": dict(c) if isinstance(c, Mapping) else c,
             "netting": self.netting,
-            "norm_mean": self.subject.norm_mean,
+            "norm_mean": self.norm_mean,
             "biases": self.biases,
-            "layer": request.layer,
-            "start": request.start,
-            "target_layer": request.target_layer,
+            "layer": job.layer,
+            "start": job.start,
+            "target_layer": job.target_layer,
             "version": __version__,
             "torch": str(torch.__version__),
         }
 
 
-def _net(passed: Passed) -> Shares:
-    check_range(passed)
-    return distribute(passed, "delta", keep=False)
-
-
 def _sharing(explanation: Explanation, first: Explanation) -> Explanation:
-    """The same with the tensors that it has in common with another one."""
+    """The explanation with the tensors that it has in common with another one."""
     return dataclasses.replace(explanation, inputs=first.inputs, baselines=first.baselines, display=first.display)
 
 
@@ -300,10 +311,10 @@ def _joined(chunks: Sequence[Tensor]) -> Tensor:
     return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
 
 
-def _mean(against: list[Shares]) -> tuple[list[Tensor], Tensor]:
+def _mean(against: list[Outcome]) -> Outcome:
     """The combined scores and what they lack, averaged over baselines."""
     if len(against) == 1:
-        return against[0].features, against[0].lack
+        return against[0]
     count = len(against)
-    features = [torch.stack(parts).sum(0) / count for parts in zip(*(shares.features for shares in against), strict=True)]
-    return features, torch.stack([shares.lack for shares in against]).sum(0) / count
+    features = [torch.stack(parts).sum(0) / count for parts in zip(*(one.net for one in against), strict=True)]
+    return Outcome(features, {}, torch.stack([one.lack for one in against]).sum(0) / count)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from ._extras import needs
+from ._inputs.groups import default_names
 
 if TYPE_CHECKING:
     import pandas
@@ -44,6 +47,7 @@ class Explanation:
     tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
+    final: str | None = None  # "sigmoid" or "softmax": the one at the end that was left out, the scores being about its logit
     frozen: tuple[str, ...] = ()  # what was taken as a constant, and where
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # c, netting, layer, version
@@ -59,7 +63,7 @@ class Explanation:
         )
 
     def __getitem__(self, rows: int | slice | Tensor | list[int]) -> Explanation:
-        """The same for some rows; an integer keeps the row dimension."""
+        """The explanation of some rows; an integer keeps the row dimension."""
         if isinstance(rows, int):
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
@@ -113,7 +117,7 @@ class Explanation:
     def pairs(self, row: int = 0, most: int = 10) -> list[tuple[str, str, float]]:
         """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
 
-        The amount is what they cancelled of each other over all units, in units of the output (see ``cafexai.pairs``).
+        The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
         """
         if self.conflict_pairs is None:
             raise ValueError('pairs(): ask for them: CAFE(model, netting="feature").explain(x, pairs=True).')
@@ -185,13 +189,13 @@ class Explanation:
 
     def ledger(self, row: int = 0, most: int = 12) -> str:
         """One prediction as a table of text: features, bias, conflict, output."""
-        from .text import ledger
+        from .show.text import ledger
 
         return ledger(self[row], most)
 
     def plot(self, row: int = 0, most: int = 12) -> Figure:
         """Two-sided bars of one row, from the baseline to the output; needs matplotlib."""
-        from .plots import bars
+        from .show.plots import bars
 
         return bars(self[row], most)
 
@@ -211,7 +215,7 @@ class Explanation:
         described: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
-            if value is None and entry.name in ("display", "conflict_pairs"):
+            if value is None and entry.name in ("display", "conflict_pairs", "final"):
                 continue
             if isinstance(value, Tensor):
                 tensors[entry.name] = value
@@ -264,28 +268,6 @@ def read_file(path: str | os.PathLike[str], kind: str, form: Any) -> tuple[dict[
     return tensors, described
 
 
-def default_names(shapes: Sequence[torch.Size]) -> tuple[str, ...]:
-    """x0, x1, ... for the elements of rows of these shapes."""
-    names = []
-    for place, shape in enumerate(shapes):
-        head = "x" if len(shapes) == 1 else f"x{place}_"
-        if len(shape) <= 1:
-            names += [f"{head}{i}" for i in range(shape.numel())]
-        else:
-            names += [f"{head}[{','.join(map(str, i))}]" for i in torch.cartesian_prod(*map(torch.arange, shape)).tolist()]
-    return tuple(names)
-
-
 def _beside(features: Tensor, bias: Tensor) -> Any:
     features = features if features.is_floating_point() else features.to(bias.dtype)
     return torch.cat([features, bias.to(features)[:, None]], 1).flatten().cpu().numpy()
-
-
-def needs(package: str, extra: str) -> Any:
-    """A package of an optional extra."""
-    import importlib
-
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"This needs {package.split('.')[0]}: pip install 'cafexai[{extra}]'.") from error

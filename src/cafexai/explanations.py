@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .explanation import Explanation, Tensors, needs, read_file, write_file
+from ._extras import needs
+from .explanation import Explanation, Tensors, read_file, write_file
 
 if TYPE_CHECKING:
     import pandas
@@ -52,7 +53,7 @@ class Explanations(Mapping[Any, Explanation]):
         raise ValueError(f"stack({name!r}): it is no tensor. Stack positive, negative, combined, bias, conflict, output ...")
 
     def rows(self, rows: int | slice | Tensor | list[int]) -> Explanations:
-        """The same for some rows."""
+        """Some rows of each."""
         return Explanations(self.by, {key: explanation[rows] for key, explanation in self._entries.items()})
 
     def to_frame(self) -> pandas.DataFrame:

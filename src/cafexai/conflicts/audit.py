@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .definitions import as_rows
-from .local import Layer, local_layers
+from .._extras import needs
+from .local import LocalLayer, local_layers
 from .minimal import minimal_conflicts
+from .question import as_rows
 from .units import inactive_conflicts
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ class Audit:
 
     def to_frame(self) -> pandas.DataFrame:
         """The counts by layer; needs pandas."""
-        from ..explanation import needs
-
         columns = ["conflicts", "underreported", "hidden", "undecided"]
         frame = needs("pandas", "tabular").DataFrame.from_dict(dict(self.by_layer), orient="index", columns=columns)
         frame["share underreported"] = frame.underreported / frame.conflicts.clip(lower=1)
@@ -151,7 +150,7 @@ class Unit(nn.Module):
         return self.relu(self.linear(x))
 
 
-def _layer(score: Callable[..., Tensor], layer: Layer) -> tuple[tuple[int, ...], list[Offence]]:
+def _layer(score: Callable[..., Tensor], layer: LocalLayer) -> tuple[tuple[int, ...], list[Offence]]:
     rows = torch.cat([layer.inputs, layer.inputs.new_ones(len(layer.inputs), 1)], 1)
     start_at = None if layer.reference is None else torch.cat([layer.reference, torch.zeros_like(rows[:, :1])], 1)
     counts = torch.zeros(4, dtype=torch.long)

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..inputs import prepare, references
-from ..paths import module_paths
-from ..registry import find
-from ..scores import Run
-from ..subject import Subject
-
-_CONVOLUTIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
+from .._engine.subject import Subject
+from .._engine.trace import module_paths
+from .._inputs.baselines import references
+from .._inputs.given import prepare
+from .._scores.path import PathScores
+from .._scores.run import Run, Settings
+from ..rules.table import find
+from ..rules.units import units_of
 
 
 @dataclass(frozen=True)
-class Layer:
+class LocalLayer:
     """All units of one layer, as linear layers: every unit sees every row of ``inputs``."""
 
     name: str
@@ -41,35 +41,27 @@ class _Recorder(TorchFunctionMode):
         self.run = run
         self.biases = biases
         self.results: dict[int, tuple[Tensor, str, Any, Any, Any]] = {}
-        self.layers: list[Layer] = []
+        self.layers: list[LocalLayer] = []
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         rule = find(func)
-        name = rule.name if rule is not None else ""
+        kinds = frozenset() if rule is None else rule.kinds
         taken = self.results.pop(id(args[0]), None) if args else None
-        if taken is not None and taken[0] is args[0] and name in ACTIVATIONS:
-            self.layers.append(_layer(taken, name))
+        if taken is not None and taken[0] is args[0] and rule is not None and "activation" in kinds:
+            _, path, *call = taken
+            self.layers.append(LocalLayer(path or "(model)", *units_of(*call), rule.name))
         result = func(*args, **kwargs)
-        if not self.biases and name in WITH_BIAS:
+        if not self.biases and "biased" in kinds:
             result = result - func(torch.zeros_like(args[0]), *args[1:], **kwargs)  # a linear map has its bias at 0
-        if func in (F.linear, torch.conv1d, torch.conv2d, torch.conv3d) and isinstance(result, Tensor):
+        if "units" in kinds and isinstance(result, Tensor):
             self.results[id(result)] = (result, self.run.path, func, args, kwargs)
         return result
 
 
-ACTIVATIONS = frozenset(
-    "relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign hardswish hardsigmoid hardtanh elu celu selu "
-    "leaky_relu".split()
-)
-
-
-WITH_BIAS = frozenset("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm".split())
-
-
-def local_layers(model: Any, x: Any, baselines: Any = None) -> list[Layer]:
+def local_layers(model: Any, x: Any, baselines: Any = None) -> list[LocalLayer]:
     """The layers of local units that a forward pass meets, in float64, with their inputs at the baselines if given."""
-    subject = Subject(model, 0.5, "bias")
+    subject = Subject(model)
     subject.ready()
     given = prepare(x, subject.model, None)
     found = _recorded(subject, given.tensors, True)
@@ -82,43 +74,9 @@ def local_layers(model: Any, x: Any, baselines: Any = None) -> list[Layer]:
     return [dataclasses.replace(layer, reference=other.inputs) for layer, other in zip(found, at_reference, strict=True)]
 
 
-def _recorded(subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[Layer]:
-    run = Run(len(tensors[0]), subject.sensitivity)
+def _recorded(subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[LocalLayer]:
+    run = Run(len(tensors[0]), Settings(PathScores))
     recorder = _Recorder(run, biases)
     with torch.no_grad(), subject.kept(), recorder, module_paths(run, subject.names):
         subject.model(*(tensor.clone() for tensor in tensors))
     return recorder.layers
-
-
-def _layer(taken: Any, name: str) -> Layer:
-    _, path, linear, called, named = taken
-    parts = dict(zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), called, strict=False), **named)
-    inputs, weight, bias = (None if parts.get(k) is None else parts[k].detach().double() for k in ("input", "weight", "bias"))
-    assert inputs is not None
-    assert weight is not None
-    if linear is F.linear:
-        rows = inputs.reshape(-1, inputs.shape[-1])
-    else:
-        rows, weight = _patches(inputs, weight, parts, _CONVOLUTIONS[linear])
-    bias = torch.zeros(len(weight), dtype=torch.float64, device=weight.device) if bias is None else bias
-
-    return Layer(path or "(model)", rows, weight, bias, name)
-
-
-def _patches(inputs: Tensor, weight: Tensor, parts: dict[str, Any], spatial: int) -> tuple[Tensor, Tensor]:
-    """A convolution as a linear layer on patches: found by what it does to each element of a patch."""
-    if parts.get("groups", 1) != 1 or spatial == 3 or isinstance(parts.get("padding", 0), str):
-        raise ValueError("local units of grouped, three-dimensional or padding='same' convolutions are not taken apart")
-    if spatial == 1:
-        inputs, weight = inputs[:, :, None], weight[:, :, None]
-
-    def both(option: str, default: int) -> tuple[int, int]:
-        value = parts.get(option, default)
-        value = (value, value) if isinstance(value, int) else tuple(value) * (2 if len(value) == 1 and spatial == 2 else 1)
-        return (default, value[0]) if spatial == 1 else (value[0], value[1])
-
-    options = {"stride": both("stride", 1), "padding": both("padding", 0), "dilation": both("dilation", 1)}
-    if spatial == 1:
-        options["padding"] = (0, options["padding"][1])
-    columns = F.unfold(inputs, weight.shape[2:], **options)
-    return columns.transpose(1, 2).reshape(-1, columns.shape[1]), weight.flatten(1)

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .definitions import as_rows, feature_set, without
+from .._engine.forward import select_output
+from .._inputs.words import renamed
+from .question import Question, feature_set, question
 
 
 @dataclass(frozen=True)
@@ -33,28 +35,34 @@ class ConflictMap:
 
 
 def conflict_map(
-    model: Callable[[Tensor], Tensor],
+    model: Callable[[Tensor], Any],
     x: Tensor,
-    reference: Any = 0,
-    output: Any = 0,
-    names: Sequence[str] | None = None,
+    baselines: Any = 0,
+    target: Any = 0,
+    feature_names: Sequence[str] | None = None,
     features: Sequence[int] | None = None,
-    groups: Mapping[str, Sequence[int]] | None = None,
+    feature_groups: Mapping[str, Sequence[int]] | None = None,
     top: int | None = None,
+    *,
+    output: Any = None,
+    **old: Any,
 ) -> ConflictMap:
     """Pairwise input-output conflicts of one row: 1 + n + n (n - 1) / 2 evaluations for n features.
 
-    ``features`` restricts them, ``groups`` compares groups of features instead (``{"sex": [3, 4]}``); ``top`` takes those
-    with the largest CAFE totals (c = 1), for many features.
+    ``features`` restricts them, ``feature_groups`` compares groups of features instead (``{"sex": [3, 4]}``); ``top`` takes
+    those with the largest CAFE totals (c = 1), for many features.
     """
-    rows = as_rows("conflict_map", x)
+    by_old_word = {word: old.pop(word) for word in ("groups",) if word in old}
+    (groups,) = renamed("conflict_map", by_old_word, feature_groups=(feature_groups, None, "groups"))
+    of = question("conflict_map", model, x, baselines, target, output, feature_names, old)
+    rows = of.rows
     if len(rows) != 1:
         raise ValueError(f"conflict_map(..., x=...): {len(rows)} rows; a map is that of one prediction.")
     if (features is not None) + (top is not None) + (groups is not None) > 1:
-        raise ValueError("conflict_map(..., features=..., top=..., groups=...): give one of them.")
+        raise ValueError("conflict_map(..., features=..., top=..., feature_groups=...): give one of them.")
     if top is not None:
-        features = _strongest(model, rows, reference, output, top)
-    chosen, labels = _players(rows.numel(), features, groups, names)
+        features = _strongest(of, top)
+    chosen, labels = _players(rows.numel(), features, groups, of.names)
     n = len(chosen)
     pairs = list(itertools.combinations(range(n), 2))
     removed = torch.zeros(1 + n + len(pairs), rows.numel(), dtype=torch.bool, device=rows.device)
@@ -62,7 +70,7 @@ def conflict_map(
         removed[1 + place, list(members)] = True
     for place, (i, j) in enumerate(pairs):
         removed[1 + n + place, [*chosen[i], *chosen[j]]] = True
-    values = without("conflict_map", model, rows, reference, removed, output)[:, 0]
+    values = of.without(removed)[:, 0]
     whole, single = values[0], values[1 : 1 + n]
     joint = torch.zeros(n, n, dtype=values.dtype, device=values.device)
     if pairs:
@@ -76,15 +84,15 @@ def conflict_map(
 
 
 def _players(
-    count: int, features: Sequence[int] | None, groups: Mapping[str, Sequence[int]] | None, names: Sequence[str] | None
+    count: int, features: Sequence[int] | None, groups: Mapping[str, Sequence[int]] | None, names: Any
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
     """The sets of features that are compared, and what they are called."""
     if names is not None and len(names) != count:
-        raise ValueError(f"conflict_map(..., names=...): {len(names)} names for {count} features.")
+        raise ValueError(f"conflict_map(..., feature_names=...): {len(names)} names for {count} features.")
     if groups is not None:
         chosen = tuple(tuple(sorted(feature_set("conflict_map", part, count, names))) for part in groups.values())
         if sum(map(len, chosen)) > len({i for members in chosen for i in members}):
-            raise ValueError("conflict_map(..., groups=...): a feature is in more than one group.")
+            raise ValueError("conflict_map(..., feature_groups=...): a feature is in more than one group.")
         return chosen, tuple(groups)
     places = range(count) if features is None else features
     if len(set(places)) < len(places) or any(not 0 <= i < count for i in places):
@@ -92,13 +100,12 @@ def _players(
     return tuple((i,) for i in places), tuple(f"x{i}" if names is None else str(names[i]) for i in places)
 
 
-def _strongest(model: Any, rows: Tensor, reference: Any, output: Any, top: int) -> list[int]:
+def _strongest(of: Question, top: int) -> list[int]:
     """The features with the largest totals."""
     from ..explain import CAFE
 
-    baseline = torch.as_tensor(reference, dtype=rows.dtype, device=rows.device).expand(rows.shape)
-    target = (output,) if isinstance(output, int) else tuple(output)
-    single = model(rows).ndim == 1
-    e = CAFE(model, 1.0).explain(rows, baseline, target=None if single else target)
+    target = of.target if isinstance(of.target, tuple) else (of.target,)
+    single = select_output(of.f(of.rows), of.output).ndim == 1
+    e = CAFE(of.f, 1.0).explain(of.rows, of.baselines, target=None if single else target, output=of.output)
     total = e._flat(e.positive)[0] + e._flat(e.negative)[0]
     return sorted(total.topk(min(top, len(total))).indices.tolist())

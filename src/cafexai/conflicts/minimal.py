@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .definitions import as_rows, without
+from .question import question
 
 EVALUATIONS = 200_000  # sets of features that a search may try
 
@@ -62,23 +62,27 @@ class MinimalConflicts:
 
 
 def minimal_conflicts(
-    f: Callable[[Tensor], Tensor],
+    f: Callable[[Tensor], Any],
     x: Tensor,
-    reference: Any = 0,
-    output: Any = 0,
+    baselines: Any = 0,
+    target: Any = 0,
     max_size: int | None = None,
-    names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    *,
+    output: Any = None,
+    **old: Any,
 ) -> MinimalConflicts:
     """Every minimal conflict of one row.
 
     Without ``max_size`` all sizes are searched as long as that takes at most 200 000 evaluations (17 features), and else
     as many as that allows; the result says so.
     """
-    rows = as_rows("minimal_conflicts", x)
+    of = question("minimal_conflicts", f, x, baselines, target, output, feature_names, old)
+    rows = of.rows
     if len(rows) != 1:
         raise ValueError(f"minimal_conflicts(..., x=...): {len(rows)} rows; conflicts are those of one row.")
     row = rows.reshape(1, -1)
-    start = torch.as_tensor(reference, dtype=row.dtype, device=row.device).expand(rows.shape).reshape(1, -1)
+    start = of.baselines.reshape(1, -1)
     moved = [i for i in range(row.shape[1]) if row[0, i] != start[0, i]]  # Proposition 2: others are in no minimal conflict
     size = _affordable(len(moved)) if max_size is None else min(max_size, len(moved))
     if max_size is not None and max_size < 2:
@@ -87,10 +91,10 @@ def minimal_conflicts(
     removed = torch.zeros(len(sets), row.shape[1], dtype=torch.bool, device=row.device)
     for place, subset in enumerate(sets):
         removed[place, list(subset)] = True
-    values = without("minimal_conflicts", f, rows, reference, removed, output)[:, 0].tolist()
+    values = of.without(removed)[:, 0].tolist()
     found = _search(dict(zip(map(frozenset, sets), values, strict=True)), sets)
     found.sort(key=lambda c: (-c.magnitude, c.first, c.second))
-    known = None if names is None else tuple(map(str, names))
+    known = None if of.names is None else tuple(map(str, of.names))
     return MinimalConflicts(tuple(found), size >= len(moved), size, known)
 
 

@@ -15,44 +15,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..batches import Task, carry_out
-from ..explain import CAFE, with_gradients
-from ..inputs import Inputs
-from ..registry import UnsupportedOperation
-from ..request import Passed, Request
-from ..rows import Rows
-from ..rules.constants import COMPARED
-from ..scores import ONE_TO_ONE, Run
-from .case import case
+from .._scores.contract import Made, Move
+from .._scores.functions import ONE_TO_ONE, Function
+from .._scores.passed import Passed
+from .._scores.rows import Rows
+from .._scores.run import Run, Settings
+from .._scores.signed import Multiplied, SignedScores
+from ..errors import UnsupportedOperation
+from .case import Case
 from .deeplift import derivative
-from .signed import Multiplied, SignedScores
+from .engine import carried
+from .table import method
 
 Site = tuple[Tensor, Tensor, Tensor]  # the value that a bias was added to, the bias, the shares of the value
 
 
-@with_gradients
-def bias_backpropagation(
-    model: Any,
-    x: Any,
-    *,
-    target: Any = None,
-    baselines: Any = None,
-    feature_mask: Any = None,
-    bias_only: bool = False,
-) -> Tensor:
+@method(baselines=False, aimed=False)
+def bias_backpropagation(case: Case, *, bias_only: bool = False) -> Tensor:
     """Gradient times input plus the attributed biases, or those alone; for piecewise-linear networks, without baseline."""
-    given = case("bias_backpropagation", model, x, None, feature_mask)
-    explainer = CAFE(given.model)
-    request = Request(target, carrier=LocalScores, total=len(given.x))
-    task = Task(explainer.subject, Inputs((given.x,), False, None), [(None,)], (), request)
-    return torch.cat([chunk[0][0] for chunk in carry_out(task, functools.partial(_handed_down, bias_only=bias_only))])
+    return carried(case, Settings(LocalScores), functools.partial(_handed_down, bias_only=bias_only))
 
 
 def _handed_down(passed: Passed, bias_only: bool) -> Tensor:
     """Gradient times input and the shares of the biases, for the rows of one pass."""
-    passed.chosen.usable()
+    passed.chosen.usable()  # type: ignore[attr-defined]
     _refuse_frozen(passed)
-    leaf: LocalScores = passed.run.leaves[0].scores
+    leaf: Any = passed.run.leaves[0].scores
     sites = leaf.sites
     slopes = torch.autograd.grad(
         passed.chosen.delta.sum(), [leaf.delta, *(value for value, _, _ in sites)], allow_unused=True, materialize_grads=True
@@ -67,7 +55,7 @@ def _handed_down(passed: Passed, bias_only: bool) -> Tensor:
 class LocalScores(SignedScores):
     """The value with the slope of the network, and ``share``, a mean over the inputs by which amounts are handed down."""
 
-    biases_in_reference = False
+    has_book = False  # biases are remembered with the shares of the value that they were added to
 
     def __init__(
         self,
@@ -89,34 +77,29 @@ class LocalScores(SignedScores):
             raise UnsupportedOperation("it uses a value that is not piecewise linear; bias_backpropagation needs that")
         return self
 
-    def _local(self, delta: Tensor, rows: Rows, share: Tensor) -> LocalScores:
-        return LocalScores(self.run, None, delta, rows, share, self.sites)
+    def _local(self, made: Made, share: Tensor) -> LocalScores:
+        return LocalScores(self.run, *made, share, self.sites)
 
-    def copy(self) -> LocalScores:
-        copy = self._local(self.delta, self.rows, self.share)
-        copy.logits = self.logits
-        return copy
+    def _copied(self) -> LocalScores:
+        return self._local((None, self.delta, self.rows), self.share)
 
     @classmethod
-    def join(cls, run: Run, fn: Callable[[Sequence[Tensor]], Any], parts: Sequence[Any], aligned: bool = False) -> Any:
-        scored = [part.usable() for part in parts if isinstance(part, LocalScores)]
-        if any(bool(part.any()) for part in parts if not isinstance(part, LocalScores)):
+    def _joined(
+        cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
+    ) -> list[Any]:
+        scored = [part.usable() for part in parts if not isinstance(part, Tensor)]
+        if any(bool(part.any()) for part in parts if isinstance(part, Tensor)):
             raise UnsupportedOperation("constants are joined to a value: these biases stand at no unit that has inputs")
-        deltas = fn([p.delta if isinstance(p, LocalScores) else p for p in parts])
-        shares = fn([p.share if isinstance(p, LocalScores) else torch.zeros_like(p) for p in parts])
-        single = isinstance(deltas, Tensor)
-        many = [(deltas, shares)] if single else list(zip(deltas, shares, strict=True))
-        rows = scored[0]._rows_moved(fn, parts, len(many), aligned)
-        results = [scored[0]._local(delta, row, share) for (delta, share), row in zip(many, rows, strict=True)]
-        return results[0] if single else tuple(results)
+        moved = fn(*[torch.zeros_like(part) if isinstance(part, Tensor) else part.share for part in parts])
+        shares = [moved] if isinstance(moved, Tensor) else moved
+        made = zip(references, deltas, rows, strict=True)
+        return [scored[0]._local(one, share) for one, share in zip(made, shares, strict=True)]
 
-    def linear(
-        self, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
+    def _mapped(
+        self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> LocalScores:
         self.usable()
-        bias = bias() if callable(bias) else bias
-        last, nothing = ((), ()) if bias is None else ((bias,), (None,))
-        delta = fn(self.delta, *constants, *last)
+        nothing, delta = (None,) * len(bias), made[1]
         if fn in ONE_TO_ONE:
             share = self.share.expand(delta.shape)
         else:
@@ -128,37 +111,34 @@ class LocalScores(SignedScores):
                 ones = tuple(torch.ones_like(c) if isinstance(c, Tensor) else c for c in constants)
                 equal = _mean(lambda v: fn(v, *ones, *nothing), torch.ones_like(size), self.share)
                 share = torch.where(idle, equal, share)
-        if bias is not None:
-            self._site(delta, bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims)), share)
-        return self._local(delta, self._rows_linear(fn, constants, bias, aligned, delta), share)
+        if amount is not None:
+            self._site(delta, amount, share)
+        return self._local(made, share)
 
     def _site(self, value: Tensor, bias: Tensor, share: Tensor) -> None:
         """Remember a bias; an infinite one, as in a mask, brings nothing to the output."""
         self.sites.append((value, bias.where(bias.isfinite(), 0), share))
 
-    def add(self, other: Any, alpha: float = 1) -> LocalScores:
+    def _added(self, other: Any, alpha: float, made: Made) -> LocalScores:
         mine, yours = (value.usable().delta.detach().abs() for value in (self, other))
         yours = yours * abs(alpha)
         both = mine + yours
         share = torch.where(both > 0, mine / both.clamp_min(torch.finfo(both.dtype).tiny), 0.5)
-        delta = torch.add(self.delta, other.delta, alpha=alpha)
-        return self._local(delta, self._rows_merged(other), self.share * share + other.share * (1 - share))
+        return self._local(made, self.share * share + other.share * (1 - share))
 
-    def elementwise(self, phi: Callable[[Tensor], Tensor], keeps_zero: bool = False, routing: bool = False) -> LocalScores:
+    def _activated(self, phi: Function, keeps_zero: bool) -> LocalScores:
         value = self.usable().delta.detach()
         result, slope = phi(value), derivative(phi, value)
         if not _piecewise_linear(phi, value):
-            last = self._local(result, self.rows, self.share)
+            last = self._local((None, result, self.rows), self.share)
             last.smooth = True
             return last
         delta = Multiplied.apply(result, self.delta, slope)
         self._site(delta, result - slope * value, self.share)
-        return self._local(delta, self.rows, self.share)
+        return self._local((None, delta, self.rows), self.share)
 
-    def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> LocalScores:
-        delta = (self.usable().delta * weights).sum(dims, keepdim=True)
-        rows = self._rows_linear(lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
-        return self._local(delta, rows, (self.share * weights).sum(dims, keepdim=True))
+    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> LocalScores:
+        return self._local(made, (self.usable().share * weights).sum(dims, keepdim=True))
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
         raise UnsupportedOperation("a product of two values is not piecewise linear; bias_backpropagation needs that")
@@ -183,16 +163,15 @@ def _piecewise_linear(phi: Callable[[Tensor], Tensor], like: Tensor) -> bool:
 
 def _refuse_frozen(passed: Passed) -> None:
     """Routing inside the network makes it other than piecewise linear; one softmax, at its end, was left out."""
-    totals: dict[str, int] = {}
-    for (operation, _), number in passed.run.frozen.items():
-        if operation not in COMPARED and "index" not in operation:
-            totals[operation] = totals.get(operation, 0) + number
-    if any("final" in note for note in passed.notes):
-        for operation in ("softmax", "log_softmax"):
-            if operation in totals:
-                totals[operation] -= 1
-                break
-    left = sorted(operation for operation, number in totals.items() if number)
+    kinds = ("routing", "softmax", "choice")
+    counts: dict[str, int] = {}
+    for key, number in passed.run.frozen.items():
+        if key.kind in kinds:
+            counts[key.operation] = counts.get(key.operation, 0) + number
+    if passed.final == "softmax":
+        last = next(key.operation for key in passed.run.frozen if key.kind == "softmax")
+        counts[last] -= 1
+    left = sorted(operation for operation, number in counts.items() if number)
     if left:
         raise UnsupportedOperation(
             f"bias_backpropagation(...): the model has {', '.join(left)}, which is not piecewise linear."

@@ -12,8 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..inputs import Inputs, choose_target, model_dtype, prepare, references, takes_raw
-from ..subject import Subject
+from .._engine.subject import Subject
+from .._inputs.baselines import references
+from .._inputs.given import model_dtype, prepare
+from .._inputs.groups import default_names, places
+from .._inputs.target import choose_target
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Case:
     x: Tensor
     baselines: list[Tensor | None]  # each shaped like x, None for zeros; scores are averaged over them
     groups: Tensor  # the number of the group of each element, shaped like one row; groups count from 0
+    wanted: Any = None  # the target as the user gave it
     index: Tensor | None = None  # (rows, dimensions of the output besides the rows)
     sizes: tuple[int, ...] = ()  # of the output besides the rows
 
@@ -50,8 +54,8 @@ class Case:
         """The baselines as ``CAFE.attribute`` takes them."""
         return self.baselines[0] if len(self.baselines) == 1 else torch.stack(self.starts)
 
-    def aimed(self, target: Any) -> Case:
-        """The same with one output of each row; None is the only output, or else the predicted class."""
+    def aimed(self) -> Case:
+        """The case with one output of each row; None is the only output, or else the predicted class."""
         with torch.no_grad():
             output = self.model(self.x.clone())
         if not isinstance(output, Tensor) or not output.ndim or output.shape[0] != len(self.x):
@@ -60,7 +64,7 @@ class Case:
                 f"{self.name}(model, x): the model's output of {what} is not a tensor with one entry per row of x. Give a "
                 'function that picks it, such as lambda x: model(x)["logits"].'
             )
-        _, index = choose_target(output, target, slice(0, len(self.x)), len(self.x))
+        _, index = choose_target(output, self.wanted, slice(0, len(self.x)), len(self.x), self.name)
         return dataclasses.replace(self, index=index, sizes=output.shape[1:])
 
     def some(self, rows: slice) -> Case:
@@ -91,11 +95,11 @@ class _Fitted(nn.Module):
         return self.model(x)
 
 
-def case(name: str, model: Any, x: Any, baselines: Any = None, feature_mask: Any = None) -> Case:
+def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: Any = None, target: Any = None) -> Case:
     """Check the arguments of a method and bring them into one form; a pipeline transforms rows and baselines here, once."""
-    subject = Subject(model, 0.5, "bias")
+    subject = Subject(model)
     subject.ready()
-    given = prepare(x, subject.model, None)
+    given = prepare(x, subject.model)
     if given.is_tuple or not given.tensors[0].is_floating_point():
         raise ValueError(
             f"{name}(model, x): x is one tensor or table of floating point numbers, shaped (rows, ...): x.float() for a table "
@@ -106,23 +110,12 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_mask: Any
     if isinstance(subject.model, nn.Module) and any(True for _ in subject.model.parameters()) and dtype != rows.dtype:
         raise ValueError(f"{name}(model, x): x is {rows.dtype} and the model {dtype}; convert one, such as x.to({dtype}).")
     stack = [one for (one,) in references(baselines, given, None, subject.model)]
-    plain = _Fitted(subject.model).eval() if takes_raw(subject.model) else subject.model
-    return Case(name, plain, rows, stack, _groups(name, feature_mask, given))
-
-
-def _groups(name: str, feature_mask: Any, given: Inputs) -> Tensor:
-    """Captum's feature mask as consecutive numbers from 0, shaped like one row."""
-    row = given.tensors[0][0]
-    if feature_mask is None:
-        return torch.arange(row.numel(), device=row.device).view(row.shape)
-    mask = torch.as_tensor(feature_mask, device=row.device)
-    mask = mask[0] if mask.ndim == row.ndim + 1 and len(mask) == 1 else mask
-    if mask.is_floating_point() or mask.shape != row.shape:
-        raise ValueError(
-            f"{name}(..., feature_mask=...): give integers shaped like one row, {tuple(row.shape)}; equal numbers make a "
-            f"group. These are {mask.dtype} of shape {tuple(mask.shape)}."
-        )
-    return torch.unique(mask, return_inverse=True)[1].view(row.shape)
+    plain = _Fitted(subject.model).eval() if subject.takes_raw else subject.model
+    shape = rows.shape[1:]
+    groups = torch.arange(shape.numel())
+    if feature_groups is not None:
+        groups, _ = places(feature_groups, [shape], lambda: given.names or default_names([shape]), name)
+    return Case(name, plain, rows, stack, groups.view(shape).to(rows.device), target)
 
 
 @contextlib.contextmanager

@@ -12,16 +12,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .signed import Multiplied, SignedScores, divided
+from .._scores.signed import Multiplied, SignedScores, divided
 
 
 class RescaleScores(SignedScores):
     """The Rescale rule: the multiplier of a function is its change by the change of its argument."""
 
-    biases_in_reference = True
-
     def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        start = torch.zeros_like(self.delta) if self.reference is None else self.reference
+        start = self.start
         at_start = phi(start)
         change = phi(self.value) - at_start
         delta = self.delta.detach()
@@ -42,13 +40,12 @@ class RescaleScores(SignedScores):
 class RevealCancelScores(SignedScores):
     """The RevealCancel rule: positive and negative part each get their mean effect over the two orders of adding them."""
 
-    biases_in_reference = True
     slack = 16.0  # both parts can be far larger than what is left of them at the features
 
     def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         total = self.total
         positive, negative = (total + self.delta) / 2, (self.delta - total) / 2
-        start = torch.zeros_like(total) if self.reference is None else self.reference
+        start = self.start
         at_start, at_value = phi(start), phi(self.value)
         up, down = positive.detach().clamp_min(0), negative.detach().clamp_max(0)
         after_up, after_down = phi(start + up), phi(start + down)
@@ -61,15 +58,13 @@ class RevealCancelScores(SignedScores):
 class RelevanceScores(SignedScores):
     """LRP-0: relevance passes an elementwise function as it is, so its multiplier is phi(a) / a; biases keep their share."""
 
-    biases_in_reference = False
-
     def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[None, Tensor]:
         value = self.delta.detach()
         result = phi(value)
         delta = Multiplied.apply(result, self.delta, divided(result, value))
         alone = torch.where(value == 0, result, torch.zeros_like(result))  # of an argument 0 nothing can be relevant
         if bool(alone.any()):
-            self.run.ledger.watch(delta, None, alone, self.rows, self.run.path)
+            self.run.biases.watch((delta,), alone, self.rows, self.run.path)
         return None, delta
 
 

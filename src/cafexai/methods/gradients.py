@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..explain import with_gradients
-from ..explanation import needs
-from .case import Case, case, drawing
+from .._extras import needs
+from .case import Case, drawing
+from .table import method
 
 AT_ONCE = 2**24  # numbers that the model gets in one call
 
@@ -30,19 +30,15 @@ def _leaf(x: Tensor) -> Tensor:
     return x.detach().clone().requires_grad_()
 
 
-@with_gradients
-def gradient_x_input(model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None) -> Tensor:
+@method(baselines=False)
+def gradient_x_input(given: Case) -> Tensor:
     """Gradient times input; it knows no baseline."""
-    given = case("gradient_x_input", model, x, None, feature_mask).aimed(target)
     return _captum("InputXGradient", given).attribute(_leaf(given.x), given.target).detach()
 
 
-@with_gradients
-def integrated_gradients(
-    model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_mask: Any = None, n_steps: int = 50
-) -> Tensor:
+@method()
+def integrated_gradients(given: Case, *, n_steps: int = 50) -> Tensor:
     """Integrated Gradients (Sundararajan et al. 2017), ``n_steps`` points of Gauss-Legendre."""
-    given = case("integrated_gradients", model, x, baselines, feature_mask).aimed(target)
     explainer = _captum("IntegratedGradients", given)
     step = max(1, AT_ONCE // (n_steps * given.groups.numel()))
     parts = []
@@ -54,20 +50,9 @@ def integrated_gradients(
     return torch.cat(parts)
 
 
-@with_gradients
-def gradient_shap(
-    model: Any,
-    x: Any,
-    *,
-    target: Any = None,
-    baselines: Any = None,
-    feature_mask: Any = None,
-    n_samples: int = 5,
-    noise: float = 0.0,
-    seed: int = 0,
-) -> Tensor:
+@method()
+def gradient_shap(given: Case, *, n_samples: int = 5, noise: float = 0.0, seed: int = 0) -> Tensor:
     """GradientSHAP (Lundberg and Lee 2017): gradients at random points between the rows and the baselines."""
-    given = case("gradient_shap", model, x, baselines, feature_mask).aimed(target)
     explainer = _captum("GradientShap", given)
 
     def attribute(baseline: Tensor) -> Tensor:
@@ -82,20 +67,9 @@ def gradient_shap(
         return _mean_over_baselines(given, attribute)
 
 
-@with_gradients
-def smoothgrad(
-    model: Any,
-    x: Any,
-    *,
-    target: Any = None,
-    baselines: Any = None,
-    feature_mask: Any = None,
-    n_samples: int = 5,
-    noise: float = 1.0,
-    seed: int = 0,
-) -> Tensor:
+@method(baselines=False)
+def smoothgrad(given: Case, *, n_samples: int = 5, noise: float = 1.0, seed: int = 0) -> Tensor:
     """SmoothGrad (Smilkov et al. 2017) as the paper uses it: mean absolute gradients at noisy rows, times the input."""
-    given = case("smoothgrad", model, x, None, feature_mask).aimed(target)
     attr = needs("captum.attr", "captum")
     explainer = attr.NoiseTunnel(attr.Saliency(given.model))
     with drawing(seed, given.x), warnings.catch_warnings():

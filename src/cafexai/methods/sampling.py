@@ -11,71 +11,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..explanation import needs
-from .case import Case, case, drawing
+from .._extras import needs
+from .case import Case, drawing
+from .table import method
 
 CERTAIN = 1e6  # weight of the full and of the empty coalition in KernelSHAP, as in Captum
 AT_ONCE = 2**21  # numbers that the model gets in one call
 
 
-def kernel_shap(
-    model: Any,
-    x: Any,
-    *,
-    target: Any = None,
-    baselines: Any = None,
-    feature_mask: Any = None,
-    n_samples: int = 25,
-    seed: int = 0,
-) -> Tensor:
+@method(group_scores=True)
+def kernel_shap(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
     """KernelSHAP (Lundberg and Lee 2017): a linear model of the output over coalitions, drawn by Shapley's weights."""
-    given = _sampled("kernel_shap", model, x, target, baselines, feature_mask, n_samples)
+    _enough(given, n_samples)
     with drawing(seed, given.x):
         on = kernel_shap_draws(len(given.x), int(given.groups.max()) + 1, n_samples)
     return _mean_over_baselines(given, on.to(given.x.device), kernel_shap_scores)
 
 
-def lime(
-    model: Any,
-    x: Any,
-    *,
-    target: Any = None,
-    baselines: Any = None,
-    feature_mask: Any = None,
-    n_samples: int = 25,
-    alpha: float = 0.01,
-    seed: int = 0,
-) -> Tensor:
+@method(group_scores=True)
+def lime(given: Case, *, n_samples: int = 25, alpha: float = 0.01, seed: int = 0) -> Tensor:
     """LIME (Ribeiro et al. 2016) with Captum's choices: coins for each group, cosine distance, a lasso."""
-    given = _sampled("lime", model, x, target, baselines, feature_mask, n_samples)
+    _enough(given, n_samples)
     with drawing(seed, given.x):
         on = torch.bernoulli(torch.full((len(given.x), n_samples, int(given.groups.max()) + 1), 0.5)).bool()
     return _mean_over_baselines(given, on.to(given.x.device), lime_scores, alpha)
 
 
-def shapley_value_sampling(
-    model: Any,
-    x: Any,
-    *,
-    target: Any = None,
-    baselines: Any = None,
-    feature_mask: Any = None,
-    n_samples: int = 25,
-    seed: int = 0,
-) -> Tensor:
+@method(group_scores=True)
+def shapley_value_sampling(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
     """Shapley values from random orders of the features (Strumbelj and Kononenko 2010)."""
-    given = _sampled("shapley_value_sampling", model, x, target, baselines, feature_mask, n_samples)
+    _enough(given, n_samples)
     features = int(given.groups.max()) + 1
     with drawing(seed, given.x):
         orders = torch.stack([torch.randperm(features) for _ in range(n_samples)])
     return _mean_over_baselines(given, orders.to(given.x.device), shapley_scores)
 
 
-def _sampled(name: str, model: Any, x: Any, target: Any, baselines: Any, feature_mask: Any, n_samples: int) -> Case:
-    least = 3 if name == "kernel_shap" else 1
+def _enough(given: Case, n_samples: int) -> None:
+    least = 3 if given.name == "kernel_shap" else 1
     if n_samples < least:
-        raise ValueError(f"{name}(..., n_samples={n_samples}): give at least {least}.")
-    return case(name, model, x, baselines, feature_mask).aimed(target)
+        raise ValueError(f"{given.name}(..., n_samples={n_samples}): give at least {least}.")
 
 
 def shapley_scores(given: Case, baseline: Tensor, orders: Tensor) -> Tensor:

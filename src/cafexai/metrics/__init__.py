@@ -5,9 +5,12 @@ from __future__ import annotations
 from .infidelity import infidelity
 from .perturbations import PatchPerturbation, Perturb, TabularPerturbation
 from .simple import completeness_error, complexity, max_sensitivity, rmse, runtime
+from .table import METRICS, Bench, metric
 from .units import UnitModel, random_units, structural_infidelity
 
 __all__ = [
+    "METRICS",
+    "Bench",
     "PatchPerturbation",
     "Perturb",
     "TabularPerturbation",
@@ -16,6 +19,7 @@ __all__ = [
     "complexity",
     "infidelity",
     "max_sensitivity",
+    "metric",
     "random_units",
     "rmse",
     "runtime",

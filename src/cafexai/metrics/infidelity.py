@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .outputs import blocks_of_rows, chosen_output
 from .perturbations import Perturb
+from .table import Bench, metric
 
 
 def infidelity(
@@ -66,3 +67,10 @@ def _mean_square(predicted: Tensor, change: Tensor, normalize: bool) -> Tensor:
         fit = (predicted * change).sum(1, keepdim=True) / torch.where(size == 0, torch.ones_like(size), size)
         predicted = predicted * fit
     return (predicted - change).square().mean(1)
+
+
+@metric("infidelity")
+def _on_bench(bench: Bench) -> Any:
+    """How badly the scores predict what perturbations do."""
+    options: dict[str, Any] = {"target": bench.target, "baselines": bench.baselines, "n_samples": bench.n_samples}
+    return infidelity(bench.model, bench.x, bench.scores, bench.perturb, seed=bench.seed, **options)

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._inputs.target import choose_target
+
 AT_ONCE = 2**22  # numbers that a model gets in one call
 
 
@@ -36,23 +38,8 @@ def _index(model: Callable[[Tensor], Any], x: Tensor, target: Any) -> tuple[Tens
     if not isinstance(out, Tensor) or not out.ndim or len(out) != len(x):
         what = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"type {type(out).__name__}"
         raise ValueError(f"The output of {what} is not a tensor with one entry per row, for x of shape {tuple(x.shape)}.")
-    sizes = out.shape[1:]
-    if target is None:
-        if len(sizes) > 1 and sizes.numel() > 1:
-            raise ValueError(
-                f"target=None: the output of shape {tuple(out.shape)} has no single predicted class; give a tuple."
-            )
-        target = (0,) * len(sizes) if sizes.numel() == 1 else out.argmax(1)
-    index = target if isinstance(target, tuple) else (target,) if sizes else ()
-    try:
-        if any(torch.as_tensor(part).is_floating_point() for part in index):
-            raise TypeError("indices are integers")
-        parts = tuple(torch.as_tensor(part).long().expand(len(x)) for part in index)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"target={target!r}: give an index, one per row ({len(x)}), or a tuple of these.") from error
-    if len(parts) != len(sizes) or any(int(p.min()) < 0 or int(p.max()) >= n for p, n in zip(parts, sizes, strict=False)):
-        raise ValueError(f"target={target!r} does not fit an output of shape {tuple(out.shape)}.")
-    return parts
+    _, index = choose_target(out, target, slice(0, len(x)), len(x), "metric")
+    return tuple(index.unbind(1)) if out.ndim > 1 else ()
 
 
 def blocks_of_rows(x: Tensor, n: int) -> list[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -11,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._inputs.words import renamed
 from .outputs import chosen_output
+from .table import Bench, metric
 
 
 def max_sensitivity(
@@ -63,19 +66,22 @@ def completeness_error(
     baselines: Tensor | float = 0.0,
     target: Any = None,
     bias: Tensor | None = None,
-    feature_mask: Any = None,
+    feature_groups: Any = None,
+    **old: Any,
 ) -> Tensor:
     """Sum of the scores (and of the biases, if they are given apart) minus f(x) - f(baselines), one number per row.
 
-    With ``feature_mask`` every group is counted once, for methods that hand the score of a group to all its elements.
+    With ``feature_groups``, an integer mask shaped like a row, every group is counted once, for methods that hand the score of
+    a group to all its elements.
     """
+    (groups,) = renamed("completeness_error", old, feature_groups=(feature_groups, None, "feature_mask"))
     outputs = chosen_output(model, x, target)
     start = torch.as_tensor(baselines, dtype=x.dtype, device=x.device).expand(x.shape)
     everything = slice(0, len(x))
     change = (outputs(x[:, None], everything) - outputs(start[:, None], everything))[:, 0]
     flat = torch.as_tensor(attributions).flatten(1)
-    if feature_mask is not None:
-        mask = torch.as_tensor(feature_mask).flatten().tolist()
+    if groups is not None:
+        mask = torch.as_tensor(groups).flatten().tolist()
         flat = flat[:, [mask.index(group) for group in sorted(set(mask))]]
     return flat.sum(1) + (0 if bias is None else bias) - change
 
@@ -88,3 +94,37 @@ def runtime(run: Callable[[], Any], repeats: int = 3) -> float:
         run()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+@metric("max_sensitivity", "max-sensitivity")
+def _max_sensitivity(bench: Bench) -> Any:
+    """How much the scores change with the rows."""
+    found = {}
+    for name, method in bench.methods.items():
+        attribute = functools.partial(method, bench.model)
+        options = {"target": bench.target, "baselines": bench.baselines, "seed": bench.seed}
+        found[name] = max_sensitivity(attribute, bench.x, **options)
+    return found
+
+
+@metric("complexity")
+def _complexity(bench: Bench) -> Any:
+    """Over how many features the scores are spread."""
+    return {name: complexity(values) for name, values in bench.scores.items()}
+
+
+@metric("completeness_error", "completeness error", ranked=False)
+def _completeness_error(bench: Bench) -> Any:
+    """Do the scores add up?"""
+    options = {"target": bench.target, "baselines": bench.baselines}
+    found = {}
+    for name, values in bench.scores.items():
+        found[name] = completeness_error(bench.model, bench.x, values, feature_groups=bench.once[name], **options).abs()
+    return found
+
+
+@metric("rmse", "RMSE")
+def _rmse(bench: Bench) -> Any:
+    """How far the scores are from the known ones; one number per feature."""
+    assert bench.truth is not None
+    return {name: rmse(values, torch.as_tensor(bench.truth).to(values)) for name, values in bench.scores.items()}

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._inputs.words import renamed
 from .infidelity import infidelity
 from .perturbations import Perturb
+from .table import Bench, metric
 
 LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
 
@@ -125,22 +127,33 @@ def structural_infidelity(
     seed: int = 0,
     layers: Any = LAYERS,
     baselines: Any = None,
-    feature_mask: Any = None,
+    feature_groups: Any = None,
     n_samples: int = 20,
     progress: Callable[[Any], Any] = list,
+    **old: Any,
 ) -> Any:
     """Infidelity of attributions to random units, (rows, units); the same units and draws for all methods.
 
-    A method is called as ``method(unit, x, target=0, baselines=..., feature_mask=...)``.
+    A method is called as ``method(unit, x, target=0, baselines=..., feature_groups=...)``.
     """
+    (groups,) = renamed("structural_infidelity", old, feature_groups=(feature_groups, None, "feature_mask"))
     many = dict(methods) if isinstance(methods, Mapping) else {"": methods}
     results: dict[str, list[Tensor]] = {name: [] for name in many}
     start = 0.0 if baselines is None else baselines
     for number, unit in enumerate(progress(random_units(model, x, n_units, seed, layers))):
-        options = {"target": 0, "baselines": baselines, "feature_mask": feature_mask}
+        options = {"target": 0, "baselines": baselines} | ({} if groups is None else {"feature_groups": groups})
         scores = {name: method(unit, x, **options) for name, method in many.items()}
         draws: dict[str, Any] = {"n_samples": n_samples, "seed": seed + number}
         for name, value in infidelity(unit, x, scores, perturb, target=0, baselines=start, **draws).items():
             results[name].append(value)
     joined = {name: torch.stack(values, 1) for name, values in results.items()}
     return joined if isinstance(methods, Mapping) else joined[""]
+
+
+@metric("structural_infidelity", "structural infidelity")
+def _on_bench(bench: Bench) -> Any:
+    """Infidelity on random units."""
+    options: dict[str, Any] = {"n_units": bench.n_units, "n_samples": bench.n_samples, "seed": bench.seed}
+    options |= {"baselines": bench.baselines} | ({} if bench.layers is None else {"layers": bench.layers})
+    found = structural_infidelity(bench.methods, bench.model, bench.x, bench.perturb, **options)
+    return {name: value.mean(1) for name, value in found.items()}

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..progress import progress as bar
+from .._extras import progress as bar
 from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer
 
 Pair = tuple[Tensor, Tensor]

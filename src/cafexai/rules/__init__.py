@@ -8,6 +8,7 @@ from . import (
     elementwise,
     embedding,
     exported,
+    layers,
     linear,
     norms,
     recurrent,
@@ -15,6 +16,8 @@ from . import (
     shape,
     writing,
 )
+
+layers.ship()
 
 __all__ = [
     "arithmetic",

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..registry import UnsupportedOperation, rule
-from ..scores import Scores
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .elementwise import finite
+from .table import rule
 
 
 def constant_like(number: Any, scores: Scores) -> Tensor:
@@ -27,8 +28,8 @@ def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool
     return b.linear(lambda value, constant: fn(constant, value), a)
 
 
-@rule("__radd__", name="add")
-@rule("add")
+@rule("__radd__", name="add", kinds=["offset"])
+@rule("add", kinds=["offset"])
 def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     if isinstance(a, Scores) and isinstance(b, Scores):
         return a.add(b, alpha)
@@ -37,12 +38,12 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return multiply(b, alpha).add_constant(constant_like(a, b))
 
 
-@rule("sub", "subtract")
+@rule("sub", "subtract", kinds=["offset"])
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return add(a, b, alpha=-alpha)
 
 
-@rule("rsub", "__rsub__")
+@rule("rsub", "__rsub__", kinds=["offset"])
 def rsub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return add(b, a, alpha=-alpha)
 
@@ -52,13 +53,13 @@ def neg(x: Scores) -> Any:
     return x.scale(-1)
 
 
-@rule("positive", in_place=False)
+@rule("positive", in_place=False, kinds=["identity"])
 def positive(x: Scores) -> Any:
     return x
 
 
-@rule("__rmul__", name="mul")
-@rule("mul", "multiply")
+@rule("__rmul__", name="mul", kinds=["offset"])
+@rule("mul", "multiply", kinds=["offset"])
 def multiply(a: Any, b: Any) -> Any:
     """The product; of a value with itself it is the square, an elementwise function."""
     if a is b:

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..registry import UnsupportedOperation, rule
-from ..scores import Scores
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .linear import linear
+from .table import rule
 
 
 def _value(part: Any) -> Tensor:
@@ -22,7 +23,7 @@ def _note_pattern(query: Any, key: Any) -> None:
     """The pattern is a constant of the current input, if it depends on it."""
     scored = query if isinstance(query, Scores) else key
     if isinstance(scored, Scores):
-        scored.run.note_frozen("attention pattern")
+        scored.run.note_frozen("attention pattern", "routing")
 
 
 def _mapped(pattern: Tensor, value: Scores) -> Any:
@@ -43,7 +44,7 @@ def scaled_dot_product_attention(
     if dropout_p > 0:
         raise ValueError("explain(...): dropout in attention is active (dropout_p > 0). Call model.eval() first.")
     if isinstance(attn_mask, Scores):
-        attn_mask = attn_mask.freeze("attention mask", lambda v: v)
+        attn_mask = attn_mask.freeze("attention mask", lambda v: v, "routing")
     _note_pattern(query, key)
     q, k = _value(query), _value(key)
     if enable_gqa:
@@ -148,7 +149,7 @@ def _moved(part: Any, fn: Any) -> Any:
 def _appended(v: Any, constant: Tensor) -> Any:
     """A further value at the end, a constant of the model."""
     if isinstance(v, Scores):
-        return v.join(v.run, lambda parts: torch.cat(list(parts)), [v, constant])
+        return v.join(v.run, lambda *parts: torch.cat(parts), [v, constant])
     return torch.cat([v, constant])
 
 

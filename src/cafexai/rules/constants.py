@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..registry import Rule, UnsupportedOperation, add, functions_named, plain_function, rule
-from ..scores import Scores
-from ..tensors import Frozen
+from .._scores.tensors import Softmaxed
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .conversion import as_dtype
+from .table import Rule, add, functions_named, plain_function, rule
 
 _METADATA = """
     shape size dim ndim ndimension numel nelement dtype device layout is_cuda is_cpu is_mps is_xpu is_meta is_sparse
@@ -22,14 +23,14 @@ _METADATA = """
 """.split()
 for _name in _METADATA:
     for _function in functions_named(_name):
-        add(_function, Rule("metadata", lambda *args: None))
+        add(_function, Rule("metadata", lambda *args: None, kinds=frozenset({"metadata"})))
 
 _SHAPED_LIKE = """
     zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones new_full new_empty new_tensor
     __repr__ __format__
 """.split()
 _OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge")
-COMPARED = """
+_COMPARED = """
     eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isnan isinf isfinite isclose allclose
     argmax argmin argsort any all nonzero count_nonzero bucketize searchsorted logical_not logical_and logical_or logical_xor
     isposinf isneginf isreal signbit item tolist __bool__ __nonzero__ __float__ __int__ __index__ __contains__ histc
@@ -44,7 +45,7 @@ def _like(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(*args: Any, **options: Any) -> Any:
         for part in (*args[1:], *options.values()):
             if isinstance(part, Scores):  # the number to fill with
-                part.run.note_frozen(name)
+                part.run.note_frozen(name, "choice")
         return function(*_values(args), **dict(zip(options, _values(options.values()), strict=True)))
 
     return apply
@@ -53,7 +54,7 @@ def _like(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(*args: Any, **options: Any) -> Any:
         first = next(part for part in (*args, *options.values()) if isinstance(part, Scores))
-        first.run.note_frozen(name)
+        first.run.note_frozen(name, "comparison")
         return function(*_values(args), **dict(zip(options, _values(options.values()), strict=True)))
 
     return apply
@@ -62,9 +63,9 @@ def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 for _name in _SHAPED_LIKE:
     for _function in functions_named(_name):
         add(_function, Rule(_name, _like(_name, _function)))
-for _name in COMPARED:
+for _name in _COMPARED:
     for _function in functions_named(_name) + functions_named(f"__{_name}__") * (_name in _OPERATORS):
-        add(_function, Rule(_name, _frozen(_name, _function)))
+        add(_function, Rule(_name, _frozen(_name, _function), kinds=frozenset({"comparison"})))
 
 
 @rule("data", in_place=False)
@@ -102,7 +103,7 @@ def _routing(name: str) -> Callable[..., Any]:
             raise UnsupportedOperation("it is called without dim")
         if options.get("dtype") is not None:
             x.run.note_dtype(options["dtype"])
-        return Frozen.of(x.freeze(name, lambda value: function(value, dim, **options)), x)
+        return Softmaxed.of(x.freeze(name, lambda value: function(value, dim, **options), "softmax"), x)
 
     return apply
 
@@ -120,9 +121,9 @@ def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
     """x minus a frozen logsumexp; as the output of a model it is dropped and the logit explained."""
     if dim is None:
         raise UnsupportedOperation("it is called without dim")
-    shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True))
+    shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax")
     result = x.add_constant(shift, -1)
-    result.logits = x
+    result.logits, result.final = x, "softmax"
     return result
 
 
@@ -134,4 +135,4 @@ def local_response_norm(x: Scores, size: int, alpha: float = 1e-4, beta: float =
         ones = torch.ones_like(value)
         return torch.where(value == 0, ones, value / F.local_response_norm(value, size, alpha, beta, k))
 
-    return x.linear(torch.div, x.freeze("local_response_norm", denominator), aligned=True)
+    return x.linear(torch.div, x.freeze("local_response_norm", denominator, "routing"), aligned=True)

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..codes import Coded
-from ..registry import UnsupportedOperation, functions_named, rule
-from ..scores import Scores
+from .._scores.codes import Coded
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .embedding import as_number
+from .table import functions_named, rule
 
 
 def as_dtype(x: Any, dtype: torch.dtype) -> Any:
@@ -36,7 +37,7 @@ def _as_device(x: Any, device: Any) -> Any:
     return x.reshape(lambda v: v.to(device), True)
 
 
-@rule("to", in_place=False)
+@rule("to", in_place=False, kinds=["identity", "cast", "offset"])
 def to(x: Any, *args: Any, **options: Any) -> Any:
     if not isinstance(x, (Scores, Coded)):
         other = args[0]
@@ -68,42 +69,43 @@ for _name, _dtype in (
 ):
     for _function in functions_named(_name):
         if getattr(_function, "__objclass__", None) is not None:  # the methods, not the dtypes of the same name
-            rule(_function)(lambda x, *args, dtype=_dtype, **options: as_dtype(x, dtype))
+            _kinds = ["identity", "floating"] if _dtype.is_floating_point else ["offset"] * (_name in ("long", "int"))
+            rule(_function, kinds=_kinds)(lambda x, *args, dtype=_dtype, **options: as_dtype(x, dtype))
 
 
-@rule("type_as", in_place=False)
+@rule("type_as", in_place=False, kinds=["identity", "cast"])
 def type_as(x: Any, other: Any) -> Any:
     return to(x, other)
 
 
-@rule("type", in_place=False)
+@rule("type", in_place=False, kinds=["identity", "cast"])
 def type_(x: Scores, dtype: Any = None, **options: Any) -> Any:
     if not isinstance(dtype, torch.dtype):
         raise UnsupportedOperation("only type(dtype) is followed; use .to(dtype)")
     return as_dtype(x, dtype)
 
 
-@rule("cpu", in_place=False)
+@rule("cpu", in_place=False, kinds=["identity"])
 def cpu(x: Scores, **options: Any) -> Any:
     return _as_device(x, "cpu")
 
 
-@rule("cuda", in_place=False)
+@rule("cuda", in_place=False, kinds=["identity"])
 def cuda(x: Scores, device: Any = None, **options: Any) -> Any:
     return _as_device(x, "cuda" if device is None else device)
 
 
-@rule("contiguous", in_place=False)
+@rule("contiguous", in_place=False, kinds=["identity", "move"])
 def contiguous(x: Scores, **options: Any) -> Any:
     return x if x.template.is_contiguous(**options) else x.reshape(lambda v: v.contiguous(**options), True)
 
 
-@rule("clone", in_place=False)
+@rule("clone", in_place=False, kinds=["move"])
 def clone(x: Scores, **options: Any) -> Any:
     return x.reshape(lambda v: v.clone(**options), True)
 
 
-@rule("requires_grad_", "retain_grad", in_place=False)
+@rule("requires_grad_", "retain_grad", in_place=False, kinds=["identity"])
 def unchanged(x: Scores, *args: Any, **options: Any) -> Any:
     return x
 
@@ -114,4 +116,6 @@ def _dropout(x: Scores, p: float = 0.5, training: bool = True) -> Any:
     return x
 
 
-rule("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d")(_dropout)
+rule(*"dropout alpha_dropout feature_dropout feature_alpha_dropout dropout1d dropout2d dropout3d".split(), kinds=["identity"])(
+    _dropout
+)

@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..pointwise import pointwise
-from ..registry import Rule, UnsupportedOperation, plain_function, rule, variants
-from ..registry import add as register
-from ..scores import Scores
+from .._scores.functions import pointwise
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
+from .table import Rule, plain_function, rule, variants
+from .table import add as register
 
 _EVERYWHERE = """
     relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink
@@ -26,6 +27,13 @@ _PARTIAL = """
     log log2 log10 log1p sqrt reciprocal pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
     logit erfinv lgamma digamma
 """.split()
+
+
+_ACTIVATIONS = frozenset(
+    "relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign hardswish hardsigmoid hardtanh elu celu selu "
+    "leaky_relu".split()
+)
+_OFFSETS = frozenset("clamp clip clamp_min clamp_max remainder floor_divide".split())
 
 
 def finite(name: str, phi: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -79,17 +87,21 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
 for _name in _EVERYWHERE + _PARTIAL:
     for _function, _writes in variants(_name):
         _plain = plain_function(_name) if _writes else _function
-        register(_function, Rule(_name, _apply(_plain, _name, _name in _PARTIAL), in_place=_writes))
+        _kinds = {"activation": _name in _ACTIVATIONS, "offset": _name in _OFFSETS}
+        register(
+            _function,
+            Rule(_name, _apply(_plain, _name, _name in _PARTIAL), _writes, kinds=frozenset(filter(_kinds.get, _kinds))),
+        )
 
 # The forms of ReLU share the one function that carriers know a closed form for.
-rule("relu")(lambda x: x.elementwise(torch.relu, True))
+rule("relu", kinds=["activation"])(lambda x: x.elementwise(torch.relu, True))
 
 
-@rule("sigmoid", "expit")
+@rule("sigmoid", "expit", kinds=["activation"])
 def sigmoid(x: Scores) -> Any:
     """Elementwise; as the output of a model it is dropped and the logit explained."""
     result = x.elementwise(torch.sigmoid)
-    result.logits = x
+    result.logits, result.final = x, "sigmoid"
     return result
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..codes import Coded
-from ..registry import UnsupportedOperation, rule
-from ..scores import Scores
+from .._scores.codes import Coded
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
+from .table import rule
 
 
-@rule("embedding", in_place=False, casts=True)
+@rule("embedding", in_place=False, casts=True, kinds=["lookup"])
 def embedding(
     codes: Any,
     weight: Any,
@@ -29,7 +30,7 @@ def embedding(
     return codes.leaf(lambda ids: F.embedding(ids, weight))
 
 
-@rule("embedding_bag", in_place=False)
+@rule("embedding_bag", in_place=False, kinds=["lookup"])
 def embedding_bag(
     codes: Any,
     weight: Any,
@@ -58,18 +59,18 @@ def embedding_bag(
     return rows.linear(lambda v, w: (v * w[..., None]).sum(1), weights, aligned=True)
 
 
-@rule(torch.embedding, name="embedding")
+@rule(torch.embedding, name="embedding", kinds=["lookup"])
 def embedding_builtin(weight: Any, codes: Any, *options: Any) -> Any:
-    """The same with its arguments in another order."""
+    """torch's own function has its arguments in another order."""
     return embedding(codes, weight)
 
 
-@rule(torch.embedding_bag, name="embedding_bag")
+@rule(torch.embedding_bag, name="embedding_bag", kinds=["lookup"])
 def embedding_bag_builtin(weight: Any, codes: Any, offsets: Any, *options: Any, **more: Any) -> Any:
     raise UnsupportedOperation("torch.embedding_bag is not followed; use F.embedding_bag")
 
 
-@rule("one_hot", in_place=False)
+@rule("one_hot", in_place=False, kinds=["lookup"])
 def one_hot(codes: Any, num_classes: int = -1) -> Any:
     return codes.leaf(lambda ids: F.one_hot(ids, num_classes).to(torch.get_default_dtype()))
 

@@ -9,17 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..registry import UnsupportedOperation, plain_function, rule
-from ..scores import Scores, affine
-from ..weighted import weighted
+from .._scores.functions import affine
+from .._scores.linear import weighted
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply
 from .conversion import as_dtype
+from .table import plain_function, rule
 
 
-@rule("linear", casts=True)
+@rule("linear", casts=True, kinds=["units", "biased"])
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     if isinstance(x, Scores) and not isinstance(weight, Scores) and not isinstance(bias, Scores):
-        return x.linear(weighted, weight, bias=bias, aligned=x.ndim > 1)
+        return x.weighted(weight, bias, x.ndim > 1)
     scored = isinstance(x, Scores) or isinstance(weight, Scores)
     result = bilinear_map(weighted, x, weight) if scored else F.linear(x, weight)
     return result if bias is None else add(result, bias)
@@ -53,11 +55,11 @@ def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[...,
 
 
 for _n in (1, 2, 3):
-    for _name in (f"conv{_n}d", f"conv_transpose{_n}d"):
-        rule(_name)(_convolution(plain_function(_name), _n))
+    rule(f"conv{_n}d", kinds=["units", "biased"])(_convolution(plain_function(f"conv{_n}d"), _n))
+    rule(f"conv_transpose{_n}d", kinds=["biased"])(_convolution(plain_function(f"conv_transpose{_n}d"), _n))
 
 
-@rule("batch_norm")
+@rule("batch_norm", kinds=["biased"])
 def batch_norm(
     x: Any,
     running_mean: Any,
@@ -82,7 +84,7 @@ def batch_norm(
     return x.linear(affine, scale.view(shape), bias=shift.view(shape), aligned=True)
 
 
-@rule(torch.batch_norm, name="batch_norm")
+@rule(torch.batch_norm, name="batch_norm", kinds=["biased"])
 def batch_norm_builtin(
     x: Any,
     weight: Any,
@@ -94,7 +96,7 @@ def batch_norm_builtin(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """The same with its arguments in another order."""
+    """torch's own function has its arguments in another order."""
     return batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
@@ -107,7 +109,7 @@ def _product_of(name: str) -> Callable[..., Any]:
     def apply(a: Any, b: Any) -> Any:
         rows_first = name in _ROWS_FIRST and isinstance(a, Scores) and a.ndim > 1 and not isinstance(b, Scores)
         if rows_first and b.ndim == 2:
-            return a.linear(weighted, b.t(), aligned=True)
+            return a.weighted(b.t(), None, True)
         return bilinear_map(function, a, b, rows_first and b.ndim == 1)
 
     return apply
@@ -127,7 +129,7 @@ def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]
         scored = isinstance(a, Scores) or isinstance(b, Scores)
         product: Any
         if function is torch.mm and isinstance(a, Scores) and not isinstance(b, Scores):
-            product = a.linear(weighted, b.t(), aligned=True)
+            product = a.weighted(b.t(), None, True)
         else:
             product = bilinear_map(function, a, b) if scored else function(a, b)
         return add(multiply(base, beta), product, alpha=alpha)

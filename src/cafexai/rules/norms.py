@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..registry import rule
-from ..scores import Scores, affine
+from .._scores.functions import affine
+from .._scores.value import Scores
 from .elementwise import finite
+from .table import rule
 
 
 def centred(x: Scores, dims: tuple[int, ...]) -> Any:
@@ -30,9 +31,9 @@ def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias:
     """(x - mean) / sigma * weight + bias over the last ``count`` dimensions; weight and bias in the shape that meets x."""
     shape = x.shape[x.ndim - count :]
     # torch's own layer norm gives both statistics, many times faster than var_mean
-    _, mean, scale = x.freeze(name, lambda v: torch.native_layer_norm(v, shape, None, None, eps))
+    _, mean, scale = x.freeze(name, lambda v: torch.native_layer_norm(v, shape, None, None, eps), "routing")
     weight = torch.ones_like(scale[:1]) if weight is None else weight
-    if x.run.norm_mean == "linear":
+    if x.run.settings.norm_mean == "linear":
         result = centred(x, tuple(range(x.ndim - count, x.ndim))).scale(scale).scale(weight)
         return result if bias is None else result.add_constant(bias)
 
@@ -57,7 +58,7 @@ def rms_norm(x: Scores, normalized_shape: Any, weight: Any = None, eps: float | 
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     dims = tuple(range(-count, 0))
     eps = torch.finfo(x.template.dtype).eps if eps is None else eps
-    scale: Tensor = x.freeze("rms_norm", lambda v: (v.square().mean(dims, keepdim=True) + eps).rsqrt())
+    scale: Tensor = x.freeze("rms_norm", lambda v: (v.square().mean(dims, keepdim=True) + eps).rsqrt(), "routing")
     return x.scale(scale if weight is None else scale * weight)
 
 
@@ -114,14 +115,14 @@ def instance_norm_builtin(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """The same with its arguments in another order."""
+    """torch's own function has its arguments in another order."""
     return instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
 @rule("rsqrt", in_place=False)
 def rsqrt(x: Scores) -> Any:
     """The scale of a normalisation that is spelled out: frozen."""
-    return x.freeze("rsqrt", torch.rsqrt)
+    return x.freeze("rsqrt", torch.rsqrt, "routing")
 
 
 def _dims(x: Scores, dim: Any) -> tuple[int, ...]:
@@ -169,5 +170,5 @@ def std_mean(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = F
 @rule("normalize", in_place=False)
 def normalize(x: Scores, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """x divided by its frozen norm."""
-    norm: Tensor = x.freeze("normalize", lambda value: value.norm(p, dim, keepdim=True).clamp_min(eps))
+    norm: Tensor = x.freeze("normalize", lambda value: value.norm(p, dim, keepdim=True).clamp_min(eps), "routing")
     return x.linear(torch.div, norm, aligned=True)

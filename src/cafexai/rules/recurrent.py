@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..registry import UnsupportedOperation, rule
-from ..scores import Scores
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .arithmetic import add, multiply
 from .linear import linear
+from .table import rule
 
 Cell = Callable[..., Any]
 
@@ -73,11 +74,11 @@ def _stacked(parts: list[Any], dim: int) -> Any:
     first = next((part for part in parts if isinstance(part, Scores)), None)
     if first is None:
         return torch.stack(parts, dim)
-    return first.join(first.run, lambda tensors: torch.stack(list(tensors), dim), parts)
+    return first.join(first.run, lambda *tensors: torch.stack(tensors, dim), parts)
 
 
 def _side_by_side(a: Any, b: Any) -> Any:
-    return a.join(a.run, lambda tensors: torch.cat(list(tensors), -1), [a, b])
+    return a.join(a.run, lambda *tensors: torch.cat(tensors, -1), [a, b])
 
 
 def _unrolled(name: str) -> Callable[..., Any]:

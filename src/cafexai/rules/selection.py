@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..registry import rule
-from ..scores import Scores
+from .._scores.value import Scores
 from .arithmetic import constant_like
+from .table import rule
 
 
 def _over(x: Scores, dim: Any, keepdim: bool, sign: int) -> Any:
@@ -42,7 +42,7 @@ def _extreme(sign: int) -> Callable[..., Any]:
         if dim is None:
             return _over(x, None, False, sign)
         find = torch.argmax if sign > 0 else torch.argmin
-        index = x.freeze("max (index)" if sign > 0 else "min (index)", lambda value: find(value, dim, keepdim=keepdim))
+        index = x.freeze("max (index)" if sign > 0 else "min (index)", lambda value: find(value, dim, keepdim=keepdim), "index")
         return structure((_over(x, dim, keepdim, sign), index))
 
     return apply
@@ -63,7 +63,7 @@ def _of_two(a: Any, b: Any, sign: int) -> Any:
         wide = a if shape == a.shape else a.reshape(lambda v: v.expand(shape))
         return wide.elementwise(lambda v: function(v, constant))
     shape = torch.broadcast_shapes(a.shape, b.shape)
-    both = a.join(a.run, lambda parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
+    both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
     return _over(both, -1, False, sign)
 
 

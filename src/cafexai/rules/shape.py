@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..registry import Rule, add, functions_named, rule
-from ..scores import Scores
+from .._scores.value import Scores
+from .table import Rule, add, functions_named, rule
 
 _VIEWS = """
     view reshape flatten ravel transpose t permute movedim moveaxis swapaxes swapdims squeeze unsqueeze expand expand_as
@@ -41,9 +41,15 @@ def moving(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+_KINDS = {
+    "__getitem__": ("index", "subscript"),
+    "index_select": ("move", "index"),
+    **dict.fromkeys(("flip", "roll", "repeat", "tile"), ("move",)),
+    **dict.fromkeys(("gather", "take", "take_along_dim"), ("index",)),
+}
 for _name in _VIEWS + _COPIES:
     for _function in functions_named(_name):
-        add(_function, Rule(_name, moving(_function), view=_name in _VIEWS))
+        add(_function, Rule(_name, moving(_function), view=_name in _VIEWS, kinds=frozenset(_KINDS.get(_name, ()))))
 
 
 def _together(function: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -52,14 +58,16 @@ def _together(function: Callable[..., Tensor]) -> Callable[..., Any]:
         constants = [part if isinstance(part, Scores) else part.to(first.template) for part in parts]
         dim = args[0] if args else options.get("dim", options.get("axis", 0))
         aligned = function is torch.cat and dim % max(first.ndim, 1) != 0
-        return first.join(first.run, lambda tensors: function(tensors, *args, **options), constants, aligned)
+        return first.join(first.run, lambda *tensors: function(tensors, *args, **options), constants, aligned)
 
     return apply
 
 
 for _name in "cat concat concatenate stack hstack vstack row_stack dstack column_stack".split():
     for _function in functions_named(_name):
-        add(_function, Rule(_name, _together(torch.cat if _name in ("concat", "concatenate") else _function)))
+        _apply_to_all = _together(torch.cat if _name in ("concat", "concatenate") else _function)
+        _kinds = frozenset(() if _name in ("row_stack", "dstack", "column_stack") else ("move",))
+        add(_function, Rule(_name, _apply_to_all, kinds=_kinds))
 
 
 @rule("broadcast_tensors")

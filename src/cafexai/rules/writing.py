@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..registry import Rule, UnsupportedOperation, plain_function, rule
-from ..registry import add as register
-from ..scores import Scores
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .arithmetic import add, constant_like
+from .table import Rule, plain_function, rule
+from .table import add as register
 
 
-def _together(parts: Sequence[Any], fn: Callable[[Sequence[Tensor]], Tensor]) -> Any:
+def _together(parts: Sequence[Any], fn: Callable[..., Tensor]) -> Any:
     """Join values and constants, at least one of them scored. If one value alone is written to, its rows stay its own."""
     first = next(part for part in parts if isinstance(part, Scores))
     alone = isinstance(parts[0], Scores) and not any(isinstance(part, Scores) for part in parts[1:])
@@ -31,32 +32,34 @@ def _constant(part: Any, what: str) -> None:
         raise UnsupportedOperation(f"its {what} depends on the input")
 
 
-@rule("where", in_place=False)
+@rule("where", in_place=False, kinds=["offset"])
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:
     if a is None or isinstance(condition, Scores):
         raise UnsupportedOperation("its condition depends on the input; compare first (x > 0), that is frozen")
     scored = a if isinstance(a, Scores) else b
     if torch.broadcast_shapes(*(getattr(part, "shape", ()) for part in (condition, a, b))) != scored.shape:
-        return scored.join(scored.run, lambda parts: torch.where(condition, *parts), [_tensor(part, scored) for part in (a, b)])
+        return scored.join(
+            scored.run, lambda *parts: torch.where(condition, *parts), [_tensor(part, scored) for part in (a, b)]
+        )
     if scored is b:
-        return _together([b, a], lambda parts: torch.where(condition, parts[1], parts[0]))
-    return _together([a, b], lambda parts: torch.where(condition, parts[0], parts[1]))
+        return _together([b, a], lambda x, new: torch.where(condition, new, x))
+    return _together([a, b], lambda x, other: torch.where(condition, x, other))
 
 
-@rule(torch.Tensor.where, name="where")
+@rule(torch.Tensor.where, name="where", kinds=["offset"])
 def where_method(x: Any, condition: Any, other: Any) -> Any:
     return where(condition, x, other)
 
 
-@rule("masked_fill")
+@rule("masked_fill", kinds=["offset"])
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     return where(mask, value, x)
 
 
 def setitem(x: Any, index: Any, value: Any) -> Any:
-    def put(parts: Sequence[Tensor]) -> Tensor:
-        result = parts[0].clone()
-        result[index] = parts[1].to(result.dtype)
+    def put(old: Tensor, new: Tensor) -> Tensor:
+        result = old.clone()
+        result[index] = new.to(result.dtype)
         return result
 
     return _together([x, value], put)
@@ -76,13 +79,13 @@ def fill(x: Scores, value: Any = 0) -> Any:
 
 register(torch.Tensor.fill_, Rule("fill_", fill, in_place=True))
 register(torch.Tensor.zero_, Rule("zero_", fill, in_place=True))
-register(torch.Tensor.__setitem__, Rule("__setitem__", setitem, in_place=True))
+register(torch.Tensor.__setitem__, Rule("__setitem__", setitem, in_place=True, kinds=frozenset({"index"})))
 register(torch.Tensor.copy_, Rule("copy_", copy, in_place=True))
 
 
 def _scatter_into(function: Callable[..., Tensor]) -> Callable[..., Any]:
     def apply(x: Any, source: Any, *args: Any, **options: Any) -> Any:
-        return _together([x, source], lambda parts: function(parts[0], parts[1], *args, **options))
+        return _together([x, source], lambda old, new: function(old, new, *args, **options))
 
     return apply
 
@@ -98,18 +101,18 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
     return setitem(x, tuple(indices), values)
 
 
-@rule("index_copy")
+@rule("index_copy", kinds=["index"])
 def index_copy(x: Any, dim: int, index: Tensor, source: Any) -> Any:
-    return _together([x, source], lambda parts: parts[0].index_copy(dim, index, parts[1]))
+    return _together([x, source], lambda old, new: old.index_copy(dim, index, new))
 
 
-@rule("index_fill")
+@rule("index_fill", kinds=["index"])
 def index_fill(x: Any, dim: int, index: Tensor, value: Any) -> Any:
-    def fill(parts: Sequence[Tensor]) -> Tensor:
-        chosen = torch.zeros(parts[0].shape[dim], dtype=torch.bool, device=index.device).index_fill(0, index, True)
-        shape = [1] * parts[0].ndim
+    def fill(old: Tensor, new: Tensor) -> Tensor:
+        chosen = torch.zeros(old.shape[dim], dtype=torch.bool, device=index.device).index_fill(0, index, True)
+        shape = [1] * old.ndim
         shape[dim] = -1
-        return torch.where(chosen.view(shape), parts[1], parts[0])
+        return torch.where(chosen.view(shape), new, old)
 
     return _together([x, value], fill)
 
@@ -117,18 +120,17 @@ def index_fill(x: Any, dim: int, index: Tensor, value: Any) -> Any:
 @rule("masked_scatter")
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     _constant(mask, "mask")
-    return _together([x, source], lambda parts: parts[0].masked_scatter(mask, parts[1]))
+    return _together([x, source], lambda old, new: old.masked_scatter(mask, new))
 
 
-@rule("scatter")
+@rule("scatter", kinds=["index"])
 def scatter(x: Any, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None) -> Any:
     if reduce is not None:
         raise UnsupportedOperation("reduce= is not followed; use scatter_add")
     source = value if src is None else src
 
-    def put(parts: Sequence[Tensor]) -> Tensor:
-        new = parts[1] if parts[1].ndim else parts[1].expand(index.shape)
-        return parts[0].scatter(dim, index, new)
+    def put(old: Tensor, new: Tensor) -> Tensor:
+        return old.scatter(dim, index, new if new.ndim else new.expand(index.shape))
 
     return _together([x, source], put)
 
@@ -145,5 +147,5 @@ def _accumulate(name: str) -> Any:
     return apply
 
 
-rule("index_add")(_accumulate("index_add"))
+rule("index_add", kinds=["index"])(_accumulate("index_add"))
 rule("scatter_add")(_accumulate("scatter_add"))

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..conflicts import Audit, audit
-from ..law import LawBroken
+from ..errors import LawBroken
 from ..methods import Method
 from .drawing import figure
 from .infidelity import prepared

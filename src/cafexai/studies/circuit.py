@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..conflicts import audit
 from ..datasets import Dataset
 from ..explain import CAFE
-from ..methods import GROUP_SCORES, METHODS
+from ..methods import METHODS, scores_groups
 from .circuit_report import report
 from .infidelity import prepared
 from .methods import ALL, method
@@ -118,9 +118,9 @@ def _scores(table: Dataset, circuit: Any, x: Tensor, feature: str, methods: list
     effect = float(circuit[2].weight[0, 1].detach() * incoming[list(table.features[feature])].sum())
     scores, shares, apart = {}, {}, {}
     for key in methods:
-        groups = method(key) in GROUP_SCORES
+        groups = scores_groups(method(key))
         with_it, left = (
-            _by_feature(table, method(key)(part, x, target=0, feature_mask=table.feature_mask[0])[0].detach(), groups)
+            _by_feature(table, method(key)(part, x, target=0, feature_groups=table.feature_mask[0])[0].detach(), groups)
             for part in (circuit, without)
         )
         scores[key] = with_it

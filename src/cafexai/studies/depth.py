@@ -61,7 +61,7 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
             key = f"{netting} c={c}"
             cafe = CAFE(model, float(c), netting)
             scores[key] = cafe.attribute(x)
-            e = cafe.explain(x)
+            e: Any = cafe.explain(x)
             total = sum(part.sum(1) for part in (e.positive, e.negative)) + e.bias_positive + e.bias_negative
             found["methods"][key] = {
                 "total": (total.mean() / output.abs().mean()).item(),

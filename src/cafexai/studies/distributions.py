@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..explanation import needs
+from .._extras import needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

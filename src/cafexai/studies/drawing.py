@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..explanation import needs
+from .._extras import needs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from .. import metrics as measure
 from ..datasets import Dataset, load, openxai_weights
+from ..errors import UnsupportedOperation
 from ..methods import Method
 from ..models import openxai_mlp, setup, train
-from ..registry import UnsupportedOperation
 from .infidelity_report import SIZES, pairs, report
 from .methods import ALL, NETTED, method
 from .paper import SAMPLING
@@ -50,7 +50,7 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
     found: dict[str, dict[str, Any]] = {key: {} for key in methods}
     scores, refused = {}, {}
     for key, run in list(methods.items()):
-        explained = functools.partial(run, model, feature_mask=table.feature_mask[0])
+        explained = functools.partial(run, model, feature_groups=table.feature_mask[0])
         try:
             found[key], scores[key] = _alone(explained, x[: rows[key]], target[: rows[key]], seed, settings["sensitivity"])
         except UnsupportedOperation as problem:  # its scores would not be the method's own: no number instead of a wrong one
@@ -84,7 +84,9 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
     }
 
 
-def _alone(run: Method, x: Tensor, target: Tensor, seed: int, sensitivity: bool) -> tuple[dict[str, Any], Tensor]:
+def _alone(
+    run: Callable[..., Tensor], x: Tensor, target: Tensor, seed: int, sensitivity: bool
+) -> tuple[dict[str, Any], Tensor]:
     """What a method shows by itself: runtime, complexity and, if asked for, sensitivity; and its scores."""
     run(x[:2], target=target[:2])  # what a first call loads is not part of its runtime
     start = time.perf_counter()
@@ -118,7 +120,7 @@ def _structural(
     values: dict[str, dict[str, list[Tensor]]] = {size: {key: [] for key in methods} for size in disturb}
     for number, unit in enumerate(measure.random_units(model, x, count, options["seed"])):
         scores = {
-            key: _padded(run(unit, x[: rows[key]], target=0, feature_mask=table.feature_mask[0]).detach(), x)
+            key: _padded(run(unit, x[: rows[key]], target=0, feature_groups=table.feature_mask[0]).detach(), x)
             for key, run in methods.items()
         }
         draws = {**options, "seed": options["seed"] + number}

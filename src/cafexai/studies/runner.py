@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..progress import progress
+from .._extras import progress
 from .parts import any_kept, do, kept, write
 from .processes import done, threads_of
 from .record import Report, Settings, Study, Workplace

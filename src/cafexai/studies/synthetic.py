@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..datasets import PROCEDURAL, TRAINED, Dataset, synthetic_conflicts
-from ..methods import GROUP_SCORES, METHODS
+from ..methods import METHODS, scores_groups
 from ..models import conflict_setup, procedural, train_group
 from .methods import ALL, CAFES, NETTED, method
 from .paper import SAMPLING
@@ -92,7 +92,7 @@ def constructed(column: str, k: int, settings: Settings, place: Workplace) -> di
         if name == "shapley_value_sampling" and len(data.weights) > WHOLE:
             attributed = shapley_by_parts(data.weights, x[:limit], settings["seeds"][k])
         else:
-            subject = black_box if METHODS.get(name) in GROUP_SCORES else model
+            subject = black_box if scores_groups(METHODS.get(name)) else model
             attributed = scores(name, subject, x[:limit], settings["seeds"][k])
         found[name] = rmse(attributed, truth[:limit])
     with torch.no_grad():

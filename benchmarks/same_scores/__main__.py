@@ -1,0 +1,53 @@
+"""Scores of hundreds of models, to hold two trees of the package against each other bit for bit.
+
+Usage, for the tree that PYTHONPATH names:
+
+    PYTHONPATH=<tree>/src:<tree>/tests python benchmarks/same_scores dump A.pt
+    python benchmarks/same_scores compare A.pt B.pt
+
+``dump`` writes a dictionary: name -> tensor, or text for what was raised, warned of, frozen or noted. Everything is computed
+without compiled kernels and oneDNN, with one thread and from fixed seeds, in float32 and float64, through public names only.
+``--part`` computes one part and may be repeated: rules, architectures, methods, models, theory. ``compare`` ends with 1 if a
+number differs or is missing on one side; texts that differ are listed by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+PARTS = ("rules", "architectures", "methods", "models", "theory")  # each in a file of_<part>.py: tests have names like these
+
+
+def options_given():
+    """What the command line says."""
+    description = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(prog="python benchmarks/same_scores", **description)
+    commands = parser.add_subparsers(dest="command", required=True)
+    writing = commands.add_parser("dump", help="compute scores with the tree that PYTHONPATH names")
+    writing.add_argument("path")
+    writing.add_argument("--part", action="append", choices=PARTS, help="this part only; may be repeated")
+    holding = commands.add_parser("compare", help="hold two files against each other")
+    holding.add_argument("paths", nargs=2)
+    holding.add_argument("--most", type=int, default=20, help="lines of each list (default: %(default)s)")
+    return parser.parse_args()
+
+
+def main():
+    """Dump or compare; only the first needs the package and its tests."""
+    options = options_given()
+    if options.command == "dump":
+        os.environ["CAFEXAI_COMPILE"] = "never"
+        from recording import dump
+
+        dump(options.path, options.part or PARTS)
+    else:
+        from comparing import compare_files
+
+        if not compare_files(*options.paths, options.most):
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

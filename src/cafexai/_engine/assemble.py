@@ -1,0 +1,147 @@
+"""From the shares of single batches and baselines to one explanation."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._inputs.given import Inputs
+from .._inputs.groups import places
+from .._scores.passed import Passed
+from ..explanation import Explanation, Tensors
+from .forward import each_class
+
+
+@dataclass
+class Piece:
+    """The explanation of some rows against one baseline."""
+
+    positive: list[Tensor]
+    negative: list[Tensor]
+    combined: list[Tensor]
+    inputs: list[Tensor]
+    baselines: list[Tensor]
+    bias_by_layer: dict[str, Tensor]
+    output: Tensor
+    baseline_output: Tensor
+    completeness_error: Tensor
+    target: Tensor
+    output_error: float
+    frozen: list[str]
+    final: str | None
+    notes: tuple[str, ...]
+    pairs: Tensor | None = None  # (rows, features + 1, features + 1)
+
+
+def pieces(passed: Passed, every_class: bool) -> list[Piece]:
+    """The explanation of the target, or of each class: one forward pass serves them all."""
+    if not every_class:
+        return [_piece(passed)]
+    *others, last = each_class(passed)
+    return [*(_piece(one, keep=True) for one in others), _piece(last)]
+
+
+def _piece(passed: Passed, keep: bool = False) -> Piece:
+    chosen = passed.chosen
+    outcome = passed.run.settings.carrier.outcome(passed, keep)
+    return Piece(
+        positive=outcome.positive,
+        negative=outcome.negative,
+        combined=outcome.net,
+        inputs=passed.inputs,
+        baselines=passed.baselines,
+        bias_by_layer=dict(outcome.biases),
+        output=chosen.value,
+        baseline_output=torch.zeros_like(chosen.value) if chosen.reference is None else chosen.reference.detach(),
+        completeness_error=outcome.lack,
+        target=passed.target,
+        output_error=passed.output_error,
+        frozen=[f"{key.operation} in {key.path or 'the model'} ({n}x)" for key, n in passed.run.frozen.items()],
+        final=passed.final,
+        notes=passed.notes,
+        pairs=outcome.pairs,
+    )
+
+
+def averaged(parts: list[Piece]) -> Piece:
+    """The mean over baselines."""
+    first, count = parts[0], len(parts)
+    if count == 1:
+        return first
+    for name in ("positive", "negative", "combined", "baselines"):
+        setattr(first, name, [sum(same) / count for same in zip(*(getattr(p, name) for p in parts), strict=True)])
+    for name in ("baseline_output", "completeness_error"):
+        setattr(first, name, sum(getattr(p, name) for p in parts) / count)
+    if first.pairs is not None:
+        first.pairs = torch.stack([p.pairs for p in parts if p.pairs is not None]).mean(0)
+    first.bias_by_layer = {layer: torch.stack([p.bias_by_layer[layer] for p in parts]).mean(0) for layer in first.bias_by_layer}
+    first.output_error = max(p.output_error for p in parts)
+    return first
+
+
+def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
+    """The batches of rows one below the other; they are given up one by one, so that nothing large is there twice."""
+    single = not given.is_tuple or settings["layer"] is not None
+
+    def joined(name: str) -> Tensors:
+        columns = tuple(torch.cat(column) for column in zip(*(getattr(p, name) for p in parts), strict=True))
+        for p in parts:
+            setattr(p, name, [])
+        return columns[0] if single else columns
+
+    def column(name: str) -> Tensor:
+        return torch.cat([getattr(p, name) for p in parts])
+
+    layers = dict.fromkeys(layer for p in parts for layer in p.bias_by_layer)
+    nothing = [p.output.new_zeros(len(p.output), 3) for p in parts]
+    return Explanation(
+        positive=joined("positive"),
+        negative=joined("negative"),
+        combined=joined("combined"),
+        bias_by_layer={
+            layer: torch.cat([p.bias_by_layer.get(layer, zero) for p, zero in zip(parts, nothing, strict=True)])
+            for layer in layers
+        },
+        output=column("output"),
+        baseline_output=column("baseline_output"),
+        completeness_error=column("completeness_error"),
+        output_error=max(p.output_error for p in parts),
+        target=column("target"),
+        inputs=joined("inputs"),
+        baselines=joined("baselines"),
+        feature_names=given.names if settings["layer"] is None else None,
+        tokens=given.tokens if settings["layer"] is None else None,
+        display=given.display if settings["layer"] is None else None,
+        conflict_pairs=None if parts[0].pairs is None else column("pairs"),
+        frozen=tuple(dict.fromkeys(line for p in parts for line in p.frozen)),
+        final=parts[0].final,
+        notes=parts[0].notes,
+        settings=settings,
+    )
+
+
+def grouped(explanation: Explanation, groups: Any) -> Explanation:
+    """The explanation with (rows, groups) scores: positive and negative are summed separately, so both stay complete.
+
+    ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.
+    """
+    parts = explanation._each(explanation.positive)
+    index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
+    index = index.to(explanation.output.device)
+
+    def summed(scores: Tensors) -> Tensor:
+        flat = explanation._flat(scores)
+        return flat.new_zeros(len(flat), len(names)).index_add_(1, index, flat)
+
+    return dataclasses.replace(
+        explanation,
+        positive=summed(explanation.positive),
+        negative=summed(explanation.negative),
+        combined=summed(explanation.combined),
+        feature_names=names,
+        settings={**explanation.settings, "grouped": True},
+    )

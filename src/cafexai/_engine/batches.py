@@ -1,0 +1,170 @@
+"""All rows against all references for every c: chunk by chunk, forward and back.
+
+Rows are split so that what is worked on at a time fits the cache, where that cannot change what is explained: where the model
+treats each row by itself. That is tested on all of them: every chunk of rows is explained with its outputs held against a plain
+pass over *other* chunks, shifted by half, so that each row has been computed in two different companies and at two different
+places. A model that mixes rows, counts them or draws random numbers for them differs, and is then explained in one piece, as
+are calls with further arguments that might belong to the rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .._extras import progress
+from .._scores.activation import LARGE
+from .._scores.linear import Deltas
+from .._scores.passed import Passed
+from ..errors import OutputDiffers, SumBroken, warn
+from .forward import forward, plain_output
+from .job import Batch, Job
+from .trace import engine_settings, usual_settings
+
+R = TypeVar("R")
+CARRIED = 2**24  # numbers that all contributions to a value have at most
+WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
+Results = dict[tuple[int, int], list[R]]  # (place of c, place of the class) -> one result per chunk of rows
+
+
+@functools.cache
+def _settle_heap() -> None:
+    """Once: take a large block and give it back untouched, after which glibc keeps what is freed for the next call.
+
+    From the first large block that is freed it learns which sizes come and go. Before, it hands the memory of a call back to
+    the system at its end, and every page has to be made anew for the next: a third of the time of a thousand rows.
+    """
+    torch.empty(31 * 2**20, dtype=torch.uint8, device="cpu")  # 32 MiB and more would teach it nothing
+
+
+def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R]) -> Results[R]:
+    """What ``finish`` makes of each pass, one result per class, and the ``mean`` of these over the references.
+
+    Rows are cut into the chunks asked for, or into chunks of a fitting size; if rows turn out to depend on each other, they
+    are explained all at once.
+    """
+    _settle_heap()
+    rows, step = job.given.rows, job.batch_size
+    if step is None:
+        step = _rows_at_a_time(job)
+    chunks = _chunks(rows, step)
+    if job.batch_size is None and len(chunks) > 1:
+        plain = _plain_outputs(lambda chunk: plain_output(job, job.batch(chunk)), chunks)
+        try:
+            return _collected(job, finish, mean, chunks, plain)
+        except OutputDiffers:
+            chunks = _chunks(rows, rows)
+    return _collected(job, finish, mean, chunks, None)
+
+
+def _collected(
+    job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], chunks: list[slice], plain: Any
+) -> Results[R]:
+    results: Results[R] = {}
+    several = len(chunks) > 1 or job.show_progress
+    for chunk in progress(chunks, "explaining", "batch", job.show_progress) if several else chunks:
+        expected = next(plain) if plain is not None else None
+        found: Results[R] = {}
+        for reference in range(len(job.stack)):
+            for place, classes in enumerate(_finished(job, finish, job.batch(chunk, reference), expected)):
+                for number, result in enumerate(classes):
+                    found.setdefault((place, number), []).append(result)
+        for key, against in found.items():
+            results.setdefault(key, []).append(mean(against))
+    return results
+
+
+def _finished(job: Job, finish: Callable[[Passed], Sequence[R]], batch: Batch, expected: Tensor | None) -> list[Sequence[R]]:
+    """Forward and backward for every c, which have the plain pass and the values inside the model in common."""
+    results = []
+    deltas = Deltas() if len(job.sensitivities) > 1 else None
+    for sensitivity in job.sensitivities:
+        settings = job.settings if sensitivity is None else dataclasses.replace(job.settings, sensitivity=sensitivity)
+        passed = forward(job, batch, settings, expected, deltas)
+        expected = passed.expected
+        try:
+            results.append(_settled(finish, passed))
+        except SumBroken:
+            if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
+                raise
+            passed.run.release()
+            passed = forward(job, batch, dataclasses.replace(settings, dtype=torch.float64), expected)
+            results.append(_settled(finish, passed))
+            warn(
+                "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
+                "published scores grow with depth."
+            )
+        finally:
+            passed.run.release()
+    return results
+
+
+def _settled(finish: Callable[[Passed], R], passed: Passed) -> R:
+    """The way back in full precision, also where the model runs under autocast."""
+    if usual_settings():
+        return finish(passed)
+    with engine_settings():
+        return finish(passed)
+
+
+def _chunks(rows: int, step: int) -> list[slice]:
+    if step < 1:
+        raise ValueError(f"explain(..., batch_size={step}): give a positive number of rows.")
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+class _Widest(TorchFunctionMode):
+    """Remembers the largest result of any call."""
+
+    size = 1
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.size = max(self.size, result.numel())
+        return result
+
+
+def _rows_at_a_time(job: Job) -> int:
+    """How many rows to explain at once; all of them if they cannot be split."""
+    tensors, rows = job.given.tensors, job.given.rows
+    if job.latent or job.check == "each":
+        return rows
+    carried = 1 if job.features is None else job.features([x.shape[1:] for x in tensors]).count + 1
+    if carried * sum(x.numel() for x in tensors) < WORTH:
+        return rows
+    one, plain_arguments = job.batch(slice(0, 1)), (type(None), bool, int, float, str, torch.dtype)
+    if not all(isinstance(part, plain_arguments) for part in (*one.extra, *one.options.values())):
+        return rows
+    widest = _Widest()
+    try:
+        with widest:
+            plain_output(job, one)
+    except Exception:  # a model that does not take a single row, or that cannot be explained at all, which will be said
+        return rows
+    pieces = -(-rows * widest.size * carried // (LARGE if carried == 1 else CARRIED))
+    return rows if pieces < 2 else max(2, -(-rows // pieces))
+
+
+def _plain_outputs(plain: Callable[[slice], Tensor], chunks: list[slice]) -> Iterator[Tensor]:
+    """The outputs of each chunk of rows from plain passes over chunks that are shifted by half."""
+    edges = [0, *((chunk.start + chunk.stop) // 2 for chunk in chunks), chunks[-1].stop]
+    ahead = itertools.pairwise(edges)
+    known: list[Tensor] = []
+    for chunk in chunks:
+        while sum(map(len, known)) < chunk.stop - chunk.start:
+            start, stop = next(ahead)
+            found = plain(slice(start, stop))
+            if not isinstance(found, Tensor) or not found.ndim or len(found) != stop - start:
+                raise OutputDiffers("explain(...): the output of some rows does not have one entry for each of them.")
+            known.append(found)
+        joined = torch.cat(known)
+        yield joined[: chunk.stop - chunk.start]
+        known = [joined[chunk.stop - chunk.start :]]

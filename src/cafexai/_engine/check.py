@@ -1,0 +1,65 @@
+"""The law, a = reference + positive - negative, against numbers that the engine did not make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.overrides import resolve_name
+
+from .._scores.numbers import all_finite, gap, tolerance
+from .._scores.run import Run
+from .._scores.tensors import plain
+from .._scores.value import Scores
+from ..errors import LawBroken, OutputDiffers
+
+
+def check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run: Run) -> None:
+    """Compare the explained output with the plain one."""
+    if not all_finite(found):
+        raise ValueError(
+            'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
+        )
+    error = gap(found, expected.to(found.dtype), reference)
+    if expected.dtype is not run.coarsest:
+        run.note_dtype(expected.dtype)
+    limit = tolerance(run.coarsest)
+    if not error <= limit:
+        raise OutputDiffers(
+            f"explain(...): reference + positive - negative differs from model(x) by {error:.3g} relative (allowed "
+            f'{limit:.3g}). Either a rule is wrong (check="each" finds the operation) or the model is not deterministic.'
+        )
+
+
+def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, run: Run) -> None:
+    """Compare one operation with the same call on plain numbers (``check="each"``)."""
+    inputs = plain(args)
+    expected = func(*inputs, **plain(kwargs))
+    if expected is None:  # __setitem__
+        expected = inputs[0]
+    pairs = [(result, expected)] if isinstance(result, Scores) else list(_pairs(result, expected))
+    name = resolve_name(func) or getattr(func, "__name__", str(func))
+    for scores, correct in pairs:
+        if not isinstance(scores, Scores) or not isinstance(correct, Tensor):
+            continue
+        found = scores.value
+        limit = tolerance(run.coarsest)
+        error = gap(found, correct.to(found.dtype), None if scores.pending else scores.reference)
+        if not error <= limit:
+            raise LawBroken(
+                f'check="each": {name} in module {run.path!r} breaks the law: reference + positive - negative differs from '
+                f"the plain result by {error:.3g} relative (allowed {limit:.3g})."
+            )
+        worst = scores.worst_sign()
+        if worst > limit:
+            raise LawBroken(
+                f'check="each": {name} in module {run.path!r} breaks the law: a score is negative by {worst:.3g} relative '
+                f"(allowed {limit:.3g})."
+            )
+
+
+def _pairs(result: Any, expected: Any) -> Any:
+    if isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
+        return zip(result, expected, strict=True)
+    return [(result, expected)]

@@ -1,0 +1,317 @@
+"""The explained forward pass of a batch, compared with the plain one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import rules as _rules  # noqa: F401  (fills the table)
+from .._inputs.baselines import Reference, references
+from .._inputs.given import Inputs
+from .._inputs.target import choose_target
+from .._scores.codes import Coded
+from .._scores.linear import Deltas
+from .._scores.passed import Passed
+from .._scores.run import Leaf, Run, Settings
+from .._scores.tensors import Scored, Softmaxed
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
+from .chain import along, steps_of
+from .check import check_output
+from .job import Batch, Job
+from .trace import Trace, module_paths
+
+
+class _Reached(BaseException):
+    """Ends a forward pass at the target layer."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+
+
+def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None = None, deltas: Deltas | None = None) -> Passed:
+    """Run the model on scored values and pick the target; the result must be ``expected``, by default that of a plain run.
+
+    Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed.
+    """
+    if deltas is not None:
+        deltas.rewind()
+    run = Run(len(batch.tensors[0]), settings, deltas)
+    try:
+        steps = steps_of(job, batch, settings)
+        if steps is not None:
+            output: Any = along(run, batch, steps)
+            return _choose(output, _plain(job, batch) if expected is None else expected, batch, run, job)
+        return _followed(job, batch, expected, run)
+    except BaseException:
+        run.release()
+        raise
+
+
+def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
+    """Call by call."""
+    with _RandomNumbers(batch.tensors) as random_numbers, job.subject.kept() as put_back:
+        trace = Trace(run, job.subject.owned_tensors, job.check == "each")
+        if job.features is not None and not job.latent:
+            run.features = job.features([x.shape[1:] for x in batch.tensors])
+            if all(x.is_floating_point() for x in batch.tensors):
+                run.features = run.features.changed(_changes(batch.tensors, batch.references))
+        arguments = tuple(x.clone() for x in batch.tensors) if job.latent else _scored(run, batch)
+        begin = _Begin(run, job)
+        output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
+        if expected is None:
+            put_back()
+            random_numbers.again()
+            expected = _plain(job, batch)
+        return _choose(output, expected, batch, run, job)
+
+
+def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
+    """An explained tensor as the model gets it."""
+    scores = run.settings.carrier.of_input(run, run.wide(x), None if reference is None else run.wide(reference))
+    if run.features is not None:
+        scores.belongs(source, torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:]))  # places in a row
+    run.leaves.append(Leaf(scores, source))
+    return Scored(scores, x.dtype)
+
+
+def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
+    """The inputs as the model gets them: numbers carry scores, codes their places."""
+    arguments: list[Tensor] = []
+    for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
+        if x.is_floating_point():
+            arguments.append(_leaf(run, x, reference, source))
+        else:
+            arguments.append(Coded.of_input(run, x.clone(), None if reference is None else reference.clone(), source))
+    return tuple(arguments)
+
+
+def _explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Reference]]:
+    """What the scores are about, with its references."""
+    if job.layer is not None:
+        if not run.leaves:
+            raise ValueError(f"explain(...): the module {job.layer!r} was not called in this forward pass.")
+        scores = run.leaves[0].scores
+        return [scores.value], [scores.reference]
+    met = {leaf.source for leaf in run.leaves}
+    if len(met) < len(batch.tensors):
+        missing = min(set(range(len(batch.tensors))) - met)
+        raise ValueError(
+            f"explain(...): the codes of input {missing} never reached an embedding. Integer inputs are explained "
+            "there; pass x.float() if these are quantities, or additional_forward_args if they are no features."
+        )
+    return [run.wide(x) if x.is_floating_point() else x for x in batch.tensors], list(batch.references)
+
+
+def survey(job: Job) -> Trace:
+    """A forward pass for the list of its operations alone."""
+    batch = job.batch()
+    trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors)
+    with contextlib.suppress(UnsupportedOperation), _RandomNumbers(batch.tensors), job.subject.kept():
+        _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
+    return trace
+
+
+class _RandomNumbers:
+    """As a context: leaves the random numbers of the caller alone. ``again`` draws those of the pass once more."""
+
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+        devices = {x.device.index or 0 for x in tensors if x.is_cuda}
+        self.cuda = [(device, torch.cuda.get_rng_state(device)) for device in devices]
+        self.cpu = torch.get_rng_state()
+
+    def again(self) -> None:
+        torch.set_rng_state(self.cpu)
+        for device, state in self.cuda:
+            torch.cuda.set_rng_state(state, device)
+
+    def __enter__(self) -> _RandomNumbers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.again()
+
+
+class _Begin:
+    """Begins at the output of a hidden module, or remembers its scores."""
+
+    def __init__(self, run: Run, job: Job) -> None:
+        self.run = run
+        self.job = job
+        self.met = False
+        self.after = self._after if job.layer is not None else None
+
+    def _after(self, path: str, value: Any) -> Any:
+        if path != self.job.layer:
+            return None
+        if self.met:
+            raise ValueError(f"explain(..., layer={path!r}): the model calls this module more than once.")
+        if not isinstance(value, Tensor):
+            raise ValueError(f"explain(..., layer={path!r}): its output is a {type(value).__name__}, not a tensor.")
+        self.met = True
+        self.run.closed = True
+        self.run.leaves.clear()
+        if self.job.start:
+            return self._begin(value.detach().clone())
+        if not isinstance(value, Scored):
+            raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
+        scores = value.state.reshape(lambda v: v.view_as(v))  # behind the layer's own bias
+        self.run.leaves.append(Leaf(scores, 0))
+        return Scored(scores, value.dtype)
+
+    def _begin(self, value: Tensor) -> Scored:
+        (reference,), *more = references(self.job.latent_baselines, Inputs((value,), False, None), None, None)
+        if more:
+            raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
+        if self.job.features is not None:
+            self.run.features = self.job.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
+        return _leaf(self.run, value, reference, 0)
+
+
+def _changes(tensors: tuple[Tensor, ...], references: tuple[Reference, ...]) -> list[Tensor]:
+    """Which elements differ from their reference."""
+    return [(x != (0 if r is None else r)) for x, r in zip(tensors, references, strict=True)]
+
+
+def _call(
+    job: Job,
+    trace: Trace,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+    after: Callable[[str, Any], Any] | None,
+) -> Any:
+    """Run the model on scored values; all operations without a rule are reported together."""
+    output: Any = None
+    try:
+        with trace, module_paths(trace.run, job.subject.names, _until(job.target_layer, after)):
+            output = select_output(_or_reached(job, arguments, options), job.output)
+    except Exception:
+        if not trace.problems:
+            raise
+    finally:
+        output = output.state if isinstance(output, Scored) else output
+        trace.restore()
+    if trace.problems:
+        raise _unsupported(trace)
+    return output
+
+
+def plain_output(job: Job, batch: Batch) -> Tensor:
+    """The output of the model as it is, leaving the random numbers of the caller and the model alone."""
+    with _RandomNumbers(batch.tensors), job.subject.kept():
+        return _plain(job, batch)
+
+
+def _plain(job: Job, batch: Batch) -> Tensor:
+    arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
+    with torch.no_grad():
+        if job.target_layer is None:
+            return select_output(job.subject.model(*arguments, **batch.options), job.output)
+        with module_paths(Run(1, job.settings), job.subject.names, _until(job.target_layer, None)):
+            return select_output(_or_reached(job, arguments, batch.options), job.output)
+
+
+def _or_reached(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    try:
+        return job.subject.model(*arguments, **options)
+    except _Reached as reached:
+        return reached.output
+
+
+def _until(layer: str | None, after: Callable[[str, Any], Any] | None) -> Callable[[str, Any], Any] | None:
+    """Watch the outputs of modules and end the pass at one of them."""
+    if layer is None:
+        return after
+
+    def watch(path: str, value: Any) -> Any:
+        replaced = after(path, value) if after is not None else None
+        if path == layer:
+            raise _Reached(value if replaced is None else replaced)
+        return replaced
+
+    return watch
+
+
+def _unsupported(trace: Trace) -> UnsupportedOperation:
+    lines = "\n".join(f"  - {problem}" for problem in trace.problems)
+    return UnsupportedOperation(
+        f"explain(...): {len(trace.problems)} operation(s) of this model cannot be explained:\n{lines}\n"
+        "Nothing is approximated instead. Write the operation with supported ones, or register a rule:\n"
+        "  @cafexai.rule(torch.some_function)\n  def some_function(x, ...): return x.elementwise(torch.some_function)",
+        tuple(trace.problems),
+    )
+
+
+def select_output(raw: Any, output: Any) -> Any:
+    """The one tensor to explain among the outputs of the model."""
+    if callable(output) and not isinstance(output, str):
+        return output(raw)
+    if output is not None:
+        try:
+            return raw[output] if not isinstance(output, str) or isinstance(raw, Mapping) else getattr(raw, output)
+        except (KeyError, IndexError, AttributeError, TypeError):
+            raise ValueError(f"explain(..., output={output!r}): the model's output has {_parts_of(raw)}.") from None
+    if isinstance(raw, Tensor):
+        return raw
+    values = list(raw.values()) if isinstance(raw, Mapping) else list(raw) if isinstance(raw, (tuple, list)) else []
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if len(tensors) == 1:
+        return tensors[0]
+    raise ValueError(
+        f"explain(...): which output? The model returns {_parts_of(raw)}. Give output= a key, an index or a function."
+    )
+
+
+def _parts_of(raw: Any) -> str:
+    if isinstance(raw, Mapping):
+        return f"the keys {list(raw)}"
+    return f"{len(raw)} entries" if isinstance(raw, (tuple, list)) else f"a {type(raw).__name__}"
+
+
+def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> Passed:
+    """Compare the output with the plain one and pick the target."""
+    if not isinstance(output, (Scores, Softmaxed)):
+        frozen = ", ".join(dict.fromkeys(key.operation for key in run.frozen)) or "nothing"
+        raise ValueError(
+            "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
+            f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch."
+        )
+    scores: Any = output
+    final, notes = None, job.notes
+    if isinstance(output, Softmaxed):
+        scores, final, found, reference = output.logits, "softmax", output.as_subclass(Tensor), None
+    else:
+        found, reference = output.value, output.reference
+        if output.logits is not None:
+            scores, final = output.logits, output.final
+    check_output(found, reference, expected, run)
+    if final is not None:
+        notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)
+    shape = scores.template.shape
+    if scores.rows is not None or not shape or shape[0] != run.batch:
+        raise ValueError(
+            f"explain(...): the output of shape {tuple(shape)} does not have one entry per row in dimension 0, for "
+            f"{run.batch} row(s). Dimension 0 of the inputs is the batch (a single row is x[None]); the output can be "
+            "selected or reshaped: output=lambda out: ..."
+        )
+    if job.every_class and len(shape) > 2:
+        raise ValueError(
+            f'explain(..., target="all"): the output has shape {tuple(shape)}; give it one of (rows, classes): output=.'
+        )
+    target = 0 if job.every_class else job.target
+    pick, index = choose_target(scores.value, target, batch.rows, job.given.rows)
+    chosen = scores.reshape(pick, aligned=True)
+    return Passed(run, *_explained(run, batch, job), found, scores, chosen, index, expected, final, notes)
+
+
+def each_class(passed: Passed) -> list[Passed]:
+    """The pass aimed at every class, one after the other."""
+    batch, found = passed.run.batch, []
+    for target in range(passed.scores.shape[1:].numel()):
+        pick, index = choose_target(passed.scores.value, target, slice(0, batch), batch)
+        found.append(passed.aimed(passed.scores.reshape(pick, aligned=True), index))
+    return found

@@ -1,0 +1,353 @@
+"""The explained forward pass: the model's own code runs, every call of torch is looked up in the table of rules."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.nn.modules import module as hooks
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._pytree import tree_any, tree_map_only
+
+from .._scores.codes import Coded
+from .._scores.run import Run
+from .._scores.tensors import PLAIN, Scored, Softmaxed, is_plain, plain, share
+from .._scores.value import Scores
+from ..errors import Problem, UnsupportedOperation
+from ..rules import codes as of_codes
+from ..rules.table import TABLE, Rule, find, is_elementwise
+from .calls import call_site, dtypes, in_order, shapes
+from .check import check_operation
+
+FOLLOWED = (Scored, Softmaxed, Coded)  # the tensors that the model is given
+
+
+class Trace(TorchFunctionMode):
+    """While active, scored values flow through whatever runs in this thread."""
+
+    def __init__(self, run: Run, owned: Callable[[], dict[int, str]], check_each: bool = False) -> None:
+        super().__init__()
+        self.run = run
+        self.owned = owned  # makes the ids of the model's parameters and buffers, with their names
+        self.check_each = check_each
+        self.problems: list[Problem] = []
+        self._swapped: list[tuple[Tensor, Tensor]] = []
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        usual = bool(args) and type(args[0]) is Scored  # most calls; nothing else need be asked of these
+        if not usual and not _meets(args, kwargs, FOLLOWED):
+            return func(*args, **kwargs)
+        if not args or "input" in kwargs:
+            args, kwargs = in_order(func, args, kwargs)
+        rule = TABLE.get(func) or find(func)
+        if rule is not None and "metadata" in rule.kinds:
+            return func(*args, **kwargs)
+        if (
+            usual
+            or _meets(args, kwargs, Scored)
+            or (_meets(args, kwargs, Coded) and of_codes.makes_numbers(rule, args, kwargs))
+        ):
+            act = self._apply
+        else:
+            act = self._of_softmax if _meets(args, kwargs, Softmaxed) else self._of_codes
+        if usual_settings():
+            return act(func, rule, args, kwargs)
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                self.run.note_dtype(torch.get_autocast_dtype(device))
+        with engine_settings():
+            return act(func, rule, args, kwargs)
+
+    def _of_softmax(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+        """Constants that remember their logits: a change of shape keeps the memory."""
+        value = func(*plain(args), **plain(kwargs))
+        if rule is None or not isinstance(args[0], Softmaxed):
+            return args[0] if rule is not None and rule.in_place else value
+        if rule.in_place or kwargs.get("inplace"):
+            raise UnsupportedOperation("a softmax is changed in place; let the model use the returned value")
+        if "identity" in rule.kinds:
+            return Softmaxed.of(value, args[0].logits)
+        if not rule.view and "move" not in rule.kinds:
+            return value
+        logits = rule.apply(args[0].logits, *args[1:], **kwargs)
+        if isinstance(value, Tensor):
+            return Softmaxed.of(value, logits)
+        return type(value)(Softmaxed.of(*pair) for pair in zip(value, logits, strict=True))
+
+    def _of_codes(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+        """Integers: followed to their embedding, plain for everything else."""
+        try:
+            result = of_codes.follow(func, rule, args, kwargs)
+            if not isinstance(result, Scores):
+                return result
+            self.run.note_operation(rule.name if rule is not None else "codes")
+            return Scored(result, result.template.dtype)
+        except UnsupportedOperation as error:
+            return self._survey(func, str(error), args, kwargs, torch.get_default_dtype())
+        except RuntimeError as error:
+            name = resolve_name(func) or str(func)
+            raise ValueError(
+                f"explain(...): {name} does not take integers ({error}). Integer inputs are codes, explained at their "
+                "embedding; pass x.float() if these are quantities."
+            ) from error
+
+    def _apply(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+        options, run = kwargs, self.run
+        in_place = rule is not None and rule.in_place
+        if "inplace" in kwargs:
+            options = {name: value for name, value in kwargs.items() if name != "inplace"}
+            in_place = in_place or bool(kwargs["inplace"])
+        states, dtype = self._usual_states(args, options)
+        try:
+            if rule is None:
+                raise UnsupportedOperation("there is no rule for it")
+            if states is None:
+                states, options = self._all_states(args, options, rule)
+            try:
+                result = rule.apply(*states, **options)
+            except TypeError as error:
+                result = _by_position(func, rule, states, options, error)
+        except UnsupportedOperation as error:
+            return self._survey(func, str(error), args, kwargs, dtype)
+        run.operations[rule.name] = run.operations.get(rule.name, 0) + 1
+        if dtype is not run.coarsest:
+            run.note_dtype(dtype)
+        if self.check_each:
+            check_operation(func, args, kwargs, result, run)
+        if in_place:
+            return self._write(args[0], result, dtype)
+        first = args[0]
+        if type(first) is not Scored:
+            return _wrapped(result, dtype)
+        if result is states[0] or ("identity" in rule.kinds and _same_outside(first, result)):
+            return first
+        wrapped = Scored(result, result.nominal or dtype) if isinstance(result, Scores) else _wrapped(result, dtype)
+        if rule.view:
+            share(wrapped, first, func, args, kwargs)
+        return wrapped
+
+    def _usual_states(self, args: Any, options: Any) -> tuple[list[Any] | None, torch.dtype]:
+        """The arguments as rules take them, where all have the working precision and none is nested, and their dtype."""
+        dtype = args[0].dtype if type(args[0]) is Scored else None
+        states: list[Any] = []
+        if dtype is self.run.settings.dtype or dtype is torch.float64:
+            for value in args:
+                kind = type(value)
+                if kind is Scored:
+                    state = value._state if value.version == value.memory.version else value.state
+                    if value.dtype is not dtype or state.template.dtype is not dtype:
+                        break
+                    states.append(state)
+                elif kind is Parameter or kind is Tensor:
+                    if value.dtype is not dtype or value.is_inference():
+                        break
+                    states.append(value.detach())
+                elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, value))):
+                    states.append(value)
+                else:
+                    break
+            else:
+                if not options or all(map(is_plain, options.values())):
+                    return states, dtype
+        return None, dtypes(args, options)[0]
+
+    def _all_states(self, args: Any, options: Any, rule: Rule) -> tuple[Any, Any]:
+        """Arguments of any kind as rules take them."""
+        if options.get("out") is not None:
+            raise UnsupportedOperation("writing into out= is not followed; use the returned value")
+        options = {name: value for name, value in options.items() if name != "out"}
+        compute = torch.promote_types(dtypes(args, options)[1], self.run.settings.dtype)
+        codes = not _meets(args, options, Scored)
+        states = self._states(args, compute, codes, rule)
+        if any(isinstance(value, (Tensor, list, tuple, dict)) for value in options.values()):
+            options = self._states(options, compute, codes, rule)
+        return states, options
+
+    def _states(self, values: Any, compute: torch.dtype, codes: bool, rule: Rule) -> Any:
+        """Scored values, and constants without gradient in the working precision."""
+
+        def convert(value: Tensor) -> Any:
+            if isinstance(value, Scored):
+                return value.state
+            if value.is_complex():
+                raise UnsupportedOperation("complex numbers are not followed")
+            if isinstance(value, Coded):
+                return value if codes else self._beside(value, compute, rule)
+            constant = value.as_subclass(Tensor).detach()
+            if constant.is_floating_point() and constant.dtype != compute and not rule.casts:
+                constant = constant.to(compute)
+            return constant.clone() if constant.is_inference() else constant
+
+        if isinstance(values, tuple):
+            if any(isinstance(value, complex) for value in values):
+                raise UnsupportedOperation("complex numbers are not followed")
+            if not any(isinstance(value, (list, tuple, dict)) for value in values):
+                return tuple([convert(value) if isinstance(value, Tensor) else value for value in values])
+        return tree_map_only(Tensor, convert, values)
+
+    def _beside(self, codes: Coded, compute: torch.dtype, rule: Rule) -> Any:
+        """Codes that meet scored values: they choose among them, or count as numbers."""
+        if "index" in rule.kinds:
+            self.run.note_frozen(f"{rule.name} by codes", "index")
+            return codes.plain()
+        return codes.leaf(lambda ids: ids.to(compute))
+
+    def _write(self, target: Any, new: Any, dtype: torch.dtype) -> Any:
+        """Carry out an operation in place; a plain tensor that receives a scored value becomes one."""
+        if isinstance(target, Scored):
+            target.write(new)
+        elif (name := self.owned().get(id(target))) is not None:
+            raise ValueError(
+                f"explain(...): the model writes a value that depends on its input into its own {name!r}. "
+                "Explaining leaves a model as it is; let forward work on a copy (.clone())."
+            )
+        elif target._is_view():
+            raise UnsupportedOperation(
+                "an operation in place writes a scored value into a view of a plain tensor; write into the tensor "
+                "itself (y[:, 0] = ...), or build it with torch.cat or torch.stack"
+            )
+        else:
+            stand_in = Scored(new, dtype)
+            torch.utils.swap_tensors(target, stand_in)
+            self._swapped.append((target, stand_in))
+        return target
+
+    def restore(self) -> None:
+        """Give back the plain tensors that became scored values on the way."""
+        for target, original in reversed(self._swapped):
+            torch.utils.swap_tensors(target, original)
+        self._swapped.clear()
+
+    def _survey(self, func: Callable[..., Any], reason: str, args: Any, kwargs: Any, dtype: torch.dtype) -> Any:
+        """Note a call that cannot be explained and go on with plain numbers, to find all the others as well."""
+        name = resolve_name(func) or getattr(func, "__name__", str(func))
+        problem = Problem(name, self.run.path, shapes(args), reason, call_site())
+        if problem not in self.problems:
+            self.problems.append(problem)
+        result = func(*plain(args), **plain(kwargs))
+
+        def lift(value: Tensor) -> Any:
+            if not value.is_floating_point():
+                return value
+            return Scored(self.run.settings.carrier.of_input(self.run, self.run.wide(value), None), value.dtype)
+
+        return tree_map_only(Tensor, lift, result)
+
+
+def _meets(args: Any, kwargs: Any, kind: Any) -> bool:
+    """Some argument is of this kind."""
+    for value in args:
+        if isinstance(value, kind):
+            return True
+        if isinstance(value, (list, tuple)):
+            for part in value:
+                if isinstance(part, kind):
+                    return True
+                if isinstance(part, (list, tuple)) and tree_any(lambda leaf: isinstance(leaf, kind), part):
+                    return True
+    return bool(kwargs) and tree_any(lambda leaf: isinstance(leaf, kind), kwargs)
+
+
+def _wrapped(result: Any, dtype: torch.dtype) -> Any:
+    """The result as the model sees it, in the same structure."""
+    if isinstance(result, Scores):
+        return Scored(result, result.nominal or dtype)
+    if isinstance(result, (tuple, list)):
+        return type(result)([_wrapped(item, dtype) for item in result])
+    return result
+
+
+def _same_outside(x: Scored, result: Any) -> bool:
+    """A conversion to what the value already is gives the value itself."""
+    return isinstance(result, Scores) and result.nominal == x.dtype and result.template.device == x.device
+
+
+def _by_position(func: Callable[..., Any], rule: Rule, args: Any, options: Any, error: TypeError) -> Any:
+    """Try a call again whose arguments the rule does not know by these names."""
+    args, rest = in_order(func, args, options)
+    try:
+        return rule.apply(*args, **rest)
+    except TypeError:
+        raise UnsupportedOperation(f"it is called with arguments that are not followed ({error})") from error
+
+
+def usual_settings() -> bool:
+    """Nothing is switched that the engine would have to switch back."""
+    return (
+        torch.is_grad_enabled()
+        and not torch._C._is_any_autocast_enabled()
+        and torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+    )
+
+
+@contextlib.contextmanager
+def engine_settings() -> Iterator[None]:
+    """Gradients on, autocast and checkpointing off, whatever the model has switched meanwhile."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor))
+        yield
+
+
+@contextlib.contextmanager
+def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], Any] | None = None) -> Iterator[None]:
+    """Keep ``run.path`` at the innermost running module; ``after`` sees, and may replace, each module's output.
+
+    Uses two global hooks for the time of the pass; nothing is registered on the model.
+    """
+    thread = threading.get_ident()
+    stack: list[tuple[str, Scored | None]] = []
+
+    def enter(module: nn.Module, inputs: Any) -> Any:
+        if threading.get_ident() != thread:
+            return None
+        whole = None
+        kind: Any = type(module)
+        if inputs and type(inputs[0]) is Scored and is_elementwise(kind):
+            whole = inputs[0]
+        stack.append((run.path, whole))
+        name = names.get(id(module))
+        run.path = f"{run.path}.{type(module).__name__}()".lstrip(".") if name is None else name
+        return None if whole is None else plain(inputs)
+
+    def leave(module: nn.Module, inputs: Any, output: Any) -> Any:
+        if threading.get_ident() != thread:
+            return None
+        path = run.path
+        previous, whole = stack.pop()
+        if whole is not None:
+            run.note_operation(type(module).__name__)
+            output = _as_one_function(module, whole)
+        run.path = previous
+        replaced = after(path, output) if after is not None else None
+        return output if replaced is None and whole is not None else replaced
+
+    handles = [
+        hooks.register_module_forward_pre_hook(enter),
+        hooks.register_module_forward_hook(leave, always_call=False),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        run.path = ""
+
+
+def _as_one_function(module: nn.Module, x: Scored) -> Scored:
+    """The output of a module that is declared elementwise."""
+    with torch.inference_mode(False), torch.enable_grad():
+        try:
+            keeps_zero = not bool(module.forward(torch.zeros_like(x.state.template[:1])).any())
+        except RuntimeError:
+            keeps_zero = False
+        return Scored(x.state.elementwise(module.forward, keeps_zero), x.dtype)

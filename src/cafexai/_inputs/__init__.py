@@ -1,0 +1,1 @@
+"""What the user hands in, checked and brought into one form before anything runs."""

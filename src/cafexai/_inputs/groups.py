@@ -1,0 +1,77 @@
+"""Groups of features: by name, or as integer masks shaped like a row."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def places(
+    groups: Any, shapes: Sequence[torch.Size], names: Callable[[], tuple[str, ...]], call: str = "explain"
+) -> tuple[Tensor, tuple[str, ...]]:
+    """The group of every element of rows of these shapes, and the names of the groups."""
+    if isinstance(groups, Mapping):
+        if len(shapes) > 1:
+            raise ValueError(f"{call}(..., feature_groups={{...}}): there are several inputs; give a tuple of integer masks.")
+        return _named(groups, shapes[0].numel(), names(), call)
+    masks = groups if isinstance(groups, (tuple, list)) else (groups,)
+    if len(masks) != len(shapes):
+        raise ValueError(f"{call}(..., feature_groups=...): {len(masks)} masks for {len(shapes)} input(s).")
+    flat = torch.cat([_flat(mask, shape, call) for mask, shape in zip(masks, shapes, strict=True)])
+    labels, index = flat.unique(return_inverse=True)
+    return index, tuple(f"group {label}" for label in labels.tolist())
+
+
+def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...], call: str) -> tuple[Tensor, tuple[str, ...]]:
+    owner: dict[int, str] = {}
+    for group, members in groups.items():
+        for member in members:
+            place = names.index(member) if isinstance(member, str) and member in names else member
+            place = int(place) if isinstance(place, numbers.Integral) else -1
+            if not 0 <= place < count:
+                raise ValueError(
+                    f"{call}(..., feature_groups={{{group!r}: ...}}): there is no feature {member!r}. There are {count}: "
+                    + ", ".join(names[:20])
+                    + ("..." if count > 20 else ".")
+                )
+            if place in owner:
+                raise ValueError(
+                    f"{call}(..., feature_groups=...): feature {member!r} is in {owner[place]!r} and in {group!r}."
+                )
+            owner[place] = str(group)
+    slots = [owner.get(place, place) for place in range(count)]  # a group by its name, a single feature by its place
+    order = list(dict.fromkeys(slots))
+    labels = tuple(names[slot] if isinstance(slot, int) else slot for slot in order)
+    if len(set(labels)) < len(labels):
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        raise ValueError(f"{call}(..., feature_groups=...): {twice} would name more than one group or feature. Rename it.")
+    return torch.tensor([order.index(slot) for slot in slots]), labels
+
+
+def _flat(mask: Any, shape: torch.Size, call: str) -> Tensor:
+    mask = torch.as_tensor(mask)
+    if mask.is_floating_point() or mask.dtype == torch.bool:
+        raise ValueError(f"{call}(..., feature_groups=mask): a mask holds integers, not {mask.dtype}.")
+    try:
+        return (mask[0] if mask.ndim == len(shape) + 1 and len(mask) == 1 else mask).expand(shape).flatten()
+    except RuntimeError:
+        raise ValueError(
+            f"{call}(..., feature_groups=mask): a mask of shape {tuple(mask.shape)} does not fit one row, "
+            f"which has shape {tuple(shape)}."
+        ) from None
+
+
+def default_names(shapes: Sequence[torch.Size]) -> tuple[str, ...]:
+    """x0, x1, ... for the elements of rows of these shapes."""
+    names = []
+    for place, shape in enumerate(shapes):
+        head = "x" if len(shapes) == 1 else f"x{place}_"
+        if len(shape) <= 1:
+            names += [f"{head}{i}" for i in range(shape.numel())]
+        else:
+            names += [f"{head}[{','.join(map(str, i))}]" for i in torch.cartesian_prod(*map(torch.arange, shape)).tolist()]
+    return tuple(names)

@@ -1,0 +1,100 @@
+"""Which number of the output is meant: an index for all rows, one per row, tuples for outputs of more dimensions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def choose_target(
+    output: Tensor, target: Any, rows: slice, total: int, call: str = "explain"
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """How to pick one number per row from the output, and the picked index, (rows, dimensions of the output).
+
+    ``rows``: the rows of this batch, of ``total`` in all; targets given row by row are for all of them.
+    """
+    batch = output.shape[0]
+    sizes = output.shape[1:]
+    if len(sizes) == 1 and (only := _one_integer(target)) is not None and 0 <= only < sizes[0]:
+        return operator.itemgetter((slice(None), only)), torch.full((batch, 1), only)
+    if target is None:
+        if sizes.numel() == 1:
+            return lambda v: v.reshape(batch), torch.zeros(batch, len(sizes), dtype=torch.long)
+        if len(sizes) != 1:
+            raise ValueError(
+                f"{call}(..., target=None): the output has shape {tuple(output.shape)}, so there is no single "
+                "predicted class. "
+                f"Give target as a tuple of {len(sizes)} indices."
+            )
+        index = output.argmax(1, keepdim=True).cpu()
+    else:
+        index = _target_index(target, rows, total, batch, sizes, call)
+    if not sizes:
+        return lambda v: v, index
+    if batch == 1:
+        return operator.itemgetter((slice(None), *index[0].tolist())), index
+    picks = tuple(index.to(output.device).unbind(1))
+    return operator.itemgetter((torch.arange(batch, device=output.device), *picks)), index
+
+
+def _one_integer(target: Any) -> int | None:
+    """The target of all rows, if it is a single number."""
+    if type(target) is int:
+        return target
+    if type(target) is Tensor and target.ndim < 2 and target.numel() == 1 and target.dtype is torch.long:
+        return int(target.item())
+    return None
+
+
+def _target_index(target: Any, rows: slice, total: int, batch: int, sizes: torch.Size, call: str) -> Tensor:
+    """Targets as (batch, dimensions of the output). An index for all rows, one per row, or tuples of either."""
+    count = max(len(sizes), 1)
+    index = _integers(target, count, call)
+    if isinstance(target, tuple) and index.ndim == 2:  # one column for each dimension, with one index per row
+        index = index.mT
+    if index.ndim == 0:
+        index = index.view(1, 1).expand(batch, 1)
+    elif (isinstance(target, tuple) and index.ndim == 1) or (index.ndim == 1 and index.numel() == 1):
+        index = index.view(1, -1).expand(batch, -1)
+    else:
+        if len(index) != total:
+            raise ValueError(f"{call}(..., target=...): {len(index)} targets for {total} rows.")
+        index = (index if index.ndim > 1 else index[:, None])[rows]
+    if index.shape != (batch, count):
+        raise ValueError(
+            f"{call}(..., target=...): targets of shape {tuple(index.shape)} for {batch} rows of an output with {count} "
+            f"dimension(s) besides the batch. Give an integer, one per row, or tuples of {count}."
+        )
+    limits = sizes or (1,)
+    low, high = (ends.tolist() for ends in index.aminmax(dim=0))
+    if min(low) < 0 or any(most >= n for most, n in zip(high, limits, strict=True)):
+        wrong = index[(index < 0) | (index >= torch.tensor(limits))]
+        one = " A model with one output has only index 0, the score of the positive class; its negative is that of the other."
+        raise ValueError(
+            f"{call}(..., target=...): index {wrong[0].item()} is out of range for an output of sizes {tuple(sizes)}."
+            + (one if sizes.numel() == 1 else "")
+        )
+    return index
+
+
+def _integers(target: Any, count: int, call: str) -> Tensor:
+    """The target as a tensor; a tuple of one column per dimension has these as its rows."""
+    if isinstance(target, (np.ndarray, np.integer)):
+        target = torch.as_tensor(target)
+    try:
+        if isinstance(target, tuple):
+            parts = torch.broadcast_tensors(*(_integers(part, count, call) for part in target))
+            return torch.stack(parts)
+        index = target.detach().cpu() if isinstance(target, Tensor) else torch.tensor(target)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{call}(..., target={target!r}): give an integer, a list or tensor of one integer per row, or tuples of {count}."
+        ) from None
+    if index.is_floating_point() or index.dtype == torch.bool:
+        raise ValueError(f"{call}(..., target=...): targets are integers, not {index.dtype}; give an integer, or one per row.")
+    return index.long()

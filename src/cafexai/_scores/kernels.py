@@ -1,0 +1,78 @@
+"""Elementwise formulas as single kernels, made by ``torch.compile`` when enough work has been done without to pay for it.
+
+A kernel takes seconds to make and then saves most of the time of its formula. So the elements that pass through each formula
+are counted, and its kernel is made when they would have paid for it; a few small models never get there. The environment
+variable ``CAFEXAI_COMPILE`` says "auto" (this), "always" or "never". Where there is no compiler, or it fails, formulas run as
+they are written.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .functions import Function
+
+Formula = Callable[..., tuple[Tensor, ...]]
+PAYS = 2**28  # elements: a few seconds of work
+SMALL = 2**12  # elements below which calling a kernel costs more than it saves
+
+_lock = threading.Lock()
+_work: dict[Any, int] = {}  # elements so far, by function and dtype
+_kernels: dict[Any, Formula] = {}
+_broken = False
+
+
+def pays(delta: Tensor, phi: Function) -> bool:
+    """Whether this function, one of torch alone, is worth kernels by now, on elements like these, at least SMALL of them."""
+    size = delta.numel()
+    if _broken or delta.device.type not in ("cpu", "cuda"):
+        return False
+    mode = os.environ.get("CAFEXAI_COMPILE", "auto")
+    if mode == "never":
+        return False
+    key = (phi, delta.dtype)
+    with _lock:
+        _work[key] = _work.get(key, 0) + size
+    return mode == "always" or _work[key] >= PAYS
+
+
+def run(formula: Formula, tensors: Sequence[Tensor], points: Sequence[Tensor], phi: Function, c: float) -> tuple[Tensor, ...]:
+    """``formula(*tensors, points, phi, c)`` in one kernel; as it stands where that cannot be made."""
+    first = tensors[0]
+    if not _broken:
+        try:
+            kernel = _kernel((formula, phi, first.dtype, first.device.type, len(tensors), len(points)))
+            flat = (tensor.detach().reshape(-1) for tensor in (*tensors, *points))
+            results = kernel(*flat, torch.tensor(c, dtype=first.dtype, device=first.device))
+            return tuple(result.view(first.shape) for result in results)
+        except Exception:  # no compiler, or one that fails: the formula itself is always there
+            _give_up()
+    return formula(*tensors, points, phi, c)
+
+
+def _give_up() -> None:
+    global _broken
+    _broken = True
+
+
+def _kernel(key: tuple[Any, ...]) -> Formula:
+    """The formula with phi filled in, compiled for vectors of any length."""
+    known = _kernels.get(key)
+    if known is not None:
+        return known
+    formula, phi, *_, count, _ = key
+
+    def kernel(*arguments: Any) -> tuple[Tensor, ...]:
+        return formula(*arguments[:count], arguments[count:-1], phi, arguments[-1])
+
+    # A code object of its own: torch keeps few compiled versions of each.
+    own = FunctionType(kernel.__code__.replace(), kernel.__globals__, "kernel", None, kernel.__closure__)
+    with _lock:
+        return _kernels.setdefault(key, torch.compile(own, dynamic=True, fullgraph=True))

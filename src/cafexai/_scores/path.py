@@ -1,0 +1,148 @@
+"""The paper's carrier: positive and negative influence are kept apart along every path (``netting="path"``).
+
+Held as delta = positive - negative and total = positive + negative. A linear layer then is two matrix products, and
+delta, which an activation sets exactly to phi(a) - phi(r), never is a difference of large numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .activation import activation
+from .backward import both_signs, only_net
+from .contract import Made, Move
+from .functions import Function, over_rows
+from .linear import LINEAR, Added, weighted
+from .rows import Rows, behind_map
+from .run import Run
+from .steps import InGraph
+from .value import Pending, Scores
+
+
+class PathScores(Scores):
+    """reference, delta and total >= |delta|; positive = (total + delta) / 2, negative = (total - delta) / 2."""
+
+    def __init__(self, run: Run, reference: Tensor | None, delta: Tensor, total: Tensor, rows: Rows) -> None:
+        self.run = run
+        self.reference = reference
+        self.delta = self.template = delta
+        self.total = total
+        self.parts = delta, total
+        self.rows = rows
+
+    @classmethod
+    def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> PathScores:
+        delta = (x.detach().clone() if reference is None else x - reference).detach().requires_grad_()
+        return cls(run, reference, delta, delta.detach().abs().requires_grad_(), None)
+
+    def _copied(self) -> PathScores:
+        return PathScores(self.run, self.reference, self.delta, self.total, self.rows)
+
+    def worst_sign(self) -> float:
+        if not self.delta.numel():
+            return 0.0
+        short = (self.delta.abs() - self.total).max().item()
+        return max(short, 0.0) / max(self.total.max().item(), 1e-30)
+
+    outcome = staticmethod(both_signs)  # type: ignore[assignment]
+    net = staticmethod(only_net)
+
+    @classmethod
+    def _joined(
+        cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
+    ) -> list[PathScores]:
+        moved = fn(*[part.abs() if isinstance(part, Tensor) else part.total for part in parts])
+        totals = [moved] if isinstance(moved, Tensor) else moved
+        return [PathScores(run, *made) for made in zip(references, deltas, totals, rows, strict=True)]
+
+    def _mapped(
+        self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
+    ) -> PathScores:
+        reference, delta, rows = made
+        total = fn(self.total, *(None if constant is None else abs(constant) for constant in (*constants, *bias)))
+        return PathScores(self.run, reference, delta, total if total.shape == delta.shape else total.expand(delta.shape), rows)
+
+    def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> PathScores:
+        """A linear layer as one step.
+
+        Of sequences, scores are made when they are asked for: those of queries and keys never are.
+        """
+        run, delta, start = self.run, None, None
+        bias = None if bias is None else bias.to(self.delta.dtype)
+        if run.settings.biases_in_reference:
+            bias, start = None, bias
+        if run.deltas is not None:
+            delta = run.deltas.next(self.delta.detach(), weight.to(self.delta.dtype), bias)
+        elif self.delta.ndim > 2:
+            delta = weighted(self.delta.detach(), weight, bias)
+        reference = self.reference
+        if reference is None and start is not None:
+            reference = self.delta.new_zeros(()).expand(self.delta.shape)
+        if reference is not None:
+
+            def moved(r: Tensor) -> Tensor:
+                return weighted(r, weight, start)
+
+            reference = over_rows(moved, reference) if self.delta.ndim > 1 else moved(reference)
+        if bias is not None:
+            run.biases.note_layer(run.path, self.delta)
+        if self.delta.ndim > 2 and delta is not None:
+            return self._layer(weight, bias, aligned, reference, delta, delta if reference is None else reference + delta)
+        return self._through(weight, bias, aligned, reference, delta)
+
+    def _through(
+        self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, known: Tensor | None
+    ) -> PathScores:
+        """The scores behind a linear layer, whose delta may be known."""
+        run = self.run
+        added = None if bias is None else Added(run.biases, bias, run.path)
+        delta, total = InGraph.apply(self.delta, self.total, LINEAR, weight, run.magnitudes, added, known)
+        rows = behind_map(self, weighted, (weight,), bias, aligned, delta)
+        if added is not None:
+            added.rows = rows
+        return PathScores(run, reference, delta, total, rows)
+
+    def _layer(
+        self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, delta: Tensor, value: Tensor
+    ) -> Any:
+        """A linear layer whose scores are made when they are asked for; also for some columns alone."""
+        versions = [part._version for part in (weight, bias) if part is not None]
+
+        def compute() -> PathScores:
+            if versions != [part._version for part in (weight, bias) if part is not None]:
+                raise ValueError("explain(...): the model writes to the weights of a linear layer after using them.")
+            return self._through(weight, bias, aligned, reference, delta)
+
+        def columns(part: slice) -> Any:
+            rest = [None if tensor is None else tensor[..., part] for tensor in (reference, delta, value)]
+            return self._layer(weight[part], None if bias is None else bias[part], aligned, *rest)  # type: ignore[arg-type]
+
+        return Pending(self.run, value, compute, True, columns)
+
+    def _added(self, other: PathScores, alpha: float, made: Made) -> PathScores:
+        reference, delta, rows = made
+        return PathScores(self.run, reference, delta, torch.add(self.total, other.total, alpha=abs(alpha)), rows)
+
+    def _activated(self, phi: Function, keeps_zero: bool) -> PathScores:
+        step, reference, behind, phi = activation(self.delta, self.reference, phi, keeps_zero)
+        delta, total = InGraph.apply(self.delta, self.total, step, reference, behind, phi, self.run.c)
+        return PathScores(self.run, behind, delta, total, self.rows)
+
+    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> PathScores:
+        reference, delta, rows = made
+        return PathScores(self.run, reference, delta, (self.total * weights).sum(dims, keepdim=True), rows)
+
+    def _halfway(self) -> Tensor:
+        return self.value / 2 if self.reference is None else self.reference + self.delta.detach() / 2
+
+    def _multiplied(
+        self, other: PathScores, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made
+    ) -> PathScores:
+        reference, delta, rows = made
+        mine, yours = halves
+        total = fn(self.total, yours.abs()) + fn(mine.abs(), other.total)
+        return PathScores(self.run, reference, delta, total, rows)

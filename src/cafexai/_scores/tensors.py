@@ -1,0 +1,151 @@
+"""The tensors that the model sees while it is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from ..errors import UnsupportedOperation
+from .codes import Coded
+from .value import Scores
+
+View = Callable[[Tensor], Tensor]
+
+
+class Memory:
+    """What a value and its views share, so that a write to one of them is seen by all."""
+
+    def __init__(self, root: Scores) -> None:
+        self.root = root
+        self.version = 0
+        self._writes: list[tuple[View, Scores]] = []
+
+    def read(self) -> Scores:
+        """The root with all writes to its views carried out."""
+        for view, new in self._writes:
+            shape = self.root.shape
+            places = torch.arange(shape.numel(), device=self.root.delta.device).view(shape)
+            index = view(places).flatten()
+
+            def put(root: Tensor, part: Tensor, index: Tensor = index, shape: torch.Size = shape) -> Tensor:
+                return root.flatten().index_copy(0, index, part.flatten().to(root.dtype)).view(shape)
+
+            self.root = self.root.join(self.root.run, put, [self.root, new])
+        self._writes.clear()
+        return self.root
+
+    def write(self, view: View | None, new: Scores) -> None:
+        """Replace the root (no view) or a part of it."""
+        self.version += 1
+        if view is None:
+            self.root = new
+            self._writes.clear()
+        else:
+            self._writes.append((view, new))
+
+
+class Scored(Tensor):
+    """Stands for one value in the model's own forward pass. It has a shape but no numbers of its own."""
+
+    _state: Scores
+    memory: Memory
+    view_of_root: View | None = None
+    version = 0
+
+    @staticmethod
+    def __new__(cls, state: Scores, dtype: torch.dtype) -> Scored:
+        """An empty tensor with the outside of the value."""
+        like = state.template
+        return torch.Tensor._make_wrapper_subclass(cls, like.shape, strides=like.stride(), dtype=dtype, device=like.device)
+
+    def __init__(self, state: Scores, dtype: torch.dtype) -> None:
+        self._state = state
+        self.memory = Memory(state)
+
+    @property
+    def state(self) -> Scores:
+        """The scored value, as it is now."""
+        if self.version != self.memory.version:
+            root = self.memory.read()
+            self._state = root if self.view_of_root is None else root.reshape(self.view_of_root)
+            self.version = self.memory.version
+        return self._state
+
+    def write(self, new: Scores) -> None:
+        """An operation in place."""
+        _ = self.state  # what was written through other views before comes first
+        self.memory.write(self.view_of_root, new)
+        self._state, self.version = new, self.memory.version
+
+    def share(self, base: Scored, view: View) -> None:
+        """Make this value a view of base."""
+        outer = base.view_of_root
+        self.memory = base.memory
+        self.version = base.version
+        self.view_of_root = view if outer is None else lambda v: view(outer(v))
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        """Reached only where the calls of the model cannot be seen: compiled code, scripts, other threads."""
+        raise UnsupportedOperation(
+            f"{func} was called on a value under explanation from where its calls cannot be followed: scripted or "
+            "compiled code, a C++ extension, or another thread. Explain the original eager module instead."
+        )
+
+
+class Softmaxed(Tensor):
+    """A softmax: a constant for whatever follows, that remembers its logits in case it is the output."""
+
+    logits: Scores
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def of(value: Tensor, logits: Scores) -> Softmaxed:
+        """The value as a constant with its logits."""
+        frozen = value.detach().as_subclass(Softmaxed)
+        frozen.logits = logits
+        return frozen
+
+
+PLAIN = frozenset((int, float, bool, str, type(None), slice, type(...), torch.dtype, torch.device, torch.Size))
+
+
+def is_plain(value: Any) -> bool:
+    """A number, a word or the like, or a tuple of these: nothing that holds a tensor or can change."""
+    return type(value) in PLAIN or (type(value) is tuple and PLAIN.issuperset(map(type, value)))
+
+
+def plain(values: Any) -> Any:
+    """Arguments with the plain numbers of scored values in them, copied so that nothing is overwritten."""
+    if type(values) is tuple and all(map(is_plain, values)):
+        return values
+
+    def convert(value: Tensor) -> Tensor:
+        if isinstance(value, Scored):
+            return value.state.value.to(value.dtype, copy=True)
+        return value.as_subclass(Tensor)
+
+    return tree_map_only((Scored, Softmaxed, Coded), convert, values)
+
+
+def share(wrapped: Any, base: Scored, func: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    """Results of a call that share memory with its first argument become views of it."""
+    rest, single = plain(args[1:]), isinstance(wrapped, Scored)
+    memory = base._state.template.untyped_storage().data_ptr()
+    for number, item in enumerate([wrapped] if single else wrapped):
+        if isinstance(item, Scored) and item._state.template.untyped_storage().data_ptr() == memory:
+            item.share(base, _view(func, rest, kwargs, None if single else number))
+
+
+def _view(func: Callable[..., Any], rest: Any, kwargs: Any, number: int | None) -> Callable[[Tensor], Tensor]:
+    def view(value: Tensor) -> Tensor:
+        result = func(value, *rest, **kwargs)
+        return result if number is None else result[number]
+
+    return view

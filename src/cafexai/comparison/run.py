@@ -1,0 +1,224 @@
+"""Every method on one model, measured side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import metrics as measure
+from .._extras import progress
+from .._inputs.words import renamed
+from ..explain import CAFE
+from ..methods import METHODS, Method, scores_groups
+from ..methods.case import Case, case
+from ..methods.table import by_word
+from ..metrics import METRICS
+from .table import Comparison, summary
+
+NOTES = (
+    "Completeness: |sum of the scores - (f(x) - f(baseline))|. CAFE and LRP report the share of the biases apart, bias "
+    "back-propagation adds up to f(x), gradient x input and SmoothGrad do not aim at it. In attention and norms our engine "
+    "takes the pattern and the statistics of the row as they are, also for the baseline of DeepLIFT.",
+)
+DEFAULT_METRICS = ("infidelity", "max_sensitivity", "complexity", "completeness_error")
+
+
+def default_methods() -> dict[str, Method]:
+    """Every method with its usual settings, CAFE with c = 0, 0.5 and 1."""
+    cafes = {f"cafe c={c:g}": functools.partial(METHODS["cafe"], c=c) for c in (0.5, 0.0, 1.0)}
+    return {**cafes, **{name: method for name, method in METHODS.items() if name != "cafe"}}
+
+
+def compare(
+    model: Any,
+    x: Any,
+    target: Any = None,
+    methods: Iterable[str] | Mapping[str, Method] | None = None,
+    metrics: Iterable[str] = DEFAULT_METRICS,
+    seeds: int | Iterable[int] = (0,),
+    *,
+    baselines: Any = None,
+    feature_groups: Any = None,
+    perturb: measure.Perturb | None = None,
+    truth: Tensor | None = None,
+    n_samples: int = 20,
+    n_units: int = 50,
+    layers: Any = None,
+    show_progress: bool | None = None,
+    **old: Any,
+) -> Comparison:
+    """Attribute the same rows by many methods and measure each; the draws of a metric are the same for all of them.
+
+    ``methods``: names from ``cafexai.methods.METHODS``, or name -> function with their signature
+    (``{"cafe c=1": functools.partial(METHODS["cafe"], c=1.0)}``); None is all of them. The others are tested against the
+    first one of CAFE. ``metrics``: "infidelity", "structural_infidelity" (of ``n_units`` random units), "max_sensitivity",
+    "complexity", "completeness_error", "rmse" (against ``truth``), and what else is registered
+    (``cafexai.metrics.metric``). ``perturb`` is what infidelity does to rows; by default noise of half a standard deviation of
+    each column, with every group of several columns in ``feature_groups`` as one category, and patches for images. A
+    method that cannot run on this model is a line with its reason.
+    """
+    (groups,) = renamed("compare", old, feature_groups=(feature_groups, None, "feature_mask"))
+    asked = _methods(methods)
+    wanted = _metrics(metrics, truth)
+    draws = (seeds,) if isinstance(seeds, int) else tuple(seeds)
+    if not draws:
+        raise ValueError("compare(..., seeds=()): give at least one seed.")
+    given = case("compare", model, x, baselines, groups, target).aimed()
+    if len(given.baselines) > 1:
+        raise ValueError("compare(..., baselines=...): metrics take one baseline; a stack of them is for single methods.")
+    disturb = perturb if perturb is not None else _default_perturbation(given)
+    values: dict[str, dict[str, list[Tensor]]] = {}
+    seconds: dict[str, list[float]] = {}
+    reasons: dict[str, str] = {}
+    scores: dict[tuple[str, int], Tensor] = {}
+    work = [(name, seed) for name in asked for seed in draws]
+    for name, seed in progress(work, "attributing", "run", show_progress):
+        if name in reasons:
+            continue
+        run = functools.partial(_seeded(asked[name], seed, groups), given.model)
+        try:
+            if name not in seconds:  # once before the clock starts: what is imported or compiled is not timed
+                few = given.some(slice(0, 2))
+                run(few.x, target=few.target, baselines=few.baselines[0])
+            start = time.perf_counter()
+            result = run(given.x, target=given.target, baselines=given.baselines[0])
+            seconds.setdefault(name, []).append(time.perf_counter() - start)
+            scores[name, seed] = _checked(result, given)
+        except Exception as error:  # whatever a method raises is its reason
+            reasons[name] = _reason(error)
+    able = {name: method for name, method in asked.items() if name not in reasons}
+    notes = [*(NOTES if "completeness_error" in wanted else ()), *_softmax_note(given)]
+    for metric, seed in progress([(m, s) for m in wanted for s in draws], "measuring", "metric", show_progress):
+        bench = measure.Bench(
+            given.model,
+            given.x,
+            given.target,
+            given.starts[0],
+            {name: scores[name, seed] for name in able},
+            {name: _seeded(method, seed, groups) for name, method in able.items()},
+            {name: given.groups if scores_groups(_plain(method)) else None for name, method in able.items()},
+            disturb,
+            truth,
+            seed,
+            n_samples,
+            n_units,
+            layers,
+        )
+        for name, value in _guarded(metric, bench).items():
+            if isinstance(value, Tensor):
+                values.setdefault(name, {}).setdefault(metric, []).append(value)
+            else:
+                notes.append(f"No {METRICS[metric].title} of {name}: {value}")
+    return Comparison(
+        {name: {metric: summary(per_seed) for metric, per_seed in of.items()} for name, of in values.items()},
+        {name: min(times) for name, times in seconds.items() if name in able},
+        reasons,
+        next((name for name, method in able.items() if _plain(method) is METHODS["cafe"]), None),
+        len(given.x),
+        draws,
+        tuple(dict.fromkeys(notes)),
+        tuple(asked),
+    )
+
+
+def _guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
+    """The metric of all methods; if one fails, of each by itself, with the reason for those that fail."""
+    try:
+        return dict(METRICS[metric].of(bench))
+    except Exception as error:  # whatever a method raises here is its reason
+        if len(bench.methods) == 1:
+            return {name: _reason(error) for name in bench.methods}
+    found: dict[str, Tensor | str] = {}
+    for name, method in bench.methods.items():
+        found |= _guarded(metric, dataclasses.replace(bench, scores={name: bench.scores[name]}, methods={name: method}))
+    return found
+
+
+def _softmax_note(given: Case) -> tuple[str, ...]:
+    """Our engine explains the logit behind a final softmax; others cannot know it."""
+    with contextlib.suppress(Exception):
+        if CAFE(given.model).explain(given.x[:1], target=given.some(slice(0, 1)).target).final is not None:
+            return (
+                "The model ends in a sigmoid or softmax. CAFE, DeepLIFT, LRP and bias back-propagation explain its logit, the "
+                "other methods and the metrics are about the probability: compare on the model without it.",
+            )
+    return ()
+
+
+def _seeded(method: Method, seed: int, groups: Any) -> Method:
+    """The method with its groups, and with a seed if it takes one."""
+    options = by_word(method, groups) | ({"seed": seed} if "seed" in inspect.signature(method).parameters else {})
+    return functools.partial(method, **options)
+
+
+def _plain(method: Any) -> Any:
+    return _plain(method.func) if isinstance(method, functools.partial) else method
+
+
+def _methods(methods: Any) -> dict[str, Method]:
+    if methods is None:
+        return default_methods()
+    if isinstance(methods, str):
+        methods = [methods]
+    if not isinstance(methods, Mapping):
+        known = {**METHODS, **default_methods()}
+        unknown = [name for name in methods if not isinstance(name, str) or name not in known]
+        if unknown:
+            raise ValueError(
+                f"compare(..., methods={list(methods)}): there is no {unknown[0]!r}. There are: {', '.join(known)}."
+            )
+        methods = {name: known[name] for name in methods}
+    if not methods:
+        raise ValueError("compare(..., methods=[]): give at least one method, or None for all.")
+    return dict(methods)
+
+
+def _metrics(metrics: Any, truth: Tensor | None) -> list[str]:
+    wanted = [metrics] if isinstance(metrics, str) else list(metrics)
+    unknown = [name for name in wanted if name not in METRICS]
+    if unknown:
+        raise ValueError(f"compare(..., metrics={wanted}): there is no {unknown[0]!r}. There are: {', '.join(METRICS)}.")
+    if "rmse" in wanted and truth is None:
+        raise ValueError('compare(..., metrics=["rmse"]): give the known attributions, truth=, shaped like x.')
+    return wanted + ["rmse"] * (truth is not None and "rmse" not in wanted)
+
+
+def _checked(result: Any, given: Case) -> Tensor:
+    if not isinstance(result, Tensor) or result.shape != given.x.shape:
+        what = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+        raise ValueError(f"it gives {what}, not a tensor shaped like x, {tuple(given.x.shape)}")
+    if not bool(result.isfinite().all()):
+        raise ValueError("some of its scores are not finite")
+    return result.detach()
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line."""
+    problems = getattr(error, "problems", ())
+    if problems:
+        return "; ".join(dict.fromkeys(f"{problem.function}: {problem.reason}" for problem in problems))
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" + ("..." if len(text) > 300 else "")
+
+
+def _default_perturbation(given: Case) -> measure.Perturb:
+    if given.x.ndim == 4:
+        return measure.PatchPerturbation(size=max(1, min(given.x.shape[2:]) // 4))
+    if given.x.ndim == 2:
+        groups = given.groups.tolist()
+        blocks = [[i for i, g in enumerate(groups) if g == group] for group in set(groups)]
+        categories = sorted(block for block in blocks if len(block) > 1)
+        scale = given.x.std(0) if len(given.x) > 1 else torch.ones_like(given.x[0])
+        return measure.TabularPerturbation.small(given.x, categories, scale=scale)
+    raise ValueError(
+        f"compare(..., perturb=None): there is no usual way to disturb rows of shape {tuple(given.x.shape[1:])}. Give one: a "
+        "function (rows, generator) -> disturbed rows."
+    )

@@ -1,0 +1,51 @@
+"""What can go wrong: the errors of this library, and the way it warns."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One call that cannot be explained."""
+
+    function: str
+    module: str
+    shapes: str
+    reason: str
+    where: str
+
+    def __str__(self) -> str:
+        place = f"in module {self.module!r}" if self.module else "in the model itself"
+        site = f", {self.where}" if self.where else ""
+        return f"{self.function}({self.shapes}) {place}{site}: {self.reason}"
+
+
+class UnsupportedOperation(NotImplementedError):
+    """The model calls something that has no rule; nothing is approximated instead."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+class LawBroken(RuntimeError):
+    """A score does not add up. This is a fault of a rule, never of the model: please report it."""
+
+
+class SumBroken(LawBroken):
+    """The shares do not add up: a path was lost, or float32 is too small for the influence inside the model."""
+
+
+class OutputDiffers(LawBroken):
+    """The explained output is not that of the model: a rule is wrong, or rows, explained in portions, influence each other."""
+
+
+def warn(message: str) -> None:
+    """A warning at the line outside of this library that asked for it."""
+    depth, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("cafexai", "contextlib")):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, stacklevel=depth)

@@ -1,0 +1,55 @@
+"""The table of metrics that ``compare`` knows: each is one registered function of a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from .perturbations import Perturb
+
+Method = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a metric may ask for: the rows, what is explained of them, and the scores of all methods with one seed."""
+
+    model: Any
+    x: Tensor
+    target: Any  # the explained output of each row
+    baselines: Tensor  # shaped like x
+    scores: Mapping[str, Tensor]  # method -> scores shaped like x
+    methods: Mapping[str, Method]  # ``method(model, x, target=..., baselines=...)``, with its seed and groups
+    once: Mapping[str, Tensor | None]  # method -> the groups of which every element has the score of its group
+    perturb: Perturb
+    truth: Tensor | None
+    seed: int
+    n_samples: int
+    n_units: int
+    layers: Any
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: for each method one number per row."""
+
+    name: str
+    title: str
+    of: Callable[[Bench], Mapping[str, Tensor]]
+    ranked: bool  # the smaller the better
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def metric(name: str, title: str = "", ranked: bool = True) -> Callable[[Callable[[Bench], Any]], Callable[[Bench], Any]]:
+    """Register a function ``bench -> {method: one number per row}`` under a name; ``title`` is what tables call it."""
+
+    def register(of: Callable[[Bench], Any]) -> Callable[[Bench], Any]:
+        METRICS[name] = Metric(name, title or name, of, ranked)
+        return of
+
+    return register

@@ -1,0 +1,103 @@
+"""Calls on integer codes: what keeps them codes, what makes numbers of them, and what takes them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._scores.codes import Coded
+from .._scores.value import Scores
+from ..errors import UnsupportedOperation
+from .table import Rule
+
+
+def makes_numbers(rule: Rule | None, args: Any, kwargs: Any) -> bool:
+    """The call makes numbers out of codes."""
+    if rule is None:
+        return False
+    if "lookup" in rule.kinds:
+        return True
+    if not isinstance(args[0], Coded):
+        return False
+    if "cast" in rule.kinds:
+        for part in (*args[1:], *kwargs.values()):
+            dtype = part if isinstance(part, torch.dtype) else part.dtype if isinstance(part, Tensor) else None
+            if dtype is not None:
+                return dtype.is_floating_point
+    return "floating" in rule.kinds
+
+
+def looked_up(table: Tensor, index: Any) -> Scores:
+    """table[codes]: an embedding without its function."""
+    if not isinstance(index, Coded):
+        raise UnsupportedOperation("a table is indexed by codes together with other indices; use F.embedding")
+    return index.leaf(lambda ids: table[ids])
+
+
+def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+    """A call on codes alone: moves and offsets keep them codes, numbers made of them are scored, all else is frozen."""
+    if rule is not None and "subscript" in rule.kinds and not isinstance(args[0], Coded):
+        return looked_up(args[0].detach(), args[1])
+    parts = [part for part in _flat((args, kwargs)) if isinstance(part, Coded)]
+    first, name = parts[0], rule.name if rule is not None else getattr(function, "__name__", str(function))
+    kinds = frozenset() if rule is None else rule.kinds
+    if (rule is not None and rule.in_place) or (name.endswith("_") and not name.endswith("__")):
+        raise UnsupportedOperation("integer codes are changed in place, or written into another tensor; use torch.where")
+
+    def call(pick: Callable[[Any], Any]) -> Any:
+        return function(*(_mapped(part, pick) for part in args), **{key: _mapped(part, pick) for key, part in kwargs.items()})
+
+    result = call(lambda part: part.plain() if isinstance(part, Coded) else part)
+    moves = rule is not None and (rule.view or "move" in kinds)
+    if isinstance(result, Tensor) and result.is_floating_point() and result.shape == first.shape and not moves:
+        _only_one(parts, name)
+        return first.leaf(lambda ids: call(lambda part: ids if isinstance(part, Coded) else part))
+    if not moves and "offset" not in kinds:
+        first.run.note_frozen(f"{name} of codes", "choice")
+        return result
+    if not moves:
+        _only_one(parts, name)
+    if len({part.source for part in parts}) > 1:
+        raise UnsupportedOperation("codes of different inputs are joined; look them up one by one, or pass them as one input")
+    reference = None
+    if any(part.reference is not None for part in parts):
+        reference = call(lambda part: part.reference if isinstance(part, Coded) else part)
+    places: Any = call(_place) if moves else first.places
+    if isinstance(result, Tensor):
+        return first.changed(result, places, reference) if _integers(result) else result
+    many = zip(result, places, reference or [None] * len(result), strict=True)
+    return type(result)(first.changed(*parts) for parts in many)
+
+
+def _only_one(parts: list[Coded], name: str) -> None:
+    if len(parts) > 1:
+        raise UnsupportedOperation(f"{name} combines several codes into one, which then belongs to no single feature")
+
+
+def _place(part: Any) -> Any:
+    if isinstance(part, Coded):
+        return part.places
+    return torch.full_like(part, -1) if isinstance(part, Tensor) and _integers(part) else part
+
+
+def _integers(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() and tensor.dtype != torch.bool
+
+
+def _mapped(part: Any, pick: Callable[[Any], Any]) -> Any:
+    if isinstance(part, (list, tuple)) and any(isinstance(item, Coded) for item in part):
+        return type(part)(pick(item) for item in part)
+    return pick(part) if isinstance(part, Coded) else part
+
+
+def _flat(parts: Any) -> Any:
+    if isinstance(parts, dict):
+        parts = tuple(parts.values())
+    if isinstance(parts, (list, tuple)):
+        for part in parts:
+            yield from _flat(part)
+    else:
+        yield parts

@@ -1,0 +1,170 @@
+"""The table of rules: which function of torch is explained how."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import resolve_name
+
+_NAMESPACES = (torch, torch.Tensor, F, torch._C._nn, torch.special, torch.linalg)
+
+
+KINDS = frozenset(
+    {
+        "metadata",  # it does not look at the numbers
+        "identity",  # the result is the value itself, perhaps in another dtype, on another device or in another memory layout
+        "cast",  # an identity whose dtype is an argument
+        "floating",  # a cast to a floating point type
+        "move",  # elements only move, also those of integer codes
+        "offset",  # codes that are shifted, bounded or masked stay codes
+        "index",  # places among its arguments choose among values
+        "subscript",  # table[places]
+        "lookup",  # codes become numbers
+        "comparison",  # truth values and places, always constants
+        "activation",  # an elementwise function that makes a unit of the linear layer before it
+        "units",  # a linear or convolutional layer, whose results are units
+        "biased",  # linear, with a bias of its own
+    }
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one operation acts on scored values."""
+
+    name: str
+    apply: Callable[..., Any]
+    in_place: bool = False  # the operation writes its result into its first argument
+    view: bool = False  # the result may share memory with the first argument
+    casts: bool = False  # the rule brings constants to the working precision itself
+    kinds: frozenset[str] = frozenset()  # what else the engine may ask of it
+
+    def __post_init__(self) -> None:
+        if not self.kinds <= KINDS:
+            raise ValueError(f"rule {self.name!r}: {sorted(self.kinds - KINDS)} are no kinds. There are: {sorted(KINDS)}.")
+
+
+TABLE: dict[Callable[..., Any], Rule] = {}
+
+
+def functions_named(name: str) -> list[Callable[..., Any]]:
+    """Every public function, method or property getter of torch with this name."""
+    found: list[Callable[..., Any]] = []
+    for namespace in (torch.Tensor,) if name.startswith("__") else _NAMESPACES:
+        member = getattr(namespace, name, None)
+        if member is None:
+            continue
+        if type(member).__name__ in ("getset_descriptor", "property"):
+            member = member.__get__
+        if callable(member) and member not in found:
+            found.append(member)
+    return found
+
+
+_OPERATORS = {"div": "truediv", "remainder": "mod", "floor_divide": "floordiv"}  # where Python's name differs
+
+
+def variants(name: str) -> Iterator[tuple[Callable[..., Any], bool]]:
+    """All functions of this name with its operators, and whether they write into their first argument."""
+    operator = _OPERATORS.get(name, name)
+    for spelling, in_place in ((name, False), (f"__{operator}__", False), (f"{name}_", True), (f"__i{operator}__", True)):
+        for function in functions_named(spelling):
+            yield function, in_place
+
+
+def plain_function(name: str) -> Callable[..., Any]:
+    """The function to call on plain tensors for a rule of this name."""
+    return functions_named(name)[0]
+
+
+def rule(
+    *targets: str | Callable[..., Any],
+    in_place: bool = True,
+    view: bool = False,
+    name: str | None = None,
+    casts: bool = False,
+    kinds: Iterable[str] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a rule for functions, or for every function of torch with a given name.
+
+    With ``in_place``, the variants that write into their argument (``relu_``) are covered as well. ``kinds``: see ``KINDS``.
+    """
+    own = frozenset(kinds)
+
+    def register(apply: Callable[..., Any]) -> Callable[..., Any]:
+        for target in targets:
+            if callable(target):
+                TABLE[target] = Rule(name or resolve_name(target) or target.__name__, apply, view=view, kinds=own)
+                continue
+            if not functions_named(target):
+                raise ValueError(f"rule({target!r}): torch has no function of this name")
+            for function, writes in variants(target):
+                if in_place or not writes:
+                    TABLE[function] = Rule(name or target, apply, writes, view, casts, own)
+        return apply
+
+    return register
+
+
+_elementwise_modules: set[str] = {
+    f"transformers.activations.{name}"
+    for name in (
+        "AccurateGELUActivation", "ClippedGELUActivation", "FastGELUActivation", "GELUActivation", "GELUTanh",
+        "LaplaceActivation", "LinearActivation", "MishActivation", "NewGELUActivation", "QuickGELUActivation",
+        "ReLUSquaredActivation",
+    )
+}  # fmt: skip
+
+
+def elementwise_module(module: type) -> type:
+    """Declare that a module applies one elementwise function, whatever its forward is written with.
+
+    Its output then follows the activation rule as a whole. Use it as a decorator of the class, or call it with one.
+    """
+    _elementwise_modules.add(f"{module.__module__}.{module.__qualname__}")
+    is_elementwise.cache_clear()
+    return module
+
+
+@functools.cache
+def is_elementwise(kind: type) -> bool:
+    """Modules of this type were declared to be elementwise."""
+    return f"{kind.__module__}.{kind.__qualname__}" in _elementwise_modules
+
+
+def add(function: Callable[..., Any], new: Rule) -> None:
+    """Enter one function into the table."""
+    TABLE[function] = new
+
+
+def find(function: Callable[..., Any]) -> Rule | None:
+    """The rule for a function, or None. Exported programs call overloads of aten, which share the names of torch."""
+    known = TABLE.get(function)
+    if known is None and isinstance(function, (OpOverload, OpOverloadPacket)):
+        known = _of_overload(function)
+        if known is not None:
+            TABLE[function] = known
+    return known
+
+
+def _of_overload(function: Any) -> Rule | None:
+    packet = getattr(function, "overloadpacket", None)
+    if packet in TABLE:
+        return TABLE[packet]
+    name = str(function).split(".")[1]
+    for namespace in (torch, torch._C._nn, torch.Tensor, F):  # those with aten's order of arguments first
+        known = TABLE.get(getattr(namespace, name, None))  # type: ignore[arg-type]
+        if known is not None:
+            return known
+    return None
+
+
+def rules() -> Iterator[tuple[Callable[..., Any], Rule]]:
+    """All functions that have a rule, with it."""
+    return iter(TABLE.items())

@@ -1,0 +1,1 @@
+"""Explanations as people see them: tables of text and pictures."""
