@@ -20,7 +20,7 @@ import models
 import naive
 from cafexai import CAFE
 from cafexai._engine import chain, forward
-from cafexai._scores import linear
+from cafexai._scores import steps
 from cafexai.rules import table
 
 FIELDS = ("positive", "negative", "combined", "output", "baseline_output", "completeness_error", "bias", "target", "baselines")
@@ -161,7 +161,7 @@ def test_a_layer_used_twice():
 
 def test_weights_that_are_larger_than_what_is_kept():
     model, x = models.mlp(300, 300, 3), torch.randn(2, 300)
-    assert model[0].weight.numel() > linear.SMALL
+    assert model[0].weight.numel() > steps.SMALL
     same(lambda: CAFE(model).explain(x, target=0))
 
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ._engine.support import supported
-    from .comparison import compare
-    from .errors import LawBroken, UnsupportedOperation
-    from .explain import CAFE
-    from .explanation import Explanation
-    from .explanations import Explanations
-    from .rules.table import elementwise_module, rule
-    from .sklearn import from_sklearn
+    from ._engine.support import supported as supported
+    from .comparison import compare as compare
+    from .errors import LawBroken as LawBroken
+    from .errors import UnsupportedOperation as UnsupportedOperation
+    from .explain import CAFE as CAFE
+    from .explanation import Explanation as Explanation
+    from .explanations import Explanations as Explanations
+    from .rules.table import elementwise_module as elementwise_module
+    from .rules.table import rule as rule
+    from .sklearn import from_sklearn as from_sklearn
 
 # Loaded when they are first asked for, so that the command line need not wait for torch.
 _PLACES = {
@@ -31,21 +33,7 @@ _PLACES = {
     "supported": "._engine.support",
 }
 
-__all__ = [
-    "CAFE",
-    "Explanation",
-    "Explanations",
-    "LawBroken",
-    "UnsupportedOperation",
-    "__version__",
-    "compare",
-    "elementwise_module",
-    "from_sklearn",
-    "rule",
-    "supported",
-]
-
-
+__all__ = ["__version__", *_PLACES]
 _FOLDERS = ("adapters", "comparison", "conflicts", "datasets", "methods", "metrics", "models", "studies")
 
 

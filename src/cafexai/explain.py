@@ -17,10 +17,10 @@ from ._engine.subject import Subject, with_gradients
 from ._inputs.baselines import references
 from ._inputs.given import Inputs, prepare
 from ._inputs.groups import default_names, places
+from ._scores.backward import Outcome
 from ._scores.feature import FeatureScores
 from ._scores.features import Features
 from ._scores.pairs import PairedScores
-from ._scores.passed import Outcome
 from ._scores.path import PathScores
 from ._scores.run import C, Sensitivity, Settings
 from ._scores.value import Scores

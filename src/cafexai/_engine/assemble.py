@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._inputs.given import Inputs
 from .._inputs.groups import places
-from .._scores.passed import Passed
+from .._scores.backward import Passed
 from ..explanation import Explanation, Tensors
 from .forward import each_class
 

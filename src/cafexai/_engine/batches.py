@@ -21,8 +21,8 @@ from torch.overrides import TorchFunctionMode
 
 from .._extras import progress
 from .._scores.activation import LARGE
-from .._scores.linear import Deltas
-from .._scores.passed import Passed
+from .._scores.backward import Passed
+from .._scores.steps import Deltas
 from ..errors import OutputDiffers, SumBroken, warn
 from .forward import forward, plain_output
 from .job import Batch, Job

@@ -17,9 +17,9 @@ from torch.nn.modules import module as modules
 
 from .._scores.activation import LARGE, activation
 from .._scores.functions import over_rows
-from .._scores.linear import LINEAR, Added
 from .._scores.path import PathScores
 from .._scores.run import Leaf, Run, Settings
+from .._scores.steps import LINEAR, Added
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
 from .trace import usual_settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,10 +14,10 @@ from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._inputs.baselines import Reference, references
 from .._inputs.given import Inputs
 from .._inputs.target import choose_target
+from .._scores.backward import Passed
 from .._scores.codes import Coded
-from .._scores.linear import Deltas
-from .._scores.passed import Passed
 from .._scores.run import Leaf, Run, Settings
+from .._scores.steps import Deltas
 from .._scores.tensors import Scored, Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
@@ -313,5 +314,5 @@ def each_class(passed: Passed) -> list[Passed]:
     batch, found = passed.run.batch, []
     for target in range(passed.scores.shape[1:].numel()):
         pick, index = choose_target(passed.scores.value, target, slice(0, batch), batch)
-        found.append(passed.aimed(passed.scores.reshape(pick, aligned=True), index))
+        found.append(dataclasses.replace(passed, chosen=passed.scores.reshape(pick, aligned=True), target=index))
     return found

@@ -125,8 +125,11 @@ class Trace(TorchFunctionMode):
         first = args[0]
         if type(first) is not Scored:
             return _wrapped(result, dtype)
-        if result is states[0] or ("identity" in rule.kinds and _same_outside(first, result)):
+        if result is states[0]:
             return first
+        if "identity" in rule.kinds and isinstance(result, Scores):  # a conversion to what the value already is
+            if result.nominal == first.dtype and result.template.device == first.device:
+                return first
         wrapped = Scored(result, result.nominal or dtype) if isinstance(result, Scores) else _wrapped(result, dtype)
         if rule.view:
             share(wrapped, first, func, args, kwargs)
@@ -261,11 +264,6 @@ def _wrapped(result: Any, dtype: torch.dtype) -> Any:
     if isinstance(result, (tuple, list)):
         return type(result)([_wrapped(item, dtype) for item in result])
     return result
-
-
-def _same_outside(x: Scored, result: Any) -> bool:
-    """A conversion to what the value already is gives the value itself."""
-    return isinstance(result, Scores) and result.nominal == x.dtype and result.template.device == x.device
 
 
 def _by_position(func: Callable[..., Any], rule: Rule, args: Any, options: Any, error: TypeError) -> Any:

@@ -25,6 +25,7 @@ float32 although its totals are many times its outputs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -189,17 +190,13 @@ def _pull_both(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, t
     return (from_delta * dd).addcmul_(from_total, td), (from_delta * dt).addcmul_(from_total, tt)
 
 
-def _keep(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
+def _kept(kernel: bool, delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
     """Multipliers are kept: on the way back they are all that is needed."""
-    new_delta, new_total, *maps = activated(delta, total, at_points(delta, total, reference, behind, phi), phi, c)
-    return new_delta, new_total, maps, ()
-
-
-def _keep_compiled(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
-    """Multipliers are kept, and made by one kernel."""
-    points = at_points(delta, total, reference, behind, phi)
-    new_delta, new_total, *maps = kernels.run(activated, (delta, total), points, phi, c)
-    return new_delta, new_total, maps, ()
+    if kernel:
+        made = kernels.run(activated, (delta, total), at_points(delta, total, reference, behind, phi), phi, c)
+    else:
+        made = activated(delta, total, at_points(delta, total, reference, behind, phi), phi, c)
+    return *made[:2], made[2:], ()
 
 
 def _pull_kept(gradients: Sequence[Tensor | None], maps: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
@@ -260,8 +257,8 @@ def _only_pulled(
     return _pull_both(from_delta, from_total, *maps, *(() if len(maps) == 4 else maps[::-1]))
 
 
-KEPT = Step(_keep, _pull_kept)
-KEPT_COMPILED = Step(_keep_compiled, _pull_kept)
+KEPT = Step(functools.partial(_kept, False), _pull_kept)
+KEPT_COMPILED = Step(functools.partial(_kept, True), _pull_kept)
 RECOMPUTED = Step(_recompute, _pull_recomputed)
 COMPILED = Step(_compile, _pull_compiled)
 

@@ -1,25 +1,65 @@
-"""The backward passes: the explained output is distributed over the features and, in the book of biases, over the constants."""
+"""What a forward pass leaves, and the way back: the explained output is distributed over features and, by the book, biases."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..errors import SumBroken, warn
 from .numbers import all_finite, tolerance, widest
-from .passed import Outcome, Passed
-from .run import Leaf
+from .run import Leaf, Run
+
+if TYPE_CHECKING:
+    from .value import Scores
 
 
 @dataclass(frozen=True)
-class Distributed:
-    """Who brought how much of one number per row."""
+class Passed:
+    """What the forward pass leaves for the backward passes."""
 
-    features: list[Tensor]  # shaped like the explained inputs
-    biases: dict[str, Tensor]  # layer -> (rows,)
-    lack: Tensor  # (rows,): sum of all parts minus the whole
+    run: Run  # with the leaves, in which the backward passes end
+    inputs: list[Tensor]  # what the scores are shaped like
+    references: list[Tensor | None]
+    found: Tensor  # the output as the engine has it
+    scores: Scores  # the output before a final sigmoid or softmax, as a scored value
+    chosen: Scores  # the explained output as a scored value, one number per row
+    target: Tensor  # (rows, dimensions of the output): which one that is
+    expected: Tensor  # the output of the model as it is
+    final: str | None  # the sigmoid or softmax at the end that is left out, by its kind
+    notes: tuple[str, ...]
+
+    @property
+    def baselines(self) -> list[Tensor]:
+        """The references, zeros included; codes without one are held against a zero embedding, which has no code."""
+        return [_or_zeros(reference, x) for reference, x in zip(self.references, self.inputs, strict=True)]
+
+    @property
+    def output_error(self) -> float:
+        """The largest |engine - model(x)|."""
+        return float((self.found - self.expected).abs().max())
+
+
+def _or_zeros(reference: Tensor | None, like: Tensor) -> Tensor:
+    if reference is None:
+        return torch.zeros_like(like) if like.is_floating_point() else torch.full_like(like, -1)
+    return reference.detach().to(like.dtype)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The scores of one number per row: of the features, shaped like the inputs, and of the biases, by layer."""
+
+    net: list[Tensor]
+    biases: Mapping[str, Tensor]  # layer -> (rows, 3): positive, negative, net; (rows,) if only the net was asked for
+    lack: Tensor  # (rows,): sum of all scores minus the whole
+    positive: list[Tensor] = dataclasses.field(default_factory=list)  # both are empty if only the net was asked for
+    negative: list[Tensor] = dataclasses.field(default_factory=list)
+    pairs: Tensor | None = None  # (rows, features + 1, features + 1): who cancelled whom
 
 
 def both_signs(passed: Passed, keep: bool) -> Outcome:
@@ -29,22 +69,21 @@ def both_signs(passed: Passed, keep: bool) -> Outcome:
     total = distribute(passed, 1, keep)
     _warn_depth(passed)
     return Outcome(
-        net.features,
+        net.net,
         {
             layer or "(model)": torch.stack([halved(total.biases[layer] + n), halved(total.biases[layer] - n), n], 1)
             for layer, n in net.biases.items()
         },
         net.lack,
-        positive=[halved(t + n) for t, n in zip(total.features, net.features, strict=True)],
-        negative=[halved(t - n) for t, n in zip(total.features, net.features, strict=True)],
+        positive=[halved(t + n) for t, n in zip(total.net, net.net, strict=True)],
+        negative=[halved(t - n) for t, n in zip(total.net, net.net, strict=True)],
     )
 
 
 def only_net(passed: Passed) -> Outcome:
     """One backward pass, for the combined scores."""
     _check_range(passed)
-    net = distribute(passed, 0, keep=False)
-    return Outcome(net.features, net.biases, net.lack)
+    return distribute(passed, 0, keep=False)
 
 
 def _check_range(passed: Passed) -> None:
@@ -53,7 +92,7 @@ def _check_range(passed: Passed) -> None:
         raise SumBroken("explain(...): the influence inside the model is larger than this precision can hold.")
 
 
-def distribute(passed: Passed, part: int, keep: bool) -> Distributed:
+def distribute(passed: Passed, part: int, keep: bool) -> Outcome:
     """One of the parts of the explained output (0: delta, 1: total) among features and biases; checked to add up to it.
 
     The check can fail: features come from the gradient at the inputs, biases from the gradient at each bias.
@@ -79,7 +118,7 @@ def distribute(passed: Passed, part: int, keep: bool) -> Distributed:
     limit = tolerance(coarsest) * passed.chosen.slack
     if not (lack / goal).abs().max().item() <= limit:  # mostly it is that small, and nothing else need be asked
         _check_sum(passed, goal, lack, terms, entries, limit)
-    return Distributed(features, biases, lack)
+    return Outcome(features, biases, lack)
 
 
 def _terms(passed: Passed, part: int, keep: bool) -> list[tuple[int, Tensor]]:

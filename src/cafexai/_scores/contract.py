@@ -18,7 +18,7 @@ from .rows import Rows
 from .run import Run
 
 if TYPE_CHECKING:
-    from .passed import Outcome, Passed
+    from .backward import Outcome, Passed
 
 S = TypeVar("S", bound="Carrier")
 Move = Callable[..., Any]  # of as many tensors as there are parts

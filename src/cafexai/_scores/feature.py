@@ -22,15 +22,14 @@ from torch import Tensor
 
 from ..errors import SumBroken
 from .activation import at_points, changes, flows
-from .backward import halved
+from .backward import Outcome, Passed, halved
 from .contract import Made, Move
 from .features import Features
 from .functions import ONE_TO_ONE, Function, over_rows
-from .linear import weighted
 from .numbers import tolerance, widest
-from .passed import Outcome, Passed
 from .rows import Rows
 from .run import Run
+from .steps import weighted
 from .value import Scores
 
 BLOCK = 2**22  # elements that an intermediate result has at most

@@ -1,4 +1,4 @@
-"""Functions of values: elementwise ones with their settings, so that equal ones are one object, and maps of one to one."""
+"""Functions of plain values: elementwise ones with their settings, maps of one to one, and which elements a maximum takes."""
 
 from __future__ import annotations
 
@@ -66,3 +66,35 @@ def affine(value: Tensor, *factors_and_bias: Any) -> Tensor:
 
 
 ONE_TO_ONE = (plus, affine, torch.mul, torch.div)  # linear maps that do not sum over elements
+
+
+def winners(
+    value: Tensor, reference: Tensor | None, dims: tuple[int, ...], valid: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The weight of every element in the maximum over dims, and the maximum at the reference, with dims kept.
+
+    With winner i at the input and j at the reference, tau = (r_j - r_i) / ((r_j - r_i) + (a_i - a_j)); the result
+    takes tau of element j and 1 - tau of element i. Ties share equally; where ``valid`` is False nothing wins.
+    """
+    weights, top = _ties(value, dims, valid)
+    if reference is None:
+        return weights, None
+    at_reference, reference_top = _ties(reference, dims, valid)
+    reference_gap = reference_top - (weights * _masked(reference, valid)).sum(dims, keepdim=True)
+    value_gap = top - (at_reference * _masked(value, valid)).sum(dims, keepdim=True)
+    gap = reference_gap + value_gap
+    tau = torch.where(gap > 0, reference_gap / gap, torch.zeros_like(gap))
+    return torch.lerp(weights, at_reference, tau), reference_top
+
+
+def _masked(value: Tensor, valid: Tensor | None) -> Tensor:
+    return value if valid is None else torch.where(valid, value, torch.zeros_like(value))
+
+
+def _ties(value: Tensor, dims: tuple[int, ...], valid: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Equal weights on all elements that attain the maximum, and the maximum."""
+    if valid is not None:
+        value = value.masked_fill(~valid, -torch.inf)
+    top = value.amax(dims, keepdim=True)
+    wins = (value == top).to(value.dtype)
+    return wins / wins.sum(dims, keepdim=True), top

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .backward import Outcome, Passed
 from .contract import Move
 from .feature import FeatureScores
 from .functions import ONE_TO_ONE, Function
-from .passed import Outcome, Passed
 from .rows import Rows, spread
 from .run import Run
 from .value import Scores

@@ -16,10 +16,9 @@ from .activation import activation
 from .backward import both_signs, only_net
 from .contract import Made, Move
 from .functions import Function, over_rows
-from .linear import LINEAR, Added, weighted
 from .rows import Rows, behind_map
 from .run import Run
-from .steps import InGraph
+from .steps import LINEAR, Added, InGraph, weighted
 from .value import Pending, Scores
 
 

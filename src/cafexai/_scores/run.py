@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .linear import Biases, Deltas, Magnitudes
-from .steps import Step
+from .steps import Biases, Deltas, Magnitudes, Step
 
 if TYPE_CHECKING:
     from .features import Features

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .backward import only_net
+from .backward import Outcome, Passed, only_net
 from .contract import Made, Move
 from .functions import ONE_TO_ONE, Function
-from .passed import Outcome, Passed
 from .rows import Rows
 from .run import Run
 from .value import Scores

@@ -21,11 +21,10 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import Function, plus
-from .linear import weighted
+from .functions import Function, plus, winners
 from .rows import UNKNOWN, behind_map, behind_product, merged, moved
 from .run import Run
-from .selection import winners
+from .steps import weighted
 
 S = TypeVar("S", bound="Scores")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import metrics as measure
 from .._extras import progress
-from .._inputs.words import renamed
+from .._inputs import renamed
 from ..explain import CAFE
 from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from .._extras import needs
+from .definitions import as_rows
 from .local import LocalLayer, local_layers
 from .minimal import minimal_conflicts
-from .question import as_rows
 from .units import inactive_conflicts
 
 if TYPE_CHECKING:

@@ -8,20 +8,143 @@ removes it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, Protocol
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .question import Names, question
+from .._engine.forward import select_output
+from .._inputs import renamed
+from .._inputs.target import choose_target
+
+Names = Sequence[str] | Mapping[str, Iterable[int]] | None  # of all features, or of groups of them
+CHUNK = 4096  # rows that are evaluated at a time
 
 
-class Definition(Protocol):
-    """A number, or True or False, for a row; a tensor of them for a batch.
+@dataclass(frozen=True)
+class Question:
+    """A function, rows and their baselines, and the number of the output that is meant."""
 
-    ``target``: which number of the output of ``f``; ``output``: which tensor, if there are several.
+    call: str
+    f: Callable[[Tensor], Any]
+    rows: Tensor
+    baselines: Tensor  # shaped like the rows
+    target: Any
+    output: Any
+    names: Names
+
+    @property
+    def features(self) -> int:
+        """How many there are in a row."""
+        return self.rows[0].numel()
+
+    def changes(self, C: Any, D: Any) -> tuple[Tensor, Tensor]:
+        """What C changes, and what D changes once C is removed."""
+        one, two = (feature_set(self.call, part, self.features, self.names) for part in (C, D))
+        if one != two and one & two:
+            raise ValueError(
+                f"{self.call}(f, {sorted(one)}, {sorted(two)}, ...): the sets share {sorted(one & two)}. Take them apart."
+            )
+        removed = torch.zeros(3, self.features, dtype=torch.bool, device=self.rows.device)
+        removed[1, sorted(one)] = True
+        removed[2, sorted(one | two)] = True
+        values = self.without(removed)
+        return values[0] - values[1], values[1] - values[2]
+
+    def without(self, removed: Tensor) -> Tensor:
+        """f of every row with each set of features removed. ``removed`` (sets, features) -> (sets, rows)."""
+        count = len(self.rows)
+        flat, base = self.rows.reshape(count, -1), self.baselines.reshape(count, -1)
+        values = []
+        step = max(1, CHUNK // count)
+        with torch.no_grad():
+            for start in range(0, len(removed), step):
+                masks = removed[start : start + step]
+                inputs = torch.where(masks[:, None], base, flat).reshape(-1, *self.rows.shape[1:])
+                values.append(self._selected(inputs).view(len(masks), count))
+        return torch.cat(values)
+
+    def _selected(self, inputs: Tensor) -> Tensor:
+        result = select_output(self.f(inputs), self.output)
+        if not isinstance(result, Tensor) or result.ndim == 0 or len(result) != len(inputs):
+            shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            raise ValueError(f"{self.call}(f, ...): f gives {shape} for {len(inputs)} rows. It must give one entry per row.")
+        if result.ndim == 1:
+            return result.detach()
+        pick, _ = choose_target(result, self.target, slice(0, len(result)), len(result), self.call)
+        return pick(result).detach()
+
+
+def question(
+    call: str,
+    f: Callable[[Tensor], Any],
+    x: Any,
+    baselines: Any = 0,
+    target: Any = 0,
+    output: Any = None,
+    names: Names = None,
+    old: dict[str, Any] | None = None,
+) -> Question:
+    """The arguments, checked; ``old`` holds some by their old words. An integer ``output`` is the target, its old word."""
+    if isinstance(output, numbers.Integral) or (isinstance(output, tuple) and all(isinstance(i, int) for i in output)):
+        if target != 0:
+            raise ValueError(f"{call}(..., target=..., output={output!r}): the two are one argument; output is the old word.")
+        target, output = output, None
+    words = {"baselines": (baselines, 0, "reference"), "feature_names": (names, None, "names")}
+    baselines, names = renamed(call, {} if old is None else old, **words)
+    rows = as_rows(call, x)
+    start = torch.as_tensor(baselines, dtype=rows.dtype, device=rows.device)
+    try:
+        start = start.expand(rows.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"{call}(..., baselines=...): a baseline of shape {tuple(start.shape)} does not fit rows of shape "
+            f"{tuple(rows.shape)}."
+        ) from None
+    return Question(call, f, rows, start, target, output, names)
+
+
+def as_rows(call: str, x: Any) -> Tensor:
+    """A batch of rows: a row alone has one dimension."""
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0 or not x.numel():
+        raise ValueError(f"{call}(..., x=...): give a row (features,) or a batch (rows, ...) of floating point numbers.")
+    return x.detach()[None] if x.ndim == 1 else x.detach()
+
+
+def feature_set(call: str, part: Any, count: int, names: Names) -> frozenset[int]:
+    """A set of features given by one index or name, or by several."""
+    members: Iterable[Any] = [part] if isinstance(part, (str, numbers.Integral)) else part
+    found: set[int] = set()
+    for member in members:
+        if isinstance(member, str):
+            if names is None or member not in names:
+                known = "no names are given" if names is None else f"the names are {', '.join(names)}"
+                raise ValueError(f"{call}(...): there is no feature {member!r}; {known}.")
+            if isinstance(names, Mapping):
+                found |= feature_set(call, list(names[member]), count, None)
+                continue
+            member = list(names).index(member)
+        if not isinstance(member, numbers.Integral) or not 0 <= int(member) < count:
+            raise ValueError(f"{call}(...): there is no feature {member!r} among {count}, counted from 0.")
+        found.add(int(member))
+    if not found:
+        raise ValueError(f"{call}(...): a set of features is empty. An empty set counteracts nothing.")
+    return frozenset(found)
+
+
+class Definition:
+    """A definition from the change that C makes, and the change that D makes once C is removed.
+
+    ``both`` puts what C does to D together with what D does to C.
     """
+
+    def __init__(self, own: Callable[..., Tensor], both: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
+        functools.update_wrapper(self, own)
+        vars(self).pop("__wrapped__")  # its signature is that of __call__
+        self.own, self.both = own, both
 
     def __call__(
         self,
@@ -35,60 +158,41 @@ class Definition(Protocol):
         *,
         output: Any = None,
         **old: Any,
-    ) -> Any: ...
+    ) -> Any:
+        """A number, or True or False, for a row; a tensor of them for a batch.
+
+        ``target``: which number of the output of ``f``; ``output``: which tensor, if there are several.
+        """
+        of = question(self.own.__name__, f, x, baselines, target, output, feature_names, old)
+        found = self.own(*of.changes(C, D))
+        if self.both is not None:
+            found = self.both(found, self.own(*of.changes(D, C)))
+        return found[0].item() if x.ndim == 1 else found
 
 
-def _definition(both: Callable[[Tensor, Tensor], Tensor] | None = None) -> Callable[[Callable[..., Tensor]], Definition]:
-    """A definition from the change that C makes, and the change that D makes once C is removed.
-
-    ``both`` puts what C does to D together with what D does to C.
-    """
-
-    def define(own: Callable[[Tensor, Tensor], Tensor]) -> Definition:
-        @functools.wraps(own)
-        def asked(
-            f: Callable[[Tensor], Any],
-            C: Any,
-            D: Any,
-            x: Tensor,
-            baselines: Any = 0,
-            target: Any = 0,
-            feature_names: Names = None,
-            *,
-            output: Any = None,
-            **old: Any,
-        ) -> Any:
-            of = question(own.__name__, f, x, baselines, target, output, feature_names, old)
-            found = own(*of.changes(C, D))
-            if both is not None:
-                found = both(found, own(*of.changes(D, C)))
-            return found[0].item() if x.ndim == 1 else found
-
-        del asked.__wrapped__  # its signature is the one above
-        return asked
-
-    return define
+def _both(together: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Callable[..., Tensor]], Definition]:
+    return functools.partial(Definition, both=together)
 
 
-@_definition()
+@Definition
 def counteracts(first: Tensor, second: Tensor) -> Tensor:
     """Definition 1: (f(x) - f(x without C)) / (f(x without C) - f(x without C and D)) < 0; a zero denominator is "no"."""
     return first * second.sign() < 0
 
 
-@_definition(torch.logical_or)
+@_both(torch.logical_or)
 def conflicting(first: Tensor, second: Tensor) -> Tensor:
     """Definition 2: C counteracts D, or D counteracts C."""
     return first * second.sign() < 0
 
 
-@_definition()
+@Definition
 def counteraction_magnitude(first: Tensor, second: Tensor) -> Tensor:
     """Definition 3: the smaller of the two changes if C counteracts D, else 0."""
     return _smaller(first, second)
 
 
-@_definition(torch.maximum)
+@_both(torch.maximum)
 def conflict_magnitude(first: Tensor, second: Tensor) -> Tensor:
     """Definition 4: the larger of both counteraction magnitudes."""
     return _smaller(first, second)

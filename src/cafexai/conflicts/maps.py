@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .._engine.forward import select_output
-from .._inputs.words import renamed
-from .question import Question, feature_set, question
+from .._inputs import renamed
+from .definitions import Question, feature_set, question
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .question import question
+from .definitions import question
 
 EVALUATIONS = 200_000  # sets of features that a search may try
 

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._scores.backward import Passed
 from .._scores.contract import Made, Move
 from .._scores.functions import ONE_TO_ONE, Function
-from .._scores.passed import Passed
 from .._scores.rows import Rows
 from .._scores.run import Run, Settings
 from .._scores.signed import Multiplied, SignedScores

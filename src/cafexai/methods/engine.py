@@ -11,8 +11,8 @@ from .._engine.batches import carry_out
 from .._engine.job import Job
 from .._engine.subject import Subject
 from .._inputs.given import Inputs
+from .._scores.backward import Passed
 from .._scores.numbers import tolerance
-from .._scores.passed import Passed
 from .._scores.run import C, Settings
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from .._engine.subject import with_gradients
-from .._inputs.words import renamed
+from .._inputs import renamed
 from .case import case
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._inputs.words import renamed
+from .._inputs import renamed
 from .outputs import chosen_output
 from .table import Bench, metric
 
@@ -99,12 +99,9 @@ def runtime(run: Callable[[], Any], repeats: int = 3) -> float:
 @metric("max_sensitivity", "max-sensitivity")
 def _max_sensitivity(bench: Bench) -> Any:
     """How much the scores change with the rows."""
-    found = {}
-    for name, method in bench.methods.items():
-        attribute = functools.partial(method, bench.model)
-        options = {"target": bench.target, "baselines": bench.baselines, "seed": bench.seed}
-        found[name] = max_sensitivity(attribute, bench.x, **options)
-    return found
+    options = {"target": bench.target, "baselines": bench.baselines, "seed": bench.seed}
+    runs = {name: functools.partial(method, bench.model) for name, method in bench.methods.items()}
+    return {name: max_sensitivity(attribute, bench.x, **options) for name, attribute in runs.items()}
 
 
 @metric("complexity")
@@ -117,10 +114,8 @@ def _complexity(bench: Bench) -> Any:
 def _completeness_error(bench: Bench) -> Any:
     """Do the scores add up?"""
     options = {"target": bench.target, "baselines": bench.baselines}
-    found = {}
-    for name, values in bench.scores.items():
-        found[name] = completeness_error(bench.model, bench.x, values, feature_groups=bench.once[name], **options).abs()
-    return found
+    given = ((name, values, {**options, "feature_groups": bench.once[name]}) for name, values in bench.scores.items())
+    return {name: completeness_error(bench.model, bench.x, values, **where).abs() for name, values, where in given}
 
 
 @metric("rmse", "RMSE")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._inputs.words import renamed
+from .._inputs import renamed
 from .infidelity import infidelity
 from .perturbations import Perturb
 from .table import Bench, metric

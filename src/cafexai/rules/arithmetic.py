@@ -20,12 +20,12 @@ def constant_like(number: Any, scores: Scores) -> Tensor:
 
 
 def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool = False) -> Any:
-    """An operation linear in each of two arguments, of which one or both are scored (as in attention)."""
+    """An operation linear in each of two arguments, of which one or both may be scored (as in attention)."""
     if isinstance(a, Scores) and isinstance(b, Scores):
         return a.product(b, fn, routing=True)
     if isinstance(a, Scores):
         return a.linear(fn, b, aligned=aligned)
-    return b.linear(lambda value, constant: fn(constant, value), a)
+    return b.linear(lambda value, constant: fn(constant, value), a) if isinstance(b, Scores) else fn(a, b)
 
 
 @rule("__radd__", name="add", kinds=["offset"])
@@ -35,7 +35,8 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
         return a.add(b, alpha)
     if isinstance(a, Scores):
         return a.add_constant(constant_like(b, a), alpha)
-    return multiply(b, alpha).add_constant(constant_like(a, b))
+    b = multiply(b, alpha)
+    return b.add_constant(constant_like(a, b)) if isinstance(b, Scores) else a + b
 
 
 @rule("sub", "subtract", kinds=["offset"])
@@ -62,7 +63,7 @@ def positive(x: Scores) -> Any:
 @rule("mul", "multiply", kinds=["offset"])
 def multiply(a: Any, b: Any) -> Any:
     """The product; of a value with itself it is the square, an elementwise function."""
-    if a is b:
+    if a is b and isinstance(a, Scores):
         return a.elementwise(torch.square, keeps_zero=True)
     if not isinstance(a, Scores) and isinstance(b, Scores):
         a, b = b, a
@@ -81,6 +82,8 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None:
         raise UnsupportedOperation("rounding_mode is not followed; divide, then apply torch.floor or torch.trunc")
     if not isinstance(a, Scores):
+        if not isinstance(b, Scores):
+            return a / b
         return multiply(b.elementwise(finite("reciprocal", torch.reciprocal), routing=True), a)
     if isinstance(b, Scores):
         b = b.freeze("div (denominator)", lambda value: value)
@@ -95,27 +98,17 @@ def rdiv(a: Any, b: Any) -> Any:
 
 @rule("addcmul")
 def addcmul(base: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return add(base, _either(multiply, a, b), alpha=value)
+    return add(base, multiply(a, b), alpha=value)
 
 
 @rule("addcdiv")
 def addcdiv(base: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return add(base, _either(div, a, b), alpha=value)
-
-
-def _either(operation: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    if isinstance(a, Scores) or isinstance(b, Scores):
-        return operation(a, b)
-    return a * b if operation is multiply else a / b
+    return add(base, div(a, b), alpha=value)
 
 
 @rule("lerp")
 def lerp(start: Any, end: Any, weight: Any) -> Any:
     """start + weight (end - start)."""
     if isinstance(weight, Scores):
-        return add(start, multiply(weight, sub(end, start) if _any(start, end) else end - start))
-    return add(_either(multiply, start, 1 - weight), _either(multiply, end, weight))
-
-
-def _any(*values: Any) -> bool:
-    return any(isinstance(value, Scores) for value in values)
+        return add(start, multiply(weight, sub(end, start)))
+    return add(multiply(start, 1 - weight), multiply(end, weight))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .linear import linear
+from .shape import moved
 from .table import rule
 
 
@@ -71,79 +74,52 @@ def _pattern(q: Tensor, k: Tensor, mask: Any, causal: bool, scale: float | None)
     return torch.softmax(scores, -1).nan_to_num_(0)
 
 
+_SIGNATURE = inspect.signature(F.multi_head_attention_forward)
+
+
 @rule("multi_head_attention_forward", in_place=False)
-def multi_head_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    embed_dim_to_check: int,
-    num_heads: int,
-    in_proj_weight: Any,
-    in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
-    add_zero_attn: bool,
-    dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any,
-    training: bool = True,
-    key_padding_mask: Any = None,
-    need_weights: bool = True,
-    attn_mask: Any = None,
-    use_separate_proj_weight: bool = False,
-    q_proj_weight: Any = None,
-    k_proj_weight: Any = None,
-    v_proj_weight: Any = None,
-    static_k: Any = None,
-    static_v: Any = None,
-    average_attn_weights: bool = True,
-    is_causal: bool = False,
-) -> Any:
+def multi_head_attention(*args: Any, **options: Any) -> Any:
     """nn.MultiheadAttention, on (length, batch, width) as torch calls it."""
-    if training and dropout_p > 0:
+    bound = _SIGNATURE.bind(*args, **options)
+    bound.apply_defaults()
+    given = SimpleNamespace(**bound.arguments)
+    query, key, value = given.query, given.key, given.value
+    if given.training and given.dropout_p > 0:
         raise ValueError("explain(...): dropout in attention is active. Call model.eval() first.")
-    if static_k is not None or static_v is not None:
+    if given.static_k is not None or given.static_v is not None:
         raise UnsupportedOperation("static_k and static_v are not followed")
     batched = query.ndim == 3
-    if not use_separate_proj_weight:
-        q_proj_weight, k_proj_weight, v_proj_weight = in_proj_weight.chunk(3)
-    q_bias, k_bias, v_bias = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
+    weights = [given.q_proj_weight, given.k_proj_weight, given.v_proj_weight]
+    if not given.use_separate_proj_weight:
+        weights = list(given.in_proj_weight.chunk(3))
+    biases = [None] * 3 if given.in_proj_bias is None else given.in_proj_bias.chunk(3)
     _note_pattern(query, key)
-    q = F.linear(_value(query), q_proj_weight, q_bias)
-    k = F.linear(_value(key), k_proj_weight, k_bias)
-    v = linear(value, v_proj_weight, v_bias) if isinstance(value, Scores) else F.linear(value, v_proj_weight, v_bias)
+    q, k = (F.linear(_value(part), weight, bias) for part, weight, bias in zip((query, key), weights, biases, strict=False))
+    v = linear(value, weights[2], biases[2])
     if not batched:
-        q, k, v = q[:, None], k[:, None], _moved(v, lambda t: t[:, None])
-    if bias_k is not None:
-        k = torch.cat([k, bias_k.expand(1, k.shape[1], -1)])
-        v = _appended(v, bias_v.expand(1, v.shape[1], -1))
-    if add_zero_attn:
+        q, k, v = q[:, None], k[:, None], moved(v, lambda t: t[:, None])
+    if given.bias_k is not None:
+        k = torch.cat([k, given.bias_k.expand(1, k.shape[1], -1)])
+        v = _appended(v, given.bias_v.expand(1, v.shape[1], -1))
+    if given.add_zero_attn:
         k = torch.cat([k, k.new_zeros(1, *k.shape[1:])])
         v = _appended(v, k.new_zeros(1, *v.shape[1:]))
 
     def heads(t: Tensor) -> Tensor:
-        return t.reshape(t.shape[0], t.shape[1], num_heads, -1).permute(1, 2, 0, 3)
+        return t.reshape(t.shape[0], t.shape[1], given.num_heads, -1).permute(1, 2, 0, 3)
 
-    mask = _mask(attn_mask, key_padding_mask, q, k, num_heads)
+    mask = _mask(given.attn_mask, given.key_padding_mask, q, k, given.num_heads)
     pattern = _pattern(heads(q), heads(k), mask, False, None)
-    v = _moved(v, heads)
+    v = moved(v, heads)
     out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
     length = q.shape[0]
-    out = _moved(out, lambda t: t.permute(2, 0, 1, 3).reshape(length, t.shape[0], -1))
-    out = (
-        linear(out, out_proj_weight, out_proj_bias)
-        if isinstance(out, Scores)
-        else F.linear(out, out_proj_weight, out_proj_bias)
-    )
-    weights = None
-    if need_weights:
-        weights = pattern.mean(1) if average_attn_weights else pattern
-        weights = weights if batched else weights[0]
-    return (out if batched else _moved(out, lambda t: t[:, 0])), weights
-
-
-def _moved(part: Any, fn: Any) -> Any:
-    return part.reshape(fn) if isinstance(part, Scores) else fn(part)
+    out = moved(out, lambda t: t.permute(2, 0, 1, 3).reshape(length, t.shape[0], -1))
+    out = linear(out, given.out_proj_weight, given.out_proj_bias)
+    shown = None
+    if given.need_weights:
+        shown = pattern.mean(1) if given.average_attn_weights else pattern
+        shown = shown if batched else shown[0]
+    return (out if batched else moved(out, lambda t: t[:, 0])), shown
 
 
 def _appended(v: Any, constant: Tensor) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from .._scores.codes import Coded
 from .._scores.value import Scores
@@ -41,7 +42,7 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
     """A call on codes alone: moves and offsets keep them codes, numbers made of them are scored, all else is frozen."""
     if rule is not None and "subscript" in rule.kinds and not isinstance(args[0], Coded):
         return looked_up(args[0].detach(), args[1])
-    parts = [part for part in _flat((args, kwargs)) if isinstance(part, Coded)]
+    parts = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Coded)]
     first, name = parts[0], rule.name if rule is not None else getattr(function, "__name__", str(function))
     kinds = frozenset() if rule is None else rule.kinds
     if (rule is not None and rule.in_place) or (name.endswith("_") and not name.endswith("__")):
@@ -91,13 +92,3 @@ def _mapped(part: Any, pick: Callable[[Any], Any]) -> Any:
     if isinstance(part, (list, tuple)) and any(isinstance(item, Coded) for item in part):
         return type(part)(pick(item) for item in part)
     return pick(part) if isinstance(part, Coded) else part
-
-
-def _flat(parts: Any) -> Any:
-    if isinstance(parts, dict):
-        parts = tuple(parts.values())
-    if isinstance(parts, (list, tuple)):
-        for part in parts:
-            yield from _flat(part)
-    else:
-        yield parts

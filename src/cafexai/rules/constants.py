@@ -68,14 +68,8 @@ for _name in _COMPARED:
         add(_function, Rule(_name, _frozen(_name, _function), kinds=frozenset({"comparison"})))
 
 
-@rule("data", in_place=False)
-def data(x: Scores) -> Any:
-    return x.freeze("data", torch.clone)
-
-
-@rule("detach", in_place=False)
-def detach(x: Scores) -> Any:
-    return x.freeze("detach", torch.clone)
+for _name in ("data", "detach"):
+    rule(_name, in_place=False)(lambda x, name=_name: x.freeze(name, torch.clone))
 
 
 @rule("_nested_tensor_from_mask_left_aligned", in_place=False)

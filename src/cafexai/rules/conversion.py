@@ -10,14 +10,13 @@ from torch import Tensor
 from .._scores.codes import Coded
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
-from .embedding import as_number
 from .table import functions_named, rule
 
 
 def as_dtype(x: Any, dtype: torch.dtype) -> Any:
     """The value in another dtype; scores are carried in float32 at least."""
     if isinstance(x, Coded):
-        return as_number(x, torch.promote_types(dtype, torch.float32))
+        return x.leaf(lambda ids: ids.to(torch.promote_types(dtype, torch.float32)))
     if not dtype.is_floating_point:
         return x.freeze(f"to({dtype})", lambda value: value.to(dtype))
     x.run.note_dtype(dtype)
@@ -73,9 +72,7 @@ for _name, _dtype in (
             rule(_function, kinds=_kinds)(lambda x, *args, dtype=_dtype, **options: as_dtype(x, dtype))
 
 
-@rule("type_as", in_place=False, kinds=["identity", "cast"])
-def type_as(x: Any, other: Any) -> Any:
-    return to(x, other)
+rule("type_as", in_place=False, kinds=["identity", "cast"])(to)
 
 
 @rule("type", in_place=False, kinds=["identity", "cast"])

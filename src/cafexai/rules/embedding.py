@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,14 +17,9 @@ from .table import rule
 
 @rule("embedding", in_place=False, casts=True, kinds=["lookup"])
 def embedding(
-    codes: Any,
-    weight: Any,
-    padding_idx: Any = None,
-    max_norm: Any = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
+    codes: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, norm_type: float = 2.0, *rest: Any, **options: Any
 ) -> Any:
+    """What else F.embedding takes matters to training alone."""
     if isinstance(weight, Scores):
         return weight.reshape(lambda w: w[codes])
     if max_norm is not None:
@@ -30,31 +27,28 @@ def embedding(
     return codes.leaf(lambda ids: F.embedding(ids, weight))
 
 
+_BAG = inspect.signature(F.embedding_bag)
+
+
 @rule("embedding_bag", in_place=False, kinds=["lookup"])
-def embedding_bag(
-    codes: Any,
-    weight: Any,
-    offsets: Any = None,
-    max_norm: Any = None,
-    norm_type: float = 2,
-    scale_grad_by_freq: bool = False,
-    mode: str = "mean",
-    sparse: bool = False,
-    per_sample_weights: Any = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
-) -> Any:
-    if isinstance(per_sample_weights, Scores) or not isinstance(codes, Coded):
+def embedding_bag(*args: Any, **options: Any) -> Any:
+    bound = _BAG.bind(*args, **options)
+    bound.apply_defaults()
+    given = SimpleNamespace(**bound.arguments)
+    codes, weight = given.input, given.weight
+    if isinstance(given.per_sample_weights, Scores) or not isinstance(codes, Coded):
         raise UnsupportedOperation("its weights per sample depend on the input; look the codes up with F.embedding")
-    if offsets is not None or codes.ndim != 2:
+    if given.offsets is not None or codes.ndim != 2:
         raise UnsupportedOperation("bags given by offsets are not followed; pass one row of codes per bag, padded")
-    rows = embedding(codes, weight, max_norm=max_norm, norm_type=norm_type)
-    kept = torch.ones(codes.shape, device=weight.device) if padding_idx is None else (codes.plain() != padding_idx)
+    rows = embedding(codes, weight, None, given.max_norm, given.norm_type)
+    kept = torch.ones(codes.shape, device=weight.device)
+    if given.padding_idx is not None:
+        kept = codes.plain() != given.padding_idx
     kept = kept.to(rows.template.dtype)
-    if mode == "max":
+    if given.mode == "max":
         return rows.largest((1,), valid=kept.bool()[..., None])
-    weights = kept if per_sample_weights is None else kept * per_sample_weights
-    if mode == "mean":
+    weights = kept if given.per_sample_weights is None else kept * given.per_sample_weights
+    if given.mode == "mean":
         weights = weights / kept.sum(1, keepdim=True).clamp_min(1)
     return rows.linear(lambda v, w: (v * w[..., None]).sum(1), weights, aligned=True)
 
@@ -73,8 +67,3 @@ def embedding_bag_builtin(weight: Any, codes: Any, offsets: Any, *options: Any, 
 @rule("one_hot", in_place=False, kinds=["lookup"])
 def one_hot(codes: Any, num_classes: int = -1) -> Any:
     return codes.leaf(lambda ids: F.one_hot(ids, num_classes).to(torch.get_default_dtype()))
-
-
-def as_number(codes: Coded, dtype: torch.dtype) -> Any:
-    """Codes that the model takes as numbers."""
-    return codes.leaf(lambda ids: ids.to(dtype))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._scores.functions import affine
-from .._scores.linear import weighted
+from .._scores.steps import weighted
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply
@@ -22,8 +22,7 @@ from .table import plain_function, rule
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     if isinstance(x, Scores) and not isinstance(weight, Scores) and not isinstance(bias, Scores):
         return x.weighted(weight, bias, x.ndim > 1)
-    scored = isinstance(x, Scores) or isinstance(weight, Scores)
-    result = bilinear_map(weighted, x, weight) if scored else F.linear(x, weight)
+    result = bilinear_map(weighted, x, weight)
     return result if bias is None else add(result, bias)
 
 
@@ -85,19 +84,9 @@ def batch_norm(
 
 
 @rule(torch.batch_norm, name="batch_norm", kinds=["biased"])
-def batch_norm_builtin(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Any:
+def batch_norm_builtin(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *more: Any) -> Any:
     """torch's own function has its arguments in another order."""
-    return batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
+    return batch_norm(x, mean, var, weight, bias, training, *more[:2])
 
 
 _ROWS_FIRST = ("matmul", "mm", "mv")  # with a matrix on the right, the rows of the left side stay rows
@@ -119,19 +108,16 @@ for _name in ("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "ger
     rule(_name)(_product_of(_name))
 
 
-@rule("__rmatmul__")
-def rmatmul(b: Any, a: Any) -> Any:
-    return bilinear_map(torch.matmul, a, b)
+rule("__rmatmul__")(lambda b, a: bilinear_map(torch.matmul, a, b))
 
 
 def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
     def apply(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-        scored = isinstance(a, Scores) or isinstance(b, Scores)
         product: Any
         if function is torch.mm and isinstance(a, Scores) and not isinstance(b, Scores):
             product = a.weighted(b.t(), None, True)
         else:
-            product = bilinear_map(function, a, b) if scored else function(a, b)
+            product = bilinear_map(function, a, b)
         return add(multiply(base, beta), product, alpha=alpha)
 
     return apply
@@ -151,9 +137,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     return bilinear_map(lambda u, v: torch.tensordot(u, v, dims), a, b)
 
 
-@rule("kron")
-def kron(a: Any, b: Any) -> Any:
-    return bilinear_map(torch.kron, a, b)
+rule("kron")(lambda a, b: bilinear_map(torch.kron, a, b))
 
 
 @rule("einsum")
@@ -267,6 +251,4 @@ def _part(dim: int, start: int, size: int) -> Callable[[Tensor], Tensor]:
     return lambda v: v.narrow(dim, start, size)
 
 
-@rule("trace")
-def trace(x: Scores) -> Any:
-    return x.linear(torch.trace)
+rule("trace")(lambda x: x.linear(torch.trace))

@@ -6,6 +6,7 @@ that it is, and its effect goes to the features. A normalisation spelled out in 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,9 +20,7 @@ from .table import rule
 
 def centred(x: Scores, dims: tuple[int, ...]) -> Any:
     """x minus its mean over dims, a linear map with 1 - 1/n on the diagonal and -1/n beside it."""
-    n = 1
-    for dim in dims:
-        n *= x.shape[dim]
+    n = math.prod(x.shape[dim] for dim in dims)
     return x.linear(
         lambda v, own, other: own * v + other * (v.sum(dims, keepdim=True) - v), 1 - 1 / n, -1 / n, aligned=0 not in dims
     )
@@ -104,19 +103,9 @@ def instance_norm(
 
 
 @rule(torch.instance_norm, name="instance_norm")
-def instance_norm_builtin(
-    x: Scores,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Any:
+def instance_norm_builtin(x: Scores, weight: Any, bias: Any, mean: Any, var: Any, *more: Any) -> Any:
     """torch's own function has its arguments in another order."""
-    return instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    return instance_norm(x, mean, var, weight, bias, *more[:3])
 
 
 @rule("rsqrt", in_place=False)
@@ -137,9 +126,7 @@ def var(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
         dim, unbiased = None, dim
     dims = _dims(x, dim)
     correction = (1 if unbiased is not False else 0) if correction is None else correction
-    count = 1
-    for d in dims:
-        count *= x.shape[d]
+    count = math.prod(x.shape[d] for d in dims)
     squares = centred(x, dims).elementwise(torch.square, keeps_zero=True)
     total = squares.linear(lambda v: v.sum(dims, keepdim=keepdim), aligned=0 not in dims)
     return total.scale(1 / max(count - correction, 0))

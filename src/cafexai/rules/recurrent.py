@@ -12,19 +12,10 @@ from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, multiply
 from .linear import linear
+from .shape import moved
 from .table import rule
 
 Cell = Callable[..., Any]
-
-
-def _affine(x: Any, weight: Any, bias: Any) -> Any:
-    if isinstance(x, Scores):
-        return linear(x, weight, bias)
-    return torch.nn.functional.linear(x, weight, bias)
-
-
-def _plus(a: Any, b: Any) -> Any:
-    return add(a, b) if isinstance(a, Scores) or isinstance(b, Scores) else a + b
 
 
 def _apply(phi: Callable[[Tensor], Tensor], x: Any, keeps_zero: bool) -> Any:
@@ -32,31 +23,31 @@ def _apply(phi: Callable[[Tensor], Tensor], x: Any, keeps_zero: bool) -> Any:
 
 
 def _pieces(x: Any, count: int) -> Any:
-    return x.reshape(lambda v: v.chunk(count, -1)) if isinstance(x, Scores) else x.chunk(count, -1)
+    return moved(x, lambda v: v.chunk(count, -1))
 
 
 def lstm_step(x: Any, state: tuple[Any, Any], w_x: Any, w_h: Any, b_x: Any = None, b_h: Any = None) -> tuple[Any, Any]:
     """i, f, o = sigmoid(...), g = tanh(...); c' = f c + i g; h' = o tanh(c')."""
     hidden, memory = state
-    gates = _plus(_affine(x, w_x, b_x), _affine(hidden, w_h, b_h))
+    gates = add(linear(x, w_x, b_x), linear(hidden, w_h, b_h))
     i, f, g, o = _pieces(gates, 4)
     i, f, o = (_apply(torch.sigmoid, part, False) for part in (i, f, o))
-    memory = _plus(multiply(f, memory), multiply(i, _apply(torch.tanh, g, True)))
+    memory = add(multiply(f, memory), multiply(i, _apply(torch.tanh, g, True)))
     return multiply(o, _apply(torch.tanh, memory, True)), memory
 
 
 def gru_step(x: Any, hidden: Any, w_x: Any, w_h: Any, b_x: Any = None, b_h: Any = None) -> Any:
     """r, z = sigmoid(...); n = tanh(x' + r h'); h' = n + z (h - n)."""
-    r_x, z_x, n_x = _pieces(_affine(x, w_x, b_x), 3)
-    r_h, z_h, n_h = _pieces(_affine(hidden, w_h, b_h), 3)
-    reset, update = (_apply(torch.sigmoid, _plus(a, b), False) for a, b in ((r_x, r_h), (z_x, z_h)))
-    new = _apply(torch.tanh, _plus(n_x, multiply(reset, n_h)), True)
-    return _plus(new, multiply(update, _plus(hidden, multiply(new, -1))))
+    r_x, z_x, n_x = _pieces(linear(x, w_x, b_x), 3)
+    r_h, z_h, n_h = _pieces(linear(hidden, w_h, b_h), 3)
+    reset, update = (_apply(torch.sigmoid, add(a, b), False) for a, b in ((r_x, r_h), (z_x, z_h)))
+    new = _apply(torch.tanh, add(n_x, multiply(reset, n_h)), True)
+    return add(new, multiply(update, add(hidden, multiply(new, -1))))
 
 
 def _rnn_step(phi: Callable[[Tensor], Tensor]) -> Cell:
     def step(x: Any, hidden: Any, w_x: Any, w_h: Any, b_x: Any = None, b_h: Any = None) -> Any:
-        return _apply(phi, _plus(_affine(x, w_x, b_x), _affine(hidden, w_h, b_h)), True)
+        return _apply(phi, add(linear(x, w_x, b_x), linear(hidden, w_h, b_h)), True)
 
     return step
 
@@ -67,7 +58,7 @@ STEPS: dict[str, Cell] = {
 
 
 def _at(x: Any, time: int) -> Any:
-    return x.reshape(lambda v: v[time]) if isinstance(x, Scores) else x[time]
+    return moved(x, lambda v: v[time])
 
 
 def _stacked(parts: list[Any], dim: int) -> Any:
@@ -125,7 +116,7 @@ def _unrolled(name: str) -> Callable[..., Any]:
 
 
 def _transposed(x: Any) -> Any:
-    return x.reshape(lambda v: v.transpose(0, 1)) if isinstance(x, Scores) else x.transpose(0, 1)
+    return moved(x, lambda v: v.transpose(0, 1))
 
 
 for _name in STEPS:

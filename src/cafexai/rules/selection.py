@@ -21,14 +21,8 @@ def _over(x: Scores, dim: Any, keepdim: bool, sign: int) -> Any:
     return x.largest(dims, keepdim) if sign > 0 else x.scale(-1).largest(dims, keepdim).scale(-1)
 
 
-@rule("amax", in_place=False)
-def amax(x: Scores, dim: Any = None, keepdim: bool = False) -> Any:
-    return _over(x, dim, keepdim, 1)
-
-
-@rule("amin", in_place=False)
-def amin(x: Scores, dim: Any = None, keepdim: bool = False) -> Any:
-    return _over(x, dim, keepdim, -1)
+rule("amax", in_place=False)(lambda x, dim=None, keepdim=False: _over(x, dim, keepdim, 1))
+rule("amin", in_place=False)(lambda x, dim=None, keepdim=False: _over(x, dim, keepdim, -1))
 
 
 def _extreme(sign: int) -> Callable[..., Any]:
@@ -67,14 +61,8 @@ def _of_two(a: Any, b: Any, sign: int) -> Any:
     return _over(both, -1, False, sign)
 
 
-@rule("maximum", "fmax", in_place=False)
-def maximum(a: Any, b: Any) -> Any:
-    return _of_two(a, b, 1)
-
-
-@rule("minimum", "fmin", in_place=False)
-def minimum(a: Any, b: Any) -> Any:
-    return _of_two(a, b, -1)
+rule("maximum", "fmax", in_place=False)(lambda a, b: _of_two(a, b, 1))
+rule("minimum", "fmin", in_place=False)(lambda a, b: _of_two(a, b, -1))
 
 
 def _tuple(value: Any, count: int) -> tuple[int, ...]:

@@ -31,6 +31,11 @@ def _plain(part: Any) -> Any:
     return tuple(_plain(item) for item in part) if isinstance(part, tuple) else part
 
 
+def moved(part: Any, fn: Callable[[Tensor], Any]) -> Any:
+    """Elements of a scored or plain value in other places."""
+    return part.reshape(fn) if isinstance(part, Scores) else fn(part)
+
+
 def moving(function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(x: Any, *args: Any, **options: Any) -> Any:
         args = tuple(_plain(part) for part in args)
