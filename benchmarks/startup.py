@@ -9,16 +9,17 @@ import sys
 _IMPORT = """
 import time, torch, numpy
 start = time.perf_counter()
-import cafexai
+from cafexai import CAFE
 print(time.perf_counter() - start)
 """
 _FIRST = """
-import time, torch, cafexai
+import time, torch
+from cafexai import CAFE
 model = torch.nn.Sequential(torch.nn.Linear(7, 100), torch.nn.{activation}(), torch.nn.Linear(100, 2)).eval()
 x = torch.randn(100, 7)
 model(x)
 start = time.perf_counter()
-cafexai.CAFE(model).explain(x)
+CAFE(model).explain(x)
 print(time.perf_counter() - start)
 """
 

@@ -134,3 +134,19 @@ def test_long_inputs_are_split_with_the_real_limits(monkeypatch):
     assert max(sizes) < 5000
     for name in ("positive", "negative", "combined"):
         torch.testing.assert_close(getattr(split, name), getattr(whole, name), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["explain", "attribute"])
+def test_an_error_in_a_chunk_is_raised_as_it_is(way):
+    """Too little memory for some rows must not lead to a try with all of them."""
+    sizes = []
+
+    def model(x):
+        sizes.append(len(x))
+        if len(x) > 1:
+            raise torch.OutOfMemoryError(f"no memory for {len(x)} rows")
+        return torch.tanh(x) @ torch.ones(5, 8)
+
+    with pytest.raises(torch.OutOfMemoryError):
+        getattr(CAFE(model), way)(torch.randn(37, 5), target=0)
+    assert max(sizes) < 37

@@ -43,3 +43,42 @@ def test_the_demo_runs():
     done = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True)
     assert "Test accuracy" in done.stdout
     assert "conflict (cancelled between features)" in done.stdout
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```py\n(.*?)^```", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.usefixtures("as_a_reader")
+def test_what_contributors_are_shown_works():
+    from cafexai import compare
+    from cafexai.methods import METHODS
+    from cafexai.metrics import METRICS
+
+    names = "from __future__ import annotations\nimport torch\nfrom torch import Tensor\nfrom typing import Any\n"
+    names += "from cafexai._scores.value import Scores\nfrom cafexai.rules.conversion import as_dtype\n"
+    names += "from cafexai.rules.table import rule\nfrom cafexai.methods.case import Case\n"
+    names += "from cafexai.methods import method\nfrom cafexai.metrics import Bench, metric\n"
+    assert len(BLOCKS) == 3
+    try:
+        for block in BLOCKS:
+            exec(compile(names + block, "CONTRIBUTING.md", "exec"), {"__name__": "contributing"})
+        model, x = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2)).eval(), torch.randn(4, 3)
+        with torch.inference_mode():
+            slopes = METHODS["gradient"](model, x.clone(), target=0)
+        leaf = x.clone().requires_grad_()
+        torch.testing.assert_close(slopes, torch.autograd.grad(model(leaf)[:, 0].sum(), leaf)[0])
+        found = compare(model, x, 0, methods=["gradient", "cafe"], metrics=["sparsity"])
+        assert "share of zeros" in str(found)
+        assert "less is better" not in str(found)
+    finally:
+        METHODS.pop("gradient", None)
+        METRICS.pop("sparsity", None)
+
+
+def test_methods_and_metrics_are_described():
+    from cafexai.methods import METHODS
+    from cafexai.metrics import METRICS
+
+    described = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert {name for name in (*METHODS, *METRICS) if f"`{name}" not in described} == set()

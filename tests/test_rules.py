@@ -254,3 +254,37 @@ def test_ties_share_equally(twin):
     p, n = expected.scores([pair])
     close((result.state.total + result.state.delta) / 2, p)
     close((result.state.total - result.state.delta) / 2, n)
+
+
+def test_a_variant_of_the_path_carrier_is_a_subclass(monkeypatch):
+    """Every word of the rules gives values of the carrier that runs."""
+    from cafexai import CAFE
+    from cafexai.explain import CARRIERS
+
+    seen = []
+
+    class Watched(PathScores):
+        def _activated(self, phi, keeps_zero):
+            seen.append(type(self))
+            return super()._activated(phi, keeps_zero)
+
+    monkeypatch.setitem(CARRIERS, "watched", Watched)
+    model = nn.Sequential(
+        nn.Conv1d(2, 3, 2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2)
+    )
+    x = torch.randn(3, 2, 5)
+    one, two = (CAFE(model, netting=word).explain(x, target=0) for word in ("watched", "path"))
+    assert seen == [Watched, Watched]
+    assert torch.equal(one.positive, two.positive)
+
+
+def test_exported_functions_of_torch_special_have_the_rules_of_torch():
+    from cafexai import CAFE
+
+    class Special(nn.Module):
+        def forward(self, x):
+            return torch.special.expit(torch.special.sinc(x)).sum(1, keepdim=True)
+
+    x = torch.randn(2, 3)
+    program = torch.export.export(Special(), (x,)).module()
+    assert torch.equal(CAFE(program).explain(x).positive, CAFE(Special()).explain(x).positive)

@@ -69,7 +69,9 @@ class Carrier(abc.ABC):
     ) -> S:
         """Behind a linear map: ``fn(value, *constants, *bias)``; ``made`` is the reference, delta and rows of the result.
 
-        ``amount`` is what the map adds to the scores, in the shape that meets the result; ``bias`` is () if it has none.
+        ``amount`` is what the map adds to the scores, in the shape that meets the result. ``bias`` is () if the map takes none,
+        (None,) if its bias belongs to the reference. Constants may be tensors or numbers; what the map makes of one part alone
+        may have to be expanded to the shape of delta.
         """
 
     @abc.abstractmethod
@@ -103,4 +105,7 @@ class Carrier(abc.ABC):
 
     def worst_sign(self) -> float:
         """The most negative score, relative to the largest: 0 if the law holds."""
-        return 0.0
+        if len(self.parts) < 2 or not self.delta.numel():
+            return 0.0
+        total = self.parts[1]
+        return max((self.delta.abs() - total).max().item(), 0.0) / max(total.max().item(), 1e-30)

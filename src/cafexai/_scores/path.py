@@ -39,13 +39,7 @@ class PathScores(Scores):
         return cls(run, reference, delta, delta.detach().abs().requires_grad_(), None)
 
     def _copied(self) -> PathScores:
-        return PathScores(self.run, self.reference, self.delta, self.total, self.rows)
-
-    def worst_sign(self) -> float:
-        if not self.delta.numel():
-            return 0.0
-        short = (self.delta.abs() - self.total).max().item()
-        return max(short, 0.0) / max(self.total.max().item(), 1e-30)
+        return type(self)(self.run, self.reference, self.delta, self.total, self.rows)
 
     outcome = staticmethod(both_signs)  # type: ignore[assignment]
     net = staticmethod(only_net)
@@ -56,14 +50,14 @@ class PathScores(Scores):
     ) -> list[PathScores]:
         moved = fn(*[part.abs() if isinstance(part, Tensor) else part.total for part in parts])
         totals = [moved] if isinstance(moved, Tensor) else moved
-        return [PathScores(run, *made) for made in zip(references, deltas, totals, rows, strict=True)]
+        return [cls(run, *made) for made in zip(references, deltas, totals, rows, strict=True)]
 
     def _mapped(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> PathScores:
         reference, delta, rows = made
         total = fn(self.total, *(None if constant is None else abs(constant) for constant in (*constants, *bias)))
-        return PathScores(self.run, reference, delta, total if total.shape == delta.shape else total.expand(delta.shape), rows)
+        return type(self)(self.run, reference, delta, total if total.shape == delta.shape else total.expand(delta.shape), rows)
 
     def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> PathScores:
         """A linear layer as one step.
@@ -103,7 +97,7 @@ class PathScores(Scores):
         rows = behind_map(self, weighted, (weight,), bias, aligned, delta)
         if added is not None:
             added.rows = rows
-        return PathScores(run, reference, delta, total, rows)
+        return type(self)(run, reference, delta, total, rows)
 
     def _layer(
         self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, delta: Tensor, value: Tensor
@@ -124,16 +118,16 @@ class PathScores(Scores):
 
     def _added(self, other: PathScores, alpha: float, made: Made) -> PathScores:
         reference, delta, rows = made
-        return PathScores(self.run, reference, delta, torch.add(self.total, other.total, alpha=abs(alpha)), rows)
+        return type(self)(self.run, reference, delta, torch.add(self.total, other.total, alpha=abs(alpha)), rows)
 
     def _activated(self, phi: Function, keeps_zero: bool) -> PathScores:
         step, reference, behind, phi = activation(self.delta, self.reference, phi, keeps_zero)
         delta, total = InGraph.apply(self.delta, self.total, step, reference, behind, phi, self.run.c)
-        return PathScores(self.run, behind, delta, total, self.rows)
+        return type(self)(self.run, behind, delta, total, self.rows)
 
     def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> PathScores:
         reference, delta, rows = made
-        return PathScores(self.run, reference, delta, (self.total * weights).sum(dims, keepdim=True), rows)
+        return type(self)(self.run, reference, delta, (self.total * weights).sum(dims, keepdim=True), rows)
 
     def _halfway(self) -> Tensor:
         return self.value / 2 if self.reference is None else self.reference + self.delta.detach() / 2
@@ -144,4 +138,4 @@ class PathScores(Scores):
         reference, delta, rows = made
         mine, yours = halves
         total = fn(self.total, yours.abs()) + fn(mine.abs(), other.total)
-        return PathScores(self.run, reference, delta, total, rows)
+        return type(self)(self.run, reference, delta, total, rows)

@@ -132,7 +132,7 @@ def compare(
 def _guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
     """The metric of all methods; if one fails, of each by itself, with the reason for those that fail."""
     try:
-        return dict(METRICS[metric].of(bench))
+        return _numbers(METRICS[metric].of(bench), bench)
     except Exception as error:  # whatever a method raises here is its reason
         if len(bench.methods) == 1:
             return {name: _reason(error) for name in bench.methods}
@@ -140,6 +140,13 @@ def _guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
     for name, method in bench.methods.items():
         found |= _guarded(metric, dataclasses.replace(bench, scores={name: bench.scores[name]}, methods={name: method}))
     return found
+
+
+def _numbers(found: Any, bench: measure.Bench) -> dict[str, Tensor | str]:
+    """What a metric gives, if it is one vector of numbers for each method."""
+    if not isinstance(found, Mapping) or any(not isinstance(value, Tensor) or value.ndim != 1 for value in found.values()):
+        raise TypeError("the metric gives no vector of numbers for each method, {name: tensor of one number per row}")
+    return {name: found[name] for name in bench.methods}
 
 
 def _softmax_note(given: Case) -> tuple[str, ...]:
@@ -186,8 +193,9 @@ def _metrics(metrics: Any, truth: Tensor | None) -> list[str]:
     unknown = [name for name in wanted if name not in METRICS]
     if unknown:
         raise ValueError(f"compare(..., metrics={wanted}): there is no {unknown[0]!r}. There are: {', '.join(METRICS)}.")
-    if "rmse" in wanted and truth is None:
-        raise ValueError('compare(..., metrics=["rmse"]): give the known attributions, truth=, shaped like x.')
+    for name in wanted:
+        if METRICS[name].needs_truth and truth is None:
+            raise ValueError(f'compare(..., metrics=["{name}"]): give the known attributions, truth=, shaped like x.')
     return wanted + ["rmse"] * (truth is not None and "rmse" not in wanted)
 
 

@@ -106,9 +106,11 @@ class Comparison:
             lines.append(f"| {method} | cannot run: {reason.replace('|', '/')}" + " |" * (len(header) - 1))
         seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
         rows = f"{self.rows} row" + "s" * (self.rows > 1)
-        features = " (RMSE: over the features)" if "rmse" in self.metrics else ""
+        by_feature = [_title(m) for m in self.metrics if m in METRICS and METRICS[m].per == "feature"]
+        features = f" ({', '.join(by_feature)}: over the features)" if by_feature else ""
         spread = f"Mean ± standard error over {rows}{features}" if self.rows > 1 else f"Values of {rows}"
-        lines += ["", f"{spread}, {seeds}; less is better, best in bold, second best underlined."]
+        ranked = [m for m in self.metrics if m in METRICS and METRICS[m].ranked]
+        lines += ["", f"{spread}, {seeds}" + ("; less is better, best in bold, second best underlined." if ranked else ".")]
         if self.against is not None and self.rows > 1:
             lines.append(f"\n\\* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the pairs.")
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"

@@ -105,7 +105,7 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
             f"{name}(model, x): x is one tensor or table of floating point numbers, shaped (rows, ...): x.float() for a table "
             "of integers. CAFE(model).explain also takes several inputs and integer codes."
         )
-    rows = given.tensors[0]
+    rows = given.tensors[0].clone() if given.tensors[0].is_inference() else given.tensors[0]
     dtype, _ = model_dtype(subject.model)
     if isinstance(subject.model, nn.Module) and any(True for _ in subject.model.parameters()) and dtype != rows.dtype:
         raise ValueError(f"{name}(model, x): x is {rows.dtype} and the model {dtype}; convert one, such as x.to({dtype}).")

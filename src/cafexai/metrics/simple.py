@@ -118,7 +118,7 @@ def _completeness_error(bench: Bench) -> Any:
     return {name: completeness_error(bench.model, bench.x, values, **where).abs() for name, values, where in given}
 
 
-@metric("rmse", "RMSE")
+@metric("rmse", "RMSE", per="feature", needs_truth=True)
 def _rmse(bench: Bench) -> Any:
     """How far the scores are from the known ones; one number per feature."""
     assert bench.truth is not None

@@ -40,16 +40,20 @@ class Metric:
     title: str
     of: Callable[[Bench], Mapping[str, Tensor]]
     ranked: bool  # the smaller the better
+    per: str = "row"  # what it has one number for: a row, or a feature
+    needs_truth: bool = False  # it compares with known attributions
 
 
 METRICS: dict[str, Metric] = {}
 
 
-def metric(name: str, title: str = "", ranked: bool = True) -> Callable[[Callable[[Bench], Any]], Callable[[Bench], Any]]:
+def metric(
+    name: str, title: str = "", ranked: bool = True, per: str = "row", needs_truth: bool = False
+) -> Callable[[Callable[[Bench], Any]], Callable[[Bench], Any]]:
     """Register a function ``bench -> {method: one number per row}`` under a name; ``title`` is what tables call it."""
 
     def register(of: Callable[[Bench], Any]) -> Callable[[Bench], Any]:
-        METRICS[name] = Metric(name, title or name, of, ranked)
+        METRICS[name] = Metric(name, title or name, of, ranked, per, needs_truth)
         return of
 
     return register

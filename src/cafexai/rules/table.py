@@ -158,11 +158,11 @@ def _of_overload(function: Any) -> Rule | None:
     if packet in TABLE:
         return TABLE[packet]
     name = str(function).split(".")[1]
-    for namespace in (torch, torch._C._nn, torch.Tensor, F):  # those with aten's order of arguments first
-        known = TABLE.get(getattr(namespace, name, None))  # type: ignore[arg-type]
-        if known is not None:
-            return known
-    return None
+    places: list[Any] = [getattr(space, name, None) for space in (torch, torch._C._nn, torch.Tensor, F)]  # aten's order first
+    for prefix, space in (("special_", torch.special), ("linalg_", torch.linalg)):
+        if name.startswith(prefix):
+            places.append(getattr(space, name.removeprefix(prefix), None))
+    return next((TABLE[place] for place in places if place in TABLE), None)
 
 
 def rules() -> Iterator[tuple[Callable[..., Any], Rule]]:

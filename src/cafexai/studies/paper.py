@@ -7,26 +7,36 @@ import json
 from importlib import resources
 from typing import Any
 
-METHOD_TITLES = {
-    "gradient_x_input": "Gradient x Input",
-    "lrp": "LRP",
-    "deeplift_rescale": "DeepLIFT Rescale",
-    "deeplift_revealcancel": "DeepLIFT RevealCancel",
-    "gradient_shap": "GradientSHAP",
-    "integrated_gradients": "Integrated Gradients",
-    "smoothgrad": "SmoothGrad",
-    "kernel_shap": "KernelSHAP",
-    "shapley_value_sampling": "Shapley Value Sampling",
-    "lime": "LIME",
-    "bias_backpropagation": "Bias back-propagation",
-    "cafe": "CAFE",
-    "cafe c=0": "CAFE (c = 0)",
-    "cafe c=0.25": "CAFE (c = 0.25)",
-    "cafe c=0.5": "CAFE (c = 0.5)",
-    "cafe c=0.75": "CAFE (c = 0.75)",
-    "cafe c=1": "CAFE (c = 1)",
-    **{f"feature c={c}": f"CAFE, feature netting (c = {c})" for c in ("0", "0.25", "0.5", "0.75", "1")},
-}
+
+class _Titles(dict[str, str]):
+    """A method that the paper does not have goes by its name."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+METHOD_TITLES = _Titles(
+    {
+        "gradient_x_input": "Gradient x Input",
+        "lrp": "LRP",
+        "deeplift_rescale": "DeepLIFT Rescale",
+        "deeplift_revealcancel": "DeepLIFT RevealCancel",
+        "gradient_shap": "GradientSHAP",
+        "integrated_gradients": "Integrated Gradients",
+        "smoothgrad": "SmoothGrad",
+        "kernel_shap": "KernelSHAP",
+        "shapley_value_sampling": "Shapley Value Sampling",
+        "lime": "LIME",
+        "bias_backpropagation": "Bias back-propagation",
+        "cafe": "CAFE",
+        "cafe c=0": "CAFE (c = 0)",
+        "cafe c=0.25": "CAFE (c = 0.25)",
+        "cafe c=0.5": "CAFE (c = 0.5)",
+        "cafe c=0.75": "CAFE (c = 0.75)",
+        "cafe c=1": "CAFE (c = 1)",
+        **{f"feature c={c}": f"CAFE, feature netting (c = {c})" for c in ("0", "0.25", "0.5", "0.75", "1")},
+    }
+)
 SAMPLING = ("kernel_shap", "shapley_value_sampling", "lime")  # far slower than CAFE in the paper
 
 
