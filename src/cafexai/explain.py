@@ -214,8 +214,10 @@ class CAFE:
         for (place, number), chunks in results.items():
             one = several[place]
             explanation = assembled(chunks, given, self._described(job, one))
-            if entries:
-                explanation = _sharing(explanation, next(iter(entries.values())))
+            if entries:  # what all have in common is there once
+                one_of = next(iter(entries.values()))
+                shared = {name: getattr(one_of, name) for name in ("inputs", "baselines", "display")}
+                explanation = dataclasses.replace(explanation, **shared)
             entries[place if isinstance(one, Mapping) else one, number] = explanation
         if feature_groups is not None:
             entries = {key: grouped(explanation, feature_groups) for key, explanation in entries.items()}
@@ -291,11 +293,6 @@ class CAFE:
             "version": __version__,
             "torch": str(torch.__version__),
         }
-
-
-def _sharing(explanation: Explanation, first: Explanation) -> Explanation:
-    """The explanation with the tensors that it has in common with another one."""
-    return dataclasses.replace(explanation, inputs=first.inputs, baselines=first.baselines, display=first.display)
 
 
 def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_class: bool) -> Explanation | Explanations:

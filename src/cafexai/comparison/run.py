@@ -21,7 +21,7 @@ from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case
 from ..methods.table import by_word
 from ..metrics import METRICS
-from .table import Comparison, summary
+from .table import Comparison
 
 NOTES = (
     "Completeness: |sum of the scores - (f(x) - f(baseline))|. CAFE and LRP report the share of the biases apart, bias "
@@ -118,7 +118,10 @@ def compare(
             else:
                 notes.append(f"No {METRICS[metric].title} of {name}: {value}")
     return Comparison(
-        {name: {metric: summary(per_seed) for metric, per_seed in of.items()} for name, of in values.items()},
+        {
+            name: {metric: torch.stack([v.double().cpu() for v in per_seed]).mean(0) for metric, per_seed in of.items()}
+            for name, of in values.items()
+        },
         {name: min(times) for name, times in seconds.items() if name in able},
         reasons,
         next((name for name, method in able.items() if _plain(method) is METHODS["cafe"]), None),

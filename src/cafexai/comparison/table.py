@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from .._extras import needs
@@ -157,11 +156,6 @@ class Comparison:
         axes[0].set_yticks(range(len(methods)), methods)
         axes[0].invert_yaxis()
         return figure
-
-
-def summary(values: list[Tensor]) -> Tensor:
-    """The mean over seeds."""
-    return torch.stack([value.double().cpu() for value in values]).mean(0)
 
 
 def _title(metric: str) -> str:

@@ -170,17 +170,13 @@ class Definition:
         return found[0].item() if x.ndim == 1 else found
 
 
-def _both(together: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Callable[..., Tensor]], Definition]:
-    return functools.partial(Definition, both=together)
-
-
 @Definition
 def counteracts(first: Tensor, second: Tensor) -> Tensor:
     """Definition 1: (f(x) - f(x without C)) / (f(x without C) - f(x without C and D)) < 0; a zero denominator is "no"."""
     return first * second.sign() < 0
 
 
-@_both(torch.logical_or)
+@functools.partial(Definition, both=torch.logical_or)
 def conflicting(first: Tensor, second: Tensor) -> Tensor:
     """Definition 2: C counteracts D, or D counteracts C."""
     return first * second.sign() < 0
@@ -192,7 +188,7 @@ def counteraction_magnitude(first: Tensor, second: Tensor) -> Tensor:
     return _smaller(first, second)
 
 
-@_both(torch.maximum)
+@functools.partial(Definition, both=torch.maximum)
 def conflict_magnitude(first: Tensor, second: Tensor) -> Tensor:
     """Definition 4: the larger of both counteraction magnitudes."""
     return _smaller(first, second)
