@@ -397,3 +397,34 @@ def test_an_output_selector_may_compute(model, x):
     e = CAFE(lambda v: (model(v), v)).explain(x, output=lambda out: out[0][:, 0] - out[0][:, 1])
     difference = CAFE(model).explain(x, target=0).combined - CAFE(model).explain(x, target=1).combined
     close(e.combined, difference)
+
+
+def test_targets_from_the_end_and_by_columns(x):
+    model = models.mlp(4, 6, 3)
+    last = CAFE(model).explain(x, target=2)
+    assert torch.equal(CAFE(model).explain(x, target=-1).positive, last.positive)
+    assert CAFE(model).explain(x, target=[-1] * len(x)).target.unique().item() == 2
+
+    def wide(v):
+        return model(v)[:, :, None] * torch.tensor([1.0, 2.0])
+
+    by_tuple = CAFE(wide).explain(x, target=(2, 1))
+    columns = ([2] * len(x), torch.ones(len(x), dtype=torch.long))
+    assert torch.equal(CAFE(wide).explain(x, target=columns).positive, by_tuple.positive)
+
+
+def test_what_is_set_on_an_explainer_counts(x):
+    import copy
+
+    model = models.mlp(4, 6, 3)
+    cafe = CAFE(model, 0.5)
+    cafe.c = 1.0
+    e = cafe.explain(x, target=0)
+    assert torch.equal(e.positive, CAFE(model, 1.0).explain(x, target=0).positive)
+    assert torch.equal(cafe.attribute(x, target=0), e.combined)
+    by_name = CAFE(model, {"1": 0.0})
+    again = copy.deepcopy(by_name)  # its modules are others
+    assert torch.equal(by_name.explain(x, target=0).positive, again.explain(x, target=0).positive)
+    assert list(again.explain(x, target=0).bias_by_layer) == ["0", "2"]
+    model[1] = torch.nn.Tanh()
+    assert torch.equal(by_name.explain(x, target=0).positive, CAFE(model, {"1": 0.0}).explain(x, target=0).positive)

@@ -197,3 +197,12 @@ def test_audit_of_outputs():
     assert audit_outputs(CAFE_1, net, rows, 1, torch.randn(1, 4).expand(6, 4)).conflicts > 6
     with pytest.raises(ValueError, match="too many"):
         audit_outputs(CAFE_1, models.mlp(20, 4, 1), torch.randn(1, 20))
+
+
+def test_local_layers_of_exported_programs():
+    from cafexai.conflicts.local import local_layers
+
+    net, x = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU()), torch.randn(2, 1, 5, 5)
+    (own,), (other,) = (local_layers(model, x) for model in (net, torch.export.export(net, (x,)).module()))
+    assert torch.equal(own.inputs, other.inputs)
+    assert torch.equal(own.weight, other.weight)

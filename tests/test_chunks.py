@@ -150,3 +150,9 @@ def test_an_error_in_a_chunk_is_raised_as_it_is(way):
     with pytest.raises(torch.OutOfMemoryError):
         getattr(CAFE(model), way)(torch.randn(37, 5), target=0)
     assert max(sizes) < 37
+
+
+def test_constants_of_the_rows_keep_them_together():
+    net, offsets, x = models.mlp(5, 8, 3), torch.randn(37, 3), torch.randn(37, 5)
+    e = CAFE(lambda v: net(v) + offsets).explain(x, target=1)
+    torch.testing.assert_close(e.output, (net(x) + offsets)[:, 1].detach())

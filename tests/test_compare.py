@@ -272,3 +272,26 @@ def test_captums_tools_take_the_explainer():
     torch.testing.assert_close(smooth, scores)
     with pytest.raises(NotImplementedError, match="return_convergence_delta"):
         explainer.compute_convergence_delta()
+
+
+def test_groups_reach_methods_by_the_word_they_know():
+    import pandas as pd
+
+    net, seen = models.mlp(4, 6, 3), []
+
+    def old(model, x, *, target=None, baselines=None, feature_mask=None):
+        seen.append(feature_mask)
+        return METHODS["gradient_x_input"](model, x, target=target)
+
+    def without(model, x, *, target=None, baselines=None):
+        return METHODS["gradient_x_input"](model, x, target=target)
+
+    frame = pd.DataFrame(torch.randn(5, 4).numpy(), columns=list("abcd"))
+    found = compare(net, frame, 0, {"old": old, "lime": METHODS["lime"]}, ["complexity"], feature_groups={"g": ["a", "b"]})
+    assert not found.reasons
+    assert seen[-1].tolist() == [0, 0, 1, 2]
+    assert not compare(net, frame, 0, {"without": without}, ["structural_infidelity"], n_units=2).reasons
+    scores = metrics.structural_infidelity(
+        old, net, torch.randn(3, 4), metrics.TabularPerturbation(torch.randn(9, 4)), n_units=2
+    )
+    assert scores.shape == (3, 2)

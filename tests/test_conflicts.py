@@ -234,3 +234,28 @@ def test_bad_input(name):
     call, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_old_words_and_forms_are_taken():
+    net, x = models.mlp(4, 6, 3), torch.randn(4)
+    new = conflict_magnitude(net, [0], [2], x, baselines=0.5, target=2, feature_names=list("abcd"))
+    for words in ({"output": 2}, {"output": -1}, {"output": [2]}, {"output": (2,)}):
+        assert conflict_magnitude(net, ["a"], "c", x, reference=0.5, names=list("abcd"), **words) == new
+    with pytest.raises(ValueError, match="one argument"):
+        counteracts(net, 0, 1, x, target=1, output=2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'base'"):
+        counteracts(net, 0, 1, x, base=0)
+    assert conflict_magnitude(lambda v: {"a": net(v), "b": -net(v)}, 0, 2, x, target=2, output="b") == pytest.approx(
+        conflict_magnitude(net, 0, 2, x, target=2)
+    )
+
+
+def test_the_class_is_that_of_the_row_as_it_is():
+    net, rows = models.mlp(4, 6, 3), torch.randn(5, 4)
+    classes = net(rows).argmax(1)
+    for target in (None, classes, classes.tolist()):
+        found = conflict_magnitude(net, [0, 1], [2, 3], rows, target=target)
+        each = [conflict_magnitude(net, [0, 1], [2, 3], row, target=int(k)) for row, k in zip(rows, classes, strict=True)]
+        torch.testing.assert_close(found, torch.tensor(each))
+    charts = [conflict_map(net, rows[0], target=target, top=3) for target in (None, int(classes[0]))]
+    assert torch.equal(charts[0].magnitude, charts[1].magnitude)

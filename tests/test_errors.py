@@ -52,7 +52,7 @@ def test_inputs(name, method):
 
 CALLS = {
     "target out of range": ({"target": 2}, "out of range"),
-    "negative target": ({"target": -1}, "out of range"),
+    "negative target": ({"target": -3}, "out of range"),
     "too few targets": ({"target": [0, 1]}, "3 rows"),
     "float target": ({"target": torch.tensor([0.5, 1, 0])}, "targets are integers"),
     "word as target": ({"target": "cat"}, "give an integer"),
@@ -96,7 +96,7 @@ def test_a_pattern_that_matches_nothing():
 
 
 def test_other_nettings_and_models():
-    with pytest.raises(ValueError, match="the words are 'path', 'feature'"):
+    with pytest.raises(ValueError, match='"path", the method as published, and "feature"'):
         CAFE(model(), netting="edge")
     with pytest.raises(ValueError, match="PyTorch module"):
         CAFE("model.pt")

@@ -33,6 +33,7 @@ LAYERS = """
     conflicts methods                                on top of it
     comparison adapters                              many methods at once
     studies                                          the paper
+    _commands                                        the command line
     __init__ cli __main__                            the doors
 """
 ORDER = [re.split(r"\s{2,}", line.strip())[0].split() for line in LAYERS.strip().splitlines()]
@@ -44,7 +45,6 @@ BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "show"): "e.plot() and e.ledger(), inside the methods",
     ("explain", "__version__"): "written into the settings of an explanation",
     ("comparison", "methods"): "",
-    ("cli", "studies"): "",
     ("__main__", "cli"): "",
 }
 ALONE = ("models", "datasets")  # these import nothing of ours but the extras and each other's

@@ -33,7 +33,7 @@ import cafexai
 import models
 import naive_methods
 from cafexai import CAFE, UnsupportedOperation, from_sklearn
-from cafexai._scores.run import Settings
+from cafexai.explain import CARRIERS as NETTINGS
 from cafexai.methods import METHODS
 from cafexai.methods import sampling as batched
 from cafexai.methods.case import case
@@ -242,11 +242,11 @@ def test_deeplift_with_frozen_attention_adds_up_to_the_frozen_model(name):
 
 
 @pytest.mark.parametrize("name", ["deeplift_rescale", "deeplift_revealcancel", "lrp"])
-def test_ft_transformers(name):
+def test_ft_transformers(name, monkeypatch):
     model = FTTransformer((1,) * 6, outputs=2, width=16, heads=4, blocks=2).eval()
     x, start = torch.randn(3, 6), torch.randn(3, 6)
-    explainer = CAFE(model)
-    explainer._settings = Settings(CARRIERS[name], biases_in_reference=name != "lrp")
+    explainer = CAFE(model, biases="scores" if name == "lrp" else "reference")
+    monkeypatch.setitem(NETTINGS, "path", CARRIERS[name])
     scores, lack = explainer.attribute(x, None if name == "lrp" else start, 1, return_convergence_delta=True)
     torch.testing.assert_close(scores, METHODS[name](model, x, target=1, baselines=start))
     assert lack.abs().max() < 1e-10

@@ -1,4 +1,4 @@
-"""conflict_pairs: a naive twin of the definition in cafexai/pairs.py, unit by unit, and what follows from it."""
+"""conflict_pairs: a naive twin of the definition in cafexai/_scores/pairs.py, unit by unit, and what follows from it."""
 
 import itertools
 
@@ -237,3 +237,23 @@ def test_errors_say_what_to_do():
         CAFE(model).explain(x, pairs=True)
     with pytest.raises(ValueError, match="pairs=True"):
         CAFE(model, netting="feature").explain(x).pairs()
+
+
+@pytest.mark.parametrize("name", ["twice", "joined", "with a layer"])
+def test_pairs_behind_values_whose_scores_wait(name):
+    """At c = 1 they add up to what cancelled, however often such a value is used."""
+    torch.manual_seed(3)
+    query, key, layer = nn.Linear(4, 3), nn.Linear(4, 6), nn.Linear(2, 2)
+    end = {
+        "twice": lambda v: v + v,
+        "joined": lambda v: torch.cat([v.amax(1, keepdim=True), v], 1),
+        "with a layer": lambda v: v + layer(v),
+    }[name]
+
+    def model(x):
+        scores = key(x).view(len(x), 2, 3) @ query(x)[:, :, None]
+        return end(scores[:, :, 0])
+
+    e = CAFE(model, 1.0, netting="feature").explain(torch.randn(3, 4), target=0, pairs=True)
+    up, down = (part.sum(1) + bias for part, bias in ((e.positive, e.bias_positive), (e.negative, e.bias_negative)))
+    torch.testing.assert_close(e.conflict_pairs.sum((1, 2)), torch.minimum(up, down))

@@ -288,3 +288,15 @@ def test_exported_functions_of_torch_special_have_the_rules_of_torch():
     x = torch.randn(2, 3)
     program = torch.export.export(Special(), (x,)).module()
     assert torch.equal(CAFE(program).explain(x).positive, CAFE(Special()).explain(x).positive)
+
+
+@pytest.mark.usefixtures("shipped_rules")
+def test_a_rule_in_the_place_of_another_has_its_kinds():
+    before = {name: table.TABLE[getattr(torch, name)].kinds for name in ("relu", "gather", "clone")}
+    for name in before:
+        table.rule(name)(table.TABLE[getattr(torch, name)].apply)
+        assert table.TABLE[getattr(torch, name)].kinds == before[name] != frozenset()
+    table.rule("relu", kinds=[])(lambda x: x.elementwise(torch.relu, True))
+    assert not table.TABLE[torch.relu].kinds
+    with pytest.raises(ValueError, match="no kinds"):
+        table.rule("relu", kinds=["moves"])(lambda x: x)

@@ -17,11 +17,13 @@ reveal_type(cafe.explain(x))
 reveal_type(cafe.explain(x, None, 1, batch_size=2))
 reveal_type(cafe.explain(x, target=[0, 1, 0], c=0.3))
 reveal_type(cafe.explain(x, target="all"))
+reveal_type(cafe.explain(x, None, "all"))
+reveal_type(cafe.explain(x, target="all", additional_forward_args=(x,)))
 reveal_type(cafe.explain(x, c=[0.0, 1.0], layer="0"))
 reveal_type(cafe.explain(x).conflict)
 cafe.explain(x, lager="0")
 """
-SHORT = ["Explanation", "Explanation", "Explanation", "Explanations", "Explanations", "Tensor"]
+SHORT = ["Explanation", "Explanation", "Explanation", "Explanations", "Explanations", "Explanations", "Explanations", "Tensor"]
 
 
 @pytest.mark.slow

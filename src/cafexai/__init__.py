@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from ._engine.support import supported as supported
@@ -34,7 +34,7 @@ _PLACES = {
 }
 
 __all__ = ["__version__", *_PLACES]
-_FOLDERS = ("adapters", "comparison", "conflicts", "datasets", "methods", "metrics", "models", "studies")
+_FOLDERS = "adapters comparison conflicts datasets errors explanation methods metrics models rules sklearn studies".split()
 
 
 def __getattr__(name: str) -> Any:

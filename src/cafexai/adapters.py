@@ -63,16 +63,9 @@ def captum_attribution(cafe: CAFE) -> Any:
             super().__init__(cafe.model)
 
         @log_usage()  # type: ignore[untyped-decorator]
-        def attribute(
-            self,
-            inputs: Any,
-            baselines: Any = None,
-            target: Any = None,
-            additional_forward_args: Any = None,
-            return_convergence_delta: bool = False,
-        ) -> Any:
-            """The combined scores."""
-            return cafe.attribute(inputs, baselines, target, additional_forward_args, return_convergence_delta)
+        def attribute(self, *arguments: Any, **options: Any) -> Any:
+            """The combined scores; the arguments are those of ``CAFE.attribute``."""
+            return cafe.attribute(*arguments, **options)
 
         @property
         def multiplies_by_inputs(self) -> bool:

@@ -1,77 +1,16 @@
-"""The command line: ``cafexai study NAME``."""
+"""The entry point of the command line."""
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
-from typing import Annotated, Any
-
-try:
-    import typer
-except ModuleNotFoundError as missing:
-    if missing.name != "typer":
-        raise
-    sys.exit("The command line needs typer: pip install 'cafexai[cli]'.")
-
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def root() -> None:
-    """Conflict-aware explanations of PyTorch models."""
-
-
-@app.command()
-def study(
-    name: Annotated[str, typer.Argument(help='The study, or "list" for all of them.')],
-    preset: Annotated[str, typer.Option(help="quick (minutes), full (the paper's sizes) or toy (seconds).")] = "quick",
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; studies/NAME-PRESET if not given.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder with the data sets; else CAFEXAI_DATA, else downloads.")] = None,
-    jobs: Annotated[
-        int, typer.Option(help="Processes that do tasks at the same time; runtimes are then those under load.")
-    ] = 1,
-    change: Annotated[list[str] | None, typer.Option("--set", help="A setting to change, as name=JSON.")] = None,
-) -> None:
-    """Run one of the paper's experiments; started again, it goes on where it stopped."""
-    from .studies import STUDIES, run
-
-    if name == "list":
-        typer.echo(_listing())
-        return
-    if name not in STUDIES:
-        raise ValueError(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
-    folder = out if out is not None else Path("studies") / f"{name}-{preset}"
-    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), jobs=jobs, say=typer.echo)
-    for finding in report.findings:
-        typer.echo(str(finding))
-    typer.echo(f"Tables and figures: {folder}")
-
-
-def _listing() -> str:
-    """All studies with what they need and how long they take."""
-    from .studies import STUDIES
-
-    lines = []
-    for entry in STUDIES.values():
-        times = ", ".join(f"{preset} {minutes}" for preset, minutes in entry.minutes.items())
-        lines += [f"{entry.name}: {entry.title}", f"    needs {entry.needs}", f"    minutes on two cores: {times}"]
-    return "\n".join(lines)
-
-
-def _changes(given: list[str]) -> dict[str, Any]:
-    changes = {}
-    for entry in given:
-        name, _, value = entry.partition("=")
-        try:
-            changes[name] = json.loads(value)
-        except json.JSONDecodeError:
-            raise ValueError(f"--set {entry}: give a setting as name=JSON, such as --set seeds=[42].") from None
-    return changes
 
 
 def main() -> None:
     """Whatever goes wrong with what the user gave ends in one message."""
+    try:
+        from ._commands import app
+    except ModuleNotFoundError as error:
+        sys.exit(f"The command line needs {error.name}: pip install 'cafexai[cli]'.")
     try:
         app()
     except (ValueError, OSError, NotImplementedError, ModuleNotFoundError, ArithmeticError) as error:

@@ -51,6 +51,14 @@ class Options(TypedDict, total=False):
     pairs: bool
 
 
+class _More(Options, total=False):
+    additional_forward_args: Any
+
+
+class _Every(_More, total=False):
+    c: Any
+
+
 CARRIERS: dict[str, type[Scores]] = {"path": PathScores, "feature": FeatureScores}
 PAIRED: dict[type[Scores], type[Scores]] = {FeatureScores: PairedScores}  # carriers that know which feature cancels which
 
@@ -77,9 +85,8 @@ class CAFE:
         background: Any = None,
     ) -> None:
         if netting not in CARRIERS:
-            raise ValueError(
-                f"CAFE(..., netting={netting!r}): the words are {', '.join(map(repr, CARRIERS))} (docs/netting.md)."
-            )
+            words = ", and ".join(f'"{word}", {carrier.meaning}' for word, carrier in CARRIERS.items())
+            raise ValueError(f"CAFE(..., netting={netting!r}): the words are {words}.")
         if biases not in ("scores", "reference"):
             raise ValueError(
                 f'CAFE(..., biases={biases!r}): the words are "scores", as published (biases have scores of their own), and '
@@ -93,9 +100,12 @@ class CAFE:
         self.biases = biases
         self.background = background
         self._subject = Subject(model)
-        self._settings = Settings(
-            CARRIERS[netting], Sensitivity(c, self._subject.names.values()), norm_mean, biases == "reference"
-        )
+        _ = self._settings  # c is checked
+
+    @property
+    def _settings(self) -> Settings:
+        sensitivity = Sensitivity(self.c, self._subject.names.values())
+        return Settings(CARRIERS[self.netting], sensitivity, self.norm_mean, self.biases == "reference")
 
     @property
     def model(self) -> Any:
@@ -104,19 +114,17 @@ class CAFE:
 
     @overload
     def explain(
-        self, inputs: Any, baselines: Any = None, *, target: Literal["all"], c: Any = None, **options: Unpack[Options]
+        self, inputs: Any, baselines: Any, target: Literal["all"], extra: Any = None, /, **options: Unpack[_Every]
     ) -> Explanations: ...
 
     @overload
     def explain(
-        self,
-        inputs: Any,
-        baselines: Any = None,
-        target: Target = None,
-        additional_forward_args: Any = None,
-        *,
-        c: Sequence[C],
-        **options: Unpack[Options],
+        self, inputs: Any, baselines: Any = None, *, target: Literal["all"], **options: Unpack[_Every]
+    ) -> Explanations: ...
+
+    @overload
+    def explain(
+        self, inputs: Any, baselines: Any = None, target: Target = None, *, c: Sequence[C], **options: Unpack[_More]
     ) -> Explanations: ...
 
     @overload
@@ -243,7 +251,7 @@ class CAFE:
         given = prepare(inputs, self._subject.model)
         stack = references(baselines, given, self.background, self._subject.model)
         extra = as_arguments(additional_forward_args)
-        job = Job(self._subject, given, stack, self._settings, target, extra, features=self._features(given, None, None))
+        job = Job(self._subject, given, stack, self._settings, target, extra, features=self._features(given))
         (outcomes,) = carry_out(job, lambda passed: (job.settings.carrier.net(passed),), _mean).values()
         combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
         result = combined if given.is_tuple else combined[0]
@@ -260,10 +268,10 @@ class CAFE:
         return True
 
     def _features(
-        self, given: Inputs, groups: Any, layer: str | None, start: bool = True
+        self, given: Inputs, groups: Any = None, layer: str | None = None, start: bool = True
     ) -> Callable[[list[torch.Size]], Features] | None:
         """Which elements are one feature, for a carrier that keeps features apart."""
-        if not self._settings.carrier.by_feature:
+        if not CARRIERS[self.netting].by_feature:
             return None
         if layer is not None and not start:
             raise ValueError(

@@ -146,8 +146,10 @@ def _rows_at_a_time(job: Job) -> int:
     widest = _Widest()
     try:
         with widest:
-            plain_output(job, one)
+            alone = plain_output(job, one)
     except Exception:  # a model that does not take a single row, or that cannot be explained at all, which will be said
+        return rows
+    if not isinstance(alone, Tensor) or not alone.ndim or len(alone) != 1:  # constants of the model belong to the rows
         return rows
     pieces = -(-rows * widest.size * carried // (LARGE if carried == 1 else CARRIED))
     return rows if pieces < 2 else max(2, -(-rows // pieces))

@@ -50,9 +50,12 @@ class Subject:
 
     def __init__(self, model: Any) -> None:
         self.model = unwrap(model)
-        modules = self.model.named_modules() if isinstance(self.model, nn.Module) else ()
-        self.names: dict[int, str] = {id(module): name for name, module in modules}  # the model itself is ""
+        self.names = self._named()
         self.takes_raw = hasattr(type(self.model), "from_raw")  # it comes with a preprocessing step of its own
+
+    def _named(self) -> dict[int, str]:
+        """id of each module -> its path; the model itself is ""."""
+        return {id(m): name for name, m in self.model.named_modules()} if isinstance(self.model, nn.Module) else {}
 
     def owned_tensors(self) -> dict[int, str]:
         """id of each parameter and buffer -> its name."""
@@ -72,6 +75,7 @@ class Subject:
 
     def ready(self) -> None:
         """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
+        self.names = self._named()  # copies of a model, and modules that were replaced, have other ids
         if isinstance(self.model, torch.jit.ScriptFunction):
             _refuse_script("the function")
         for module in _modules(self.model):

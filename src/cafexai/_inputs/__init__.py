@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 
 def renamed(call: str, given: dict[str, Any], **pairs: Any) -> list[Any]:
-    """The values of arguments, ``new_word=(value, default, old word)``; ``given`` holds what came by other words.
-
-    An argument that is given by both words, or by one that nobody knows, is an error.
-    """
+    """The values of arguments, ``new_word=(value, default, old word)``; ``given`` holds what came by other words."""
     values = []
     for new, (value, default, old) in pairs.items():
         if old in given:
@@ -20,3 +18,9 @@ def renamed(call: str, given: dict[str, Any], **pairs: Any) -> list[Any]:
     if given:
         raise TypeError(f"{call}() got an unexpected keyword argument {next(iter(given))!r}")
     return values
+
+
+def groups_by_word(method: Any, groups: Any) -> dict[str, Any]:
+    """Groups as a method takes them, if there are any; those of users and of Captum say feature_mask."""
+    new = "feature_groups" in inspect.signature(method).parameters
+    return {} if groups is None else {"feature_groups" if new else "feature_mask": groups}

@@ -18,7 +18,8 @@ def places(
         if len(shapes) > 1:
             raise ValueError(f"{call}(..., feature_groups={{...}}): there are several inputs; give a tuple of integer masks.")
         return _named(groups, shapes[0].numel(), names(), call)
-    masks = groups if isinstance(groups, (tuple, list)) else (groups,)
+    one = not isinstance(groups, (tuple, list)) or all(isinstance(number, int) for number in groups)
+    masks = (groups,) if one else groups
     if len(masks) != len(shapes):
         raise ValueError(f"{call}(..., feature_groups=...): {len(masks)} masks for {len(shapes)} input(s).")
     flat = torch.cat([_flat(mask, shape, call) for mask, shape in zip(masks, shapes, strict=True)])

@@ -71,6 +71,7 @@ def _target_index(target: Any, rows: slice, total: int, batch: int, sizes: torch
             f"dimension(s) besides the batch. Give an integer, one per row, or tuples of {count}."
         )
     limits = sizes or (1,)
+    index = torch.where(index < 0, index + torch.tensor(limits), index)  # from the end, as in Python
     low, high = (ends.tolist() for ends in index.aminmax(dim=0))
     if min(low) < 0 or any(most >= n for most, n in zip(high, limits, strict=True)):
         wrong = index[(index < 0) | (index >= torch.tensor(limits))]

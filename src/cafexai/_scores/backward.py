@@ -62,7 +62,7 @@ class Outcome:
     pairs: Tensor | None = None  # (rows, features + 1, features + 1): who cancelled whom
 
 
-def both_signs(passed: Passed, keep: bool) -> Outcome:
+def both_signs(passed: Passed, keep: bool = False) -> Outcome:
     """Two backward passes: one for the combined scores, one for the totals."""
     _check_range(passed)
     net = distribute(passed, 0, keep=True)

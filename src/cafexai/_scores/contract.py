@@ -39,6 +39,7 @@ class Carrier(abc.ABC):
     logits: Any = None  # the argument of a sigmoid or softmax that made this value
     final: str | None = None  # which of the two it was
     pending = False  # the scores are not computed yet
+    meaning: str  # what ``netting=`` says of it
     by_feature = False  # contributions of features are kept apart, so that the pass must know which elements are one feature
     has_book = True  # what constants brought is read off the gradient, in the book of the biases
 

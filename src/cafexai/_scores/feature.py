@@ -40,6 +40,7 @@ Edges = Callable[[], Tensor]  # makes the sizes of edges; holds single tensors, 
 class FeatureScores(Scores):
     """reference, delta and ``contributions`` (features + 1, *shape of the value)."""
 
+    meaning = "which nets the paths of each feature first"
     by_feature = True
     has_book = False  # the last contribution is that of the biases
 

@@ -25,6 +25,8 @@ from .value import Pending, Scores
 class PathScores(Scores):
     """reference, delta and total >= |delta|; positive = (total + delta) / 2, negative = (total - delta) / 2."""
 
+    meaning = "the method as published"
+
     def __init__(self, run: Run, reference: Tensor | None, delta: Tensor, total: Tensor, rows: Rows) -> None:
         self.run = run
         self.reference = reference
@@ -41,7 +43,7 @@ class PathScores(Scores):
     def _copied(self) -> PathScores:
         return type(self)(self.run, self.reference, self.delta, self.total, self.rows)
 
-    outcome = staticmethod(both_signs)  # type: ignore[assignment]
+    outcome = staticmethod(both_signs)
     net = staticmethod(only_net)
 
     @classmethod

@@ -130,7 +130,7 @@ class Run:
         if dtype is not self.coarsest and torch.finfo(dtype).eps > torch.finfo(self.coarsest).eps:
             self.coarsest = dtype
 
-    def note_frozen(self, operation: str, kind: str) -> None:
+    def note_frozen(self, operation: str, kind: str = "choice") -> None:
         """Remember that a value was taken as a constant here."""
         key = Frozen(operation, self.path, kind)
         self.frozen[key] = self.frozen.get(key, 0) + 1

@@ -270,6 +270,8 @@ class Pending(Scores):
         return getattr(self.full(), name)  # reference, delta, rows and what is the carrier's own
 
     value = property(lambda self: self.template)
+    slack = property(lambda self: self.full().slack)
+    has_book = property(lambda self: self.full().has_book)
     pending = property(lambda self: self._full is None)
 
     @classmethod
@@ -280,7 +282,7 @@ class Pending(Scores):
     def join(cls, run: Run, fn: Move, parts: Sequence[Any], aligned: bool = False) -> Any:
         return run.settings.carrier.join(run, fn, parts, aligned)
 
-    def copy(self) -> Any:
+    def _copied(self) -> Any:
         return Pending(self.run, self.template, self.full)
 
     def linear(self, fn: Callable[..., Tensor], *constants: Any, **options: Any) -> Any:
@@ -291,7 +293,9 @@ class Pending(Scores):
         return Pending(self.run, fn(self.template, *constants, *last), lambda: self.full().linear(fn, *constants, **options))
 
     def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
-        return self.full().weighted(weight, bias, aligned) if self.firm else super().weighted(weight, bias, aligned)
+        if self.firm:
+            return self.full().weighted(weight, bias, aligned)
+        return Pending(self.run, weighted(self.template, weight, bias), lambda: self.full().weighted(weight, bias, aligned))
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
         return super().product(other, fn, routing) if routing else self.full().product(other, fn)
@@ -314,7 +318,7 @@ class Pending(Scores):
     def _not_asked(self, *arguments: Any) -> Any:
         raise AssertionError("This is asked of the value with its scores.")
 
-    _added = _mapped = _mixed = _multiplied = _joined = _copied = outcome = net = _not_asked  # type: ignore[assignment]
+    _added = _mapped = _mixed = _multiplied = _joined = outcome = net = _not_asked  # type: ignore[assignment]
 
 
 def _joined_lazily(run: Run, fn: Move, parts: Sequence[Any], aligned: bool) -> Any:
@@ -332,7 +336,7 @@ def _joined_lazily(run: Run, fn: Move, parts: Sequence[Any], aligned: bool) -> A
 
     def compute() -> Any:
         full = [part.full() if isinstance(part, Pending) else part for part in parts]
-        return run.settings.carrier.join(run, fn, full, aligned)
+        return Scores.join.__func__(run.settings.carrier, run, fn, full, aligned)  # type: ignore[attr-defined]
 
     return Pending(run, value, compute, any(part.firm for part in pending))
 

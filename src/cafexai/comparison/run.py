@@ -15,11 +15,10 @@ from torch import Tensor
 
 from .. import metrics as measure
 from .._extras import progress
-from .._inputs import renamed
+from .._inputs import groups_by_word, renamed
 from ..explain import CAFE
 from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case
-from ..methods.table import by_word
 from ..metrics import METRICS
 from .table import Comparison
 
@@ -72,6 +71,7 @@ def compare(
     if not draws:
         raise ValueError("compare(..., seeds=()): give at least one seed.")
     given = case("compare", model, x, baselines, groups, target).aimed()
+    groups = None if groups is None else given.groups
     if len(given.baselines) > 1:
         raise ValueError("compare(..., baselines=...): metrics take one baseline; a stack of them is for single methods.")
     disturb = perturb if perturb is not None else _default_perturbation(given)
@@ -165,7 +165,7 @@ def _softmax_note(given: Case) -> tuple[str, ...]:
 
 def _seeded(method: Method, seed: int, groups: Any) -> Method:
     """The method with its groups, and with a seed if it takes one."""
-    options = by_word(method, groups) | ({"seed": seed} if "seed" in inspect.signature(method).parameters else {})
+    options = groups_by_word(method, groups) | ({"seed": seed} if "seed" in inspect.signature(method).parameters else {})
     return functools.partial(method, **options)
 
 

@@ -74,7 +74,10 @@ class Question:
             raise ValueError(f"{self.call}(f, ...): f gives {shape} for {len(inputs)} rows. It must give one entry per row.")
         if result.ndim == 1:
             return result.detach()
-        pick, _ = choose_target(result, self.target, slice(0, len(result)), len(result), self.call)
+        target = self.target
+        if isinstance(target, Tensor):  # one for each row, of which there are several versions
+            target = target.repeat(len(result) // len(target), 1)
+        pick, _ = choose_target(result, target, slice(0, len(result)), len(result), self.call)
         return pick(result).detach()
 
 
@@ -89,8 +92,9 @@ def question(
     old: dict[str, Any] | None = None,
 ) -> Question:
     """The arguments, checked; ``old`` holds some by their old words. An integer ``output`` is the target, its old word."""
+    output = tuple(output) if isinstance(output, list) else output
     if isinstance(output, numbers.Integral) or (isinstance(output, tuple) and all(isinstance(i, int) for i in output)):
-        if target != 0:
+        if target is not None and not (isinstance(target, int) and target == 0):
             raise ValueError(f"{call}(..., target=..., output={output!r}): the two are one argument; output is the old word.")
         target, output = output, None
     words = {"baselines": (baselines, 0, "reference"), "feature_names": (names, None, "names")}
@@ -104,6 +108,10 @@ def question(
             f"{call}(..., baselines=...): a baseline of shape {tuple(start.shape)} does not fit rows of shape "
             f"{tuple(rows.shape)}."
         ) from None
+    if not isinstance(target, (int, tuple)):  # the class of the row as it is, or one for each row
+        with torch.no_grad():
+            whole = select_output(f(rows), output)
+        target = choose_target(whole, target, slice(0, len(rows)), len(rows), call)[1] if whole.ndim > 1 else 0
     return Question(call, f, rows, start, target, output, names)
 
 

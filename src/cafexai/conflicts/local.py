@@ -40,7 +40,7 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.run = run
         self.biases = biases
-        self.results: dict[int, tuple[Tensor, str, Any, Any, Any]] = {}
+        self.results: dict[int, tuple[Tensor, str, Any, Any]] = {}
         self.layers: list[LocalLayer] = []
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -55,7 +55,7 @@ class _Recorder(TorchFunctionMode):
         if not self.biases and "biased" in kinds:
             result = result - func(torch.zeros_like(args[0]), *args[1:], **kwargs)  # a linear map has its bias at 0
         if "units" in kinds and isinstance(result, Tensor):
-            self.results[id(result)] = (result, self.run.path, func, args, kwargs)
+            self.results[id(result)] = (result, self.run.path, args, kwargs)
         return result
 
 

@@ -2,15 +2,15 @@
 
 ``METHODS[name](model, x, *, target=None, baselines=None, feature_groups=None)`` gives scores shaped like x. Methods that need
 no baseline or no groups take the arguments and leave them alone; methods with chance have a ``seed``. Every method is one
-registered function (``table.py``); it is also there by its name: ``cafexai.methods.lime``.
+registered function (``case.py``); it is also there by its name: ``cafexai.methods.lime``.
 """
 
 from __future__ import annotations
 
 from . import bias, engine, gradients, sampling
-from .table import METHODS, Method, method, scores_groups
+from .case import METHODS, Method, method, scores_groups
 
-__all__ = ["METHODS", "Method", "bias", "engine", "gradients", "method", "sampling", "scores_groups"]
+__all__ = ["METHODS", "Method", "bias", "engine", "gradients", "method", "sampling", "scores_groups", *METHODS]
 
 
 def __getattr__(name: str) -> Method:

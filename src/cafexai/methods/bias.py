@@ -22,10 +22,9 @@ from .._scores.rows import Rows
 from .._scores.run import Run, Settings
 from .._scores.signed import Multiplied, SignedScores
 from ..errors import UnsupportedOperation
-from .case import Case
+from .case import Case, method
 from .deeplift import derivative
 from .engine import carried
-from .table import method
 
 Site = tuple[Tensor, Tensor, Tensor]  # the value that a bias was added to, the bias, the shares of the value
 

@@ -1,18 +1,21 @@
-"""What a method is asked to attribute, in one form for all methods."""
+"""What a method is asked to attribute, in one form for all methods, and the table in which each is one registered function."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._engine.subject import Subject
+from .._engine.subject import Subject, with_gradients
+from .._inputs import renamed
 from .._inputs.baselines import references
 from .._inputs.given import model_dtype, prepare
 from .._inputs.groups import default_names, places
@@ -114,6 +117,8 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
     shape = rows.shape[1:]
     groups = torch.arange(shape.numel())
     if feature_groups is not None:
+        if getattr(feature_groups, "dtype", None) in (torch.bool, np.bool_):
+            feature_groups = torch.as_tensor(feature_groups).long()
         groups, _ = places(feature_groups, [shape], lambda: given.names or default_names([shape]), name)
     return Case(name, plain, rows, stack, groups.view(shape).to(rows.device), target)
 
@@ -130,3 +135,55 @@ def drawing(seed: int, x: Tensor) -> Iterator[None]:
             yield
         finally:
             np.random.set_state(state)
+
+
+class Method(Protocol):
+    """Scores shaped like x; a method may have options of its own."""
+
+    def __call__(
+        self, model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_groups: Any = None, **options: Any
+    ) -> Tensor: ...
+
+
+METHODS: dict[str, Method] = {}
+_group_scores: list[Method] = []
+
+
+def method(
+    *, baselines: bool = True, aimed: bool = True, group_scores: bool = False
+) -> Callable[[Callable[..., Tensor]], Method]:
+    """Register a function ``(case, *, options) -> scores`` under its name.
+
+    ``baselines``: it compares with them; else they are left alone. ``aimed``: the case has its target as an index, for which
+    the model is called once; else ``case.wanted`` is what the user gave. ``group_scores``: every element of a group gets the
+    score of the group.
+    """
+    compares = baselines
+
+    def register(own: Callable[..., Tensor]) -> Method:
+        name = own.__name__
+        options = [p for p in inspect.signature(own).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        known = {option.name for option in options}
+
+        @functools.wraps(own)
+        def run(
+            model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_groups: Any = None, **given: Any
+        ) -> Tensor:
+            others = {word: given.pop(word) for word in list(given) if word not in known}
+            (groups,) = renamed(name, others, feature_groups=(feature_groups, None, "feature_mask"))
+            asked = case(name, model, x, baselines if compares else None, groups, target)
+            return own(asked.aimed() if aimed else asked, **given)
+
+        shared = [p for p in inspect.signature(run, follow_wrapped=False).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        run.__signature__ = inspect.Signature([*shared, *options], return_annotation=Tensor)  # type: ignore[attr-defined]
+        METHODS[name] = with_gradients(run)
+        if group_scores:
+            _group_scores.append(METHODS[name])
+        return METHODS[name]
+
+    return register
+
+
+def scores_groups(method: Any) -> bool:
+    """Every element of a group gets the score of the group."""
+    return any(method is one for one in _group_scores)

@@ -17,9 +17,8 @@ from .._scores.run import C, Settings
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from ..explain import CAFE
-from .case import Case
+from .case import Case, method
 from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
-from .table import method
 
 
 @method(aimed=False)

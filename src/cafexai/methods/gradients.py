@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from .._extras import needs
-from .case import Case, drawing
-from .table import method
+from .case import Case, drawing, method
 
 AT_ONCE = 2**24  # numbers that the model gets in one call
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from .._extras import needs
-from .case import Case, drawing
-from .table import method
+from .case import Case, drawing, method
 
 CERTAIN = 1e6  # weight of the full and of the empty coalition in KernelSHAP, as in Captum
 AT_ONCE = 2**21  # numbers that the model gets in one call

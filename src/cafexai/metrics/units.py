@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._inputs import renamed
+from .._inputs import groups_by_word, renamed
 from .infidelity import infidelity
 from .perturbations import Perturb
 from .table import Bench, metric
@@ -134,15 +134,15 @@ def structural_infidelity(
 ) -> Any:
     """Infidelity of attributions to random units, (rows, units); the same units and draws for all methods.
 
-    A method is called as ``method(unit, x, target=0, baselines=..., feature_groups=...)``.
+    A method is called as ``method(unit, x, target=0, baselines=...)``, with ``feature_groups=...`` if there are any.
     """
     (groups,) = renamed("structural_infidelity", old, feature_groups=(feature_groups, None, "feature_mask"))
     many = dict(methods) if isinstance(methods, Mapping) else {"": methods}
     results: dict[str, list[Tensor]] = {name: [] for name in many}
     start = 0.0 if baselines is None else baselines
     for number, unit in enumerate(progress(random_units(model, x, n_units, seed, layers))):
-        options = {"target": 0, "baselines": baselines} | ({} if groups is None else {"feature_groups": groups})
-        scores = {name: method(unit, x, **options) for name, method in many.items()}
+        options = {"target": 0, "baselines": baselines}
+        scores = {name: method(unit, x, **options, **groups_by_word(method, groups)) for name, method in many.items()}
         draws: dict[str, Any] = {"n_samples": n_samples, "seed": seed + number}
         for name, value in infidelity(unit, x, scores, perturb, target=0, baselines=start, **draws).items():
             results[name].append(value)

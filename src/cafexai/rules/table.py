@@ -89,24 +89,29 @@ def rule(
     view: bool = False,
     name: str | None = None,
     casts: bool = False,
-    kinds: Iterable[str] = (),
+    kinds: Iterable[str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a rule for functions, or for every function of torch with a given name.
 
-    With ``in_place``, the variants that write into their argument (``relu_``) are covered as well. ``kinds``: see ``KINDS``.
+    With ``in_place``, the variants that write into their argument (``relu_``) are covered as well. ``kinds``: see ``KINDS``;
+    a rule in the place of another has those of the other, unless they are given.
     """
-    own = frozenset(kinds)
+
+    def own(function: Any) -> frozenset[str]:
+        if kinds is not None:
+            return frozenset(kinds)
+        return TABLE[function].kinds if function in TABLE else frozenset()
 
     def register(apply: Callable[..., Any]) -> Callable[..., Any]:
         for target in targets:
             if callable(target):
-                TABLE[target] = Rule(name or resolve_name(target) or target.__name__, apply, view=view, kinds=own)
+                TABLE[target] = Rule(name or resolve_name(target) or target.__name__, apply, view=view, kinds=own(target))
                 continue
             if not functions_named(target):
                 raise ValueError(f"rule({target!r}): torch has no function of this name")
             for function, writes in variants(target):
                 if in_place or not writes:
-                    TABLE[function] = Rule(name or target, apply, writes, view, casts, own)
+                    TABLE[function] = Rule(name or target, apply, writes, view, casts, own(function))
         return apply
 
     return register

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_CONVOLUTIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 
-
-def units_of(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
+def units_of(args: Any, kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs (rows, features), weight (units, features) and bias (units,) in float64; of convolutions, one row per place."""
     names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
     parts: dict[str, Any] = dict(zip(names, args, strict=False), **kwargs)
     inputs, weight, bias = (None if parts.get(k) is None else parts[k].detach().double() for k in names[:3])
     assert inputs is not None
     assert weight is not None
-    if function in _CONVOLUTIONS:
-        rows, weight = _patches(inputs, weight, parts, _CONVOLUTIONS[function])
+    if weight.ndim > 2:
+        rows, weight = _patches(inputs, weight, parts, weight.ndim - 2)
     else:
         rows = inputs.reshape(-1, inputs.shape[-1])
     return rows, weight, torch.zeros(len(weight), dtype=torch.float64, device=weight.device) if bias is None else bias
