@@ -9,10 +9,9 @@ from torch import nn
 
 import naive
 from cafexai._engine.trace import Trace
-from cafexai._scores.codes import Coded
 from cafexai._scores.path import PathScores
 from cafexai._scores.run import Run, Settings
-from cafexai._scores.tensors import Scored
+from cafexai._scores.tensors import Coded, Scored
 
 
 def pair(*shape):

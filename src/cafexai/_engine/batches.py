@@ -1,10 +1,9 @@
 """All rows against all references for every c: chunk by chunk, forward and back.
 
-Rows are split so that what is worked on at a time fits the cache, where that cannot change what is explained: where the model
-treats each row by itself. That is tested on all of them: every chunk of rows is explained with its outputs held against a plain
-pass over *other* chunks, shifted by half, so that each row has been computed in two different companies and at two different
-places. A model that mixes rows, counts them or draws random numbers for them differs, and is then explained in one piece, as
-are calls with further arguments that might belong to the rows.
+Rows are split so that what is worked on at a time fits the cache, where the model treats each row by itself. That is tested on
+all of them: every chunk is explained with its outputs held against a plain pass over *other* chunks, shifted by half, so that
+each row has been computed in two different companies and places. A model that mixes rows, counts them or draws random numbers
+for them differs, and is then explained in one piece, as are calls with further arguments that might belong to the rows.
 """
 
 from __future__ import annotations

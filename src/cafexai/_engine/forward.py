@@ -15,10 +15,9 @@ from .._inputs.baselines import Reference, references
 from .._inputs.given import Inputs
 from .._inputs.target import choose_target
 from .._scores.backward import Passed
-from .._scores.codes import Coded
 from .._scores.run import Leaf, Run, Settings
 from .._scores.steps import Deltas
-from .._scores.tensors import Scored, Softmaxed
+from .._scores.tensors import Coded, Scored, Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .chain import along, steps_of

@@ -14,9 +14,8 @@ from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_any, tree_map_only
 
-from .._scores.codes import Coded
 from .._scores.run import Run
-from .._scores.tensors import PLAIN, Scored, Softmaxed, is_plain, plain, share
+from .._scores.tensors import PLAIN, Coded, Scored, Softmaxed, is_plain, plain, share
 from .._scores.value import Scores
 from ..errors import Problem, UnsupportedOperation
 from ..rules import codes as of_codes

@@ -235,9 +235,8 @@ def _joined_constants(fn: Move, parts: Sequence[Any], like: Tensor, single: bool
 class Pending(Scores):
     """A scored value that is computed only when somebody asks for its scores: the value is known, the rest on first use.
 
-    Attention scores (query times key) and what masks and scales do to them feed a softmax, which takes the value alone:
-    their scores are never needed. The same holds for queries and keys, which are linear layers, or columns of one that makes
-    the values as well. ``firm``: the value is that of a layer, and whoever goes on from it wants its scores.
+    Attention scores feed a softmax, which takes the value alone: their scores are never needed, nor are those of queries and
+    keys. ``firm``: the value is that of a layer, or of some of its columns, and whoever goes on from it wants its scores.
     """
 
     def __init__(

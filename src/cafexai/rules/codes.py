@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .._scores.codes import Coded
+from .._scores.tensors import Coded
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .table import Rule

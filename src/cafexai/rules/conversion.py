@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.codes import Coded
+from .._scores.tensors import Coded
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .table import functions_named, rule

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .._scores.codes import Coded
+from .._scores.tensors import Coded
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .table import rule
