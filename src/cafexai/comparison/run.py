@@ -114,14 +114,11 @@ def compare(
         )
         for name, value in _guarded(metric, bench).items():
             if isinstance(value, Tensor):
-                values.setdefault(name, {}).setdefault(metric, []).append(value)
+                values.setdefault(name, {}).setdefault(metric, []).append(value.double().cpu())
             else:
                 notes.append(f"No {METRICS[metric].title} of {name}: {value}")
     return Comparison(
-        {
-            name: {metric: torch.stack([v.double().cpu() for v in per_seed]).mean(0) for metric, per_seed in of.items()}
-            for name, of in values.items()
-        },
+        {name: {key: torch.stack(per_seed).mean(0) for key, per_seed in of.items()} for name, of in values.items()},
         {name: min(times) for name, times in seconds.items() if name in able},
         reasons,
         next((name for name, method in able.items() if _plain(method) is METHODS["cafe"]), None),

@@ -1,7 +1,6 @@
 """Modules of torch that are known without following their calls: linear layers, common activations, and chains of them.
 
-Whoever explains one of them takes it as it stands, with the formulas that the rules use. A module with a hook, a subclass,
-another forward, a parametrisation, or one whose function has another rule by now is not known.
+A module with a hook, a subclass, another forward, a parametrisation, or whose function has another rule by now is not known.
 """
 
 from __future__ import annotations
