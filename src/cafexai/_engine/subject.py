@@ -75,10 +75,12 @@ class Subject:
 
     def ready(self) -> None:
         """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
-        self.names = self._named()  # copies of a model, and modules that were replaced, have other ids
         if isinstance(self.model, torch.jit.ScriptFunction):
             _refuse_script("the function")
-        for module in _modules(self.model):
+        modules = _modules(self.model)
+        if not self.names.keys() >= set(map(id, modules)):  # those of a copy, and modules that were replaced, have other ids
+            self.names = self._named()
+        for module in modules:
             kind: Any = type(module)
             odd = _is_odd(kind)
             if not odd and not module.training:
