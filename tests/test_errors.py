@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -281,10 +283,43 @@ def test_a_model_that_changes_between_calls_is_caught():
         CAFE(lambda v: v.sum(1) * next(state)).explain(X)
 
 
-def test_depth_is_warned_about_with_numbers():
-    net = models.mlp(20, *[64] * 12, 2).float()
-    with pytest.warns(UserWarning, match=r"total influence is \d\.?\d*e\+\d+ times"):
-        CAFE(net, 1.0).explain(torch.randn(4, 20, dtype=torch.float32))
+class SquaredRelu(nn.Module):
+    def forward(self, x):
+        return torch.relu(x).square()
+
+
+def squares(layers):
+    torch.manual_seed(0)
+    single = {"dtype": torch.float32}
+    parts = [part for _ in range(layers) for part in (nn.LayerNorm(20, **single), nn.Linear(20, 20, **single), SquaredRelu())]
+    return nn.Sequential(*parts, nn.Linear(20, 1, **single)), torch.randn(1, 20, **single)
+
+
+def test_influence_that_nearly_all_cancels_is_told_and_warned_of_where_it_spoils_the_combined_scores():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not CAFE(models.mlp(20, 32, 2).float(), 1.0).explain(torch.randn(4, 20).float()).notes
+        assert (
+            not CAFE(lambda x: 1e6 * (x[:, :1] - x[:, 1:])).explain(torch.tensor([[1.0, 1 + 1e-6]])).notes
+        )  # no such conflict
+        net, x = squares(4)
+        e = CAFE(net, 0.5).explain(x)
+        assert "times the change of the output" in e.notes[-1]
+        assert e.notes[-1] in e.ledger()
+    net, x = squares(4)
+    with pytest.warns(UserWarning, match=r"positive and negative are \d\.\de\+\d+ times .* combined \d\.\de\+\d+ times"):
+        e = CAFE(net, 1.0).explain(x)
+    assert e.combined.abs().sum(1) > 100 * e.output.abs()
+    assert "even the sign of combined" in e.notes[-1]
+
+
+def test_influence_that_no_precision_resolves_is_refused_with_what_to_use_instead():
+    net, x = squares(9)
+    for explain in (CAFE(net, 1.0).explain, CAFE(net, 1.0).attribute):
+        with pytest.raises(UnsupportedOperation, match=r'(?s)Instead: CAFE\(model, netting="feature"\).*smaller c') as caught:
+            explain(x)
+        assert caught.value.__context__ is None
+    assert CAFE(net, 1.0, "feature").explain(x).completeness_error.abs() <= 1e-4
 
 
 def test_lists_of_functions_exist():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -65,7 +67,8 @@ def test_forms_of_relu_give_bit_equal_scores(zero, dtype):
 def test_stock_style_residual_net_in_float32(c):
     model = models.with_statistics(models.ResidualCNN(16, (1, 1, 1)).double(), 8, 3, 32, 32).float()
     x = torch.randn(4, 3, 32, 32, dtype=torch.float32)
-    with pytest.warns(UserWarning, match="grow with depth"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         e = CAFE(model, c).explain(x)
     relative = e.completeness_error.abs() / e.output.abs()
     assert relative.max() <= 1e-5

@@ -184,7 +184,7 @@ def compare(case, state, twin, twins, states, run):
     gradients = torch.autograd.grad(
         (u * state.delta).sum() + (v * state.total).sum(), leaves, allow_unused=True, retain_graph=True
     )
-    page, _ = run.biases.take()
+    page = run.biases.take()
     to_positive, to_negative = (u + v).flatten(), (v - u).flatten()
     for k, (pair, s) in enumerate(zip(twins, states, strict=True)):
         g_delta, g_total = (torch.zeros_like(s.delta) if g is None else g for g in gradients[2 * k : 2 * k + 2])

@@ -36,7 +36,11 @@ class LawBroken(RuntimeError):
 
 
 class SumBroken(LawBroken):
-    """The shares do not add up: a path was lost, or float32 is too small for the influence inside the model."""
+    """The shares do not add up, by more than rounding: a path was lost."""
+
+
+class LostInRounding(UnsupportedOperation):
+    """Influence is so large that its rounding is of the size of the output: explained again in float64, or refused."""
 
 
 class OutputDiffers(LawBroken):

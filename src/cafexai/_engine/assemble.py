@@ -62,7 +62,7 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
         output_error=passed.output_error,
         frozen=[f"{key.operation} in {key.path or 'the model'} ({n}x)" for key, n in passed.run.frozen.items()],
         final=passed.final,
-        notes=passed.notes,
+        notes=passed.notes + outcome.notes,
         pairs=outcome.pairs,
     )
 
@@ -119,7 +119,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         conflict_pairs=None if parts[0].pairs is None else column("pairs"),
         frozen=tuple(dict.fromkeys(line for p in parts for line in p.frozen)),
         final=parts[0].final,
-        notes=parts[0].notes,
+        notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
         settings=settings,
     )
 

@@ -22,7 +22,7 @@ from .._extras import progress
 from .._scores.activation import LARGE
 from .._scores.backward import Passed
 from .._scores.steps import Deltas
-from ..errors import OutputDiffers, SumBroken, warn
+from ..errors import LostInRounding, OutputDiffers
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .trace import engine_settings, usual_settings
@@ -30,6 +30,7 @@ from .trace import engine_settings, usual_settings
 R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most
 WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
+IN_DOUBLE = "Explained in float64: in shorter numbers the scores would have missed the output."
 Results = dict[tuple[int, int], list[R]]  # (place of c, place of the class) -> one result per chunk of rows
 
 
@@ -88,29 +89,28 @@ def _finished(job: Job, finish: Callable[[Passed], Sequence[R]], batch: Batch, e
         settings = job.settings if sensitivity is None else dataclasses.replace(job.settings, sensitivity=sensitivity)
         passed = forward(job, batch, settings, expected, deltas)
         expected = passed.expected
-        try:
-            results.append(_settled(finish, passed))
-        except SumBroken:
-            if all(x.dtype == torch.float64 or x.device.type == "mps" for x in batch.tensors):
-                raise
-            passed.run.release()
+        found = _settled(finish, passed)
+        if found is None:
             passed = forward(job, batch, dataclasses.replace(settings, dtype=torch.float64), expected)
-            results.append(_settled(finish, passed))
-            warn(
-                "The influence inside the model is larger than float32 can hold, so these rows were explained in float64. The "
-                "published scores grow with depth."
-            )
-        finally:
-            passed.run.release()
+            found = _settled(finish, dataclasses.replace(passed, notes=(*passed.notes, IN_DOUBLE)))
+        assert found is not None
+        results.append(found)
     return results
 
 
-def _settled(finish: Callable[[Passed], R], passed: Passed) -> R:
-    """The way back in full precision, also where the model runs under autocast."""
-    if usual_settings():
-        return finish(passed)
-    with engine_settings():
-        return finish(passed)
+def _settled(finish: Callable[[Passed], R], passed: Passed) -> R | None:
+    """The way back in full precision, also where the model runs under autocast; None if float64 is needed for it."""
+    try:
+        if usual_settings():
+            return finish(passed)
+        with engine_settings():
+            return finish(passed)
+    except LostInRounding:
+        if passed.chosen.delta.dtype is torch.float64 or passed.chosen.delta.device.type == "mps":
+            raise
+        return None
+    finally:
+        passed.run.release()
 
 
 def _chunks(rows: int, step: int) -> list[slice]:

@@ -18,6 +18,8 @@ from ..errors import LawBroken, OutputDiffers
 def check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run: Run) -> None:
     """Compare the explained output with the plain one."""
     if not all_finite(found):
+        _refuse_infinite(expected)
+        run.refuse_infinite()
         raise ValueError(
             'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
         )
@@ -26,10 +28,16 @@ def check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run:
         run.note_dtype(expected.dtype)
     limit = tolerance(run.coarsest)
     if not error <= limit:
+        _refuse_infinite(expected)
         raise OutputDiffers(
             f"explain(...): reference + positive - negative differs from model(x) by {error:.3g} relative (allowed "
             f'{limit:.3g}). Either a rule is wrong (check="each" finds the operation) or the model is not deterministic.'
         )
+
+
+def _refuse_infinite(expected: Tensor) -> None:
+    if not all_finite(expected):
+        raise ValueError("explain(...): the output of the model itself, model(x), is not finite.")
 
 
 def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, run: Run) -> None:
@@ -44,6 +52,8 @@ def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: An
         if not isinstance(scores, Scores) or not isinstance(correct, Tensor):
             continue
         found, limit = scores.value, tolerance(run.coarsest)
+        if not all_finite(found):
+            run.refuse_infinite()
         error = gap(found, correct.to(found.dtype), None if scores.pending else scores.reference)
         worst = scores.worst_sign()
         if not error <= limit or worst > limit:

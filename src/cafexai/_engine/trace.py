@@ -202,8 +202,12 @@ class Trace(TorchFunctionMode):
 
     def _write(self, target: Any, new: Any, dtype: torch.dtype) -> Any:
         """Carry out an operation in place; a plain tensor that receives a scored value becomes one."""
-        if isinstance(target, Scored):
+        if isinstance(target, Scored) and isinstance(new, Scores):
             target.write(new)
+        elif isinstance(target, Scored):  # a softmax, spelled out in place, is a constant from here on
+            if target.view_of_root is not None:
+                raise UnsupportedOperation("a view is overwritten by a constant in place; let the model use the returned value")
+            torch.utils.swap_tensors(target, new.as_subclass(Tensor).clone())
         elif (name := self.owned().get(id(target))) is not None:
             raise ValueError(
                 f"explain(...): the model writes a value that depends on its input into its own {name!r}. "

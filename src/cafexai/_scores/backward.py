@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import SumBroken, warn
-from .numbers import all_finite, tolerance, widest
+from .numbers import widest
 from .run import Leaf, Run
+from .sums import check_range, check_sum, per_row, proportion
 
 if TYPE_CHECKING:
     from .value import Scores
@@ -60,14 +60,14 @@ class Outcome:
     positive: list[Tensor] = dataclasses.field(default_factory=list)  # both are empty if only the net was asked for
     negative: list[Tensor] = dataclasses.field(default_factory=list)
     pairs: Tensor | None = None  # (rows, features + 1, features + 1): who cancelled whom
+    notes: tuple[str, ...] = ()
 
 
 def both_signs(passed: Passed, keep: bool = False) -> Outcome:
     """Two backward passes: one for the combined scores, one for the totals."""
-    _check_range(passed)
+    check_range(passed)
     net = distribute(passed, 0, keep=True)
     total = distribute(passed, 1, keep)
-    _warn_depth(passed)
     return Outcome(
         net.net,
         {
@@ -77,19 +77,14 @@ def both_signs(passed: Passed, keep: bool = False) -> Outcome:
         net.lack,
         positive=[halved(t + n) for t, n in zip(total.net, net.net, strict=True)],
         negative=[halved(t - n) for t, n in zip(total.net, net.net, strict=True)],
+        notes=proportion(passed, net.net),
     )
 
 
 def only_net(passed: Passed) -> Outcome:
     """One backward pass, for the combined scores."""
-    _check_range(passed)
+    check_range(passed)
     return distribute(passed, 0, keep=False)
-
-
-def _check_range(passed: Passed) -> None:
-    """Refuse at once what no backward pass can add up: totals that have left the range of their dtype."""
-    if len(passed.chosen.parts) > 1 and not all_finite(passed.chosen.parts[1]):
-        raise SumBroken("explain(...): the influence inside the model is larger than this precision can hold.")
 
 
 def distribute(passed: Passed, part: int, keep: bool) -> Outcome:
@@ -97,9 +92,9 @@ def distribute(passed: Passed, part: int, keep: bool) -> Outcome:
 
     The check can fail: features come from the gradient at the inputs, biases from the gradient at each bias.
     """
-    leaves, whole = passed.run.leaves, passed.chosen.parts[part]
+    whole = passed.chosen.parts[part]
     terms = _terms(passed, part, keep)
-    biases, entries = passed.run.biases.take()
+    biases = passed.run.biases.take()
     found: dict[int, Tensor] = {}
     for source, term in terms:
         found[source] = found[source] + term if source in found else term
@@ -109,15 +104,12 @@ def distribute(passed: Passed, part: int, keep: bool) -> Outcome:
     ]
     exact = widest(whole.device)
     goal = whole.detach().to(exact)
-    lack = _per_row(features[0], exact) - goal
+    lack = per_row(features[0], exact) - goal
     for share in features[1:]:
-        lack = lack + _per_row(share, exact)
+        lack = lack + per_row(share, exact)
     if biases:
         lack = lack + torch.stack(list(biases.values())).to(whole.device).sum(0, dtype=exact)
-    coarsest = max((leaf.scores.delta.dtype for leaf in leaves), key=lambda dtype: torch.finfo(dtype).eps)
-    limit = tolerance(coarsest) * passed.chosen.slack
-    if not (lack / goal).abs().max().item() <= limit:  # mostly it is that small, and nothing else need be asked
-        _check_sum(passed, goal, lack, terms, entries, limit)
+    check_sum(passed, goal, lack, (*features, *biases.values()))
     return Outcome(features, biases, lack)
 
 
@@ -152,27 +144,6 @@ def _stepwise(passed: Passed, part: int, keep: bool) -> tuple[Tensor | None, ...
     return gradients
 
 
-def _check_sum(
-    passed: Passed, goal: Tensor, lack: Tensor, terms: list[tuple[int, Tensor]], entries: list[Tensor], limit: float
-) -> None:
-    """What is missing must be rounding: small beside all that was added up, without its signs."""
-    exact = goal.dtype
-    least = size = goal.abs() + passed.chosen.value.abs()
-    for _, term in terms:
-        size = size + _per_row(term.abs(), exact)
-    if entries:
-        size = size + torch.stack(entries).to(size.device).abs().sum(0, dtype=exact)
-    if len(passed.chosen.parts) > 1:  # no score can be larger than the total, so no rounding either
-        size = torch.minimum(size, 16 * (passed.chosen.parts[1].detach() + least))
-    worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
-    if not worst <= limit:
-        raise SumBroken(
-            f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "
-            f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer= that "
-            "scores are asked for, or a rule is wrong."
-        )
-
-
 def _at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:
     """The term in the shape of the input; all elements of an embedding belong to its code."""
     if leaf.places is None:
@@ -185,22 +156,3 @@ def _at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:
 def halved(doubled: Tensor) -> Tensor:
     """(total + net) / 2 or (total - net) / 2: rounding may leave a score a hair below 0."""
     return (doubled / 2).clamp_min(0)
-
-
-def _per_row(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    return (scores if scores.ndim == 2 else scores.reshape(len(scores), -1)).sum(1, dtype=dtype)
-
-
-def _warn_depth(passed: Passed) -> None:
-    """Say so when so much cancels that positive - negative has few correct digits."""
-    change, total = (part.detach().abs().mean().item() for part in passed.chosen.parts)
-    dtype = passed.chosen.delta.dtype
-    rounding = torch.finfo(dtype).eps * total
-    if rounding > 1e-3 * change > 0:
-        warn(
-            f"The total influence is {total / change:.3g} times the change of the output: in {dtype} positive and negative "
-            f"are rounded to about {rounding:.2g}, against a change of the output of {change:.3g}. combined keeps its digits, "
-            "positive - negative does not. The published scores grow with depth: compare them only within one model, lower "
-            'c, start at a later layer, or use CAFE(model, netting="feature"), whose scores stay near the size of the output'
-            + ("." if dtype == torch.float64 else "; float64 (model.double(), x.double()) keeps more digits.")
-        )

@@ -101,6 +101,10 @@ class Carrier(abc.ABC):
     def net(cls, passed: Passed) -> Outcome:
         """The combined scores alone."""
 
+    @abc.abstractmethod
+    def influence(self) -> Tensor:
+        """All that was added up to delta, without signs and before anything was netted: what rounding can come from."""
+
     def belongs(self, source: int, places: Tensor) -> None:  # noqa: B027  (only some carriers ask)
         """Say which feature of which input each element is, by its place in a row."""
 

@@ -20,16 +20,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import SumBroken
 from .activation import at_points, changes, flows
 from .backward import Outcome, Passed, halved
 from .contract import Made, Move
 from .features import Features
 from .functions import ONE_TO_ONE, Function, over_rows
-from .numbers import tolerance, widest
+from .numbers import widest
 from .rows import Rows
 from .run import Run
 from .steps import weighted
+from .sums import check_sum, proportion
 from .value import Scores
 
 BLOCK = 2**22  # elements that an intermediate result has at most
@@ -83,6 +83,9 @@ class FeatureScores(Scores):
         nothing = self.delta.new_zeros(features.carried + 1, *self.delta.shape)
         self.contributions = nothing.scatter_(0, owners[None], self.delta[None])
 
+    def influence(self) -> Tensor:
+        return self.edges.sum(0)
+
     def _copied(self) -> Any:
         return self._made((self.reference, self.delta, self.rows), self.contributions, self.edges_of())
 
@@ -96,6 +99,7 @@ class FeatureScores(Scores):
             _lack(passed),
             positive=features.at_inputs(up, passed.inputs),
             negative=features.at_inputs(down, passed.inputs),
+            notes=proportion(passed, [net[:-1].mT]),
         )
 
     @classmethod
@@ -224,15 +228,9 @@ def _lack(passed: Passed) -> Tensor:
     """Sum of all contributions minus the change of the output, which is carried by itself. (rows,)"""
     chosen: Any = passed.chosen
     exact = widest(chosen.delta.device)
-    lack = chosen.contributions.sum(0, dtype=exact) - chosen.delta.detach().to(exact)
-    size = chosen.contributions.abs().sum(0, dtype=exact) + chosen.value.to(exact).abs()
-    worst = (lack.abs() / size.clamp_min(torch.finfo(exact).tiny)).max().item()
-    limit = tolerance(chosen.delta.dtype)
-    if not worst <= limit:
-        raise SumBroken(
-            f"explain(...): the contributions of features and biases miss the output by {worst:.3g} of all influence (allowed "
-            f"{limit:.3g}). Rows may influence each other, or a rule is wrong."
-        )
+    goal = chosen.delta.detach().to(exact)
+    lack: Tensor = chosen.contributions.sum(0, dtype=exact) - goal
+    check_sum(passed, goal, lack, (chosen.contributions.mT,))
     return lack
 
 

@@ -43,6 +43,9 @@ class PathScores(Scores):
     def _copied(self) -> PathScores:
         return type(self)(self.run, self.reference, self.delta, self.total, self.rows)
 
+    def influence(self) -> Tensor:
+        return self.total.detach()
+
     outcome = staticmethod(both_signs)
     net = staticmethod(only_net)
 

@@ -106,6 +106,7 @@ class Run:
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[Frozen, int] = {}  # -> number of calls
+        self._infinite: dict[str, str] = {}  # module -> why a value there is not finite
 
     def release(self) -> None:
         """Let go of what the way back needs: leaves know their run, so that it would wait for the garbage collector."""
@@ -129,6 +130,15 @@ class Run:
         """Remember how exactly the model itself computes."""
         if dtype is not self.coarsest and torch.finfo(dtype).eps > torch.finfo(self.coarsest).eps:
             self.coarsest = dtype
+
+    def note_infinite(self, reason: str) -> None:
+        """Remember why values of the pass are not finite: an error only if they reach the explained output."""
+        self._infinite.setdefault(self.path, reason)
+
+    def refuse_infinite(self) -> None:
+        """The explained output or its scores are not finite: say why, if it is known."""
+        for path, reason in self._infinite.items():
+            raise ValueError(f"explain(...): {reason}" + (f" (In module {path!r}.)" if path else ""))
 
     def note_frozen(self, operation: str, kind: str = "choice") -> None:
         """Remember that a value was taken as a constant here."""

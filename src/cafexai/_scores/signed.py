@@ -49,6 +49,9 @@ class SignedScores(Scores):
     def _copied(self) -> Any:
         return self._made((self.reference, self.delta, self.rows), lambda: self.total)
 
+    def influence(self) -> Tensor:
+        return self.total.detach()
+
     net = staticmethod(only_net)
 
     @classmethod

@@ -140,18 +140,16 @@ class Biases:
         if len(parts) > 1:
             parts[1].register_hook(lambda gradient: added.enter(None, gradient))
 
-    def take(self) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """The finished page, one sum for each layer, and its entries one by one; a new page is begun."""
+    def take(self) -> dict[str, Tensor]:
+        """The finished page, one sum for each layer; a new page is begun."""
         sums: dict[str, Tensor] = {}
         for path, share in self.page:
             sums[path] = sums[path] + share if path in sums else share
-        entries = [share for _, share in self.page]
         self.page = []
-        in_order = {
+        return {
             path: sums[path] if path in sums else torch.zeros(self.batch, dtype=dtype, device=device)
             for path, (dtype, device) in self.layers.items()
         }
-        return in_order, entries
 
 
 def weighted(value: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

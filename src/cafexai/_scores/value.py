@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import Function, plus, winners
+from .functions import ONE_TO_ONE, Function, plus, winners
 from .rows import UNKNOWN, behind_map, behind_product, merged, moved
 from .run import Run
 from .steps import weighted
@@ -33,6 +33,9 @@ class Scores(Carrier):
     """What rules say of a value, and what of it is the same for all carriers."""
 
     logits: Scores | None
+    exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or "inverse" of a sum of these
+    root_of: Scores | None = None  # the value that this is the square root of
+    shifted: Scores | None = None  # this value before something was subtracted from it
 
     @property
     def value(self) -> Tensor:
@@ -289,7 +292,17 @@ class Pending(Scores):
             return self.full().linear(fn, *constants, **options)
         bias = options.get("bias")
         last = () if bias is None else (bias() if callable(bias) else bias,)
-        return Pending(self.run, fn(self.template, *constants, *last), lambda: self.full().linear(fn, *constants, **options))
+        value = fn(self.template, *constants, *last)
+        result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
+        if self.exponentials is not None:
+            result.exponentials = self.exponentials if fn in ONE_TO_ONE else (self.exponentials[0], "sum")
+        return result
+
+    def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
+        is_sum = self.exponentials is not None and self.exponentials[1] == "sum"  # as in exp / (sum of exp).clamp_min(eps)
+        result = super().elementwise(phi, keeps_zero, routing or is_sum)
+        result.exponentials = self.exponentials if is_sum else None
+        return result
 
     def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
         if self.firm:
@@ -304,6 +317,9 @@ class Pending(Scores):
 
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
         return self.full().mix(weights, dims, reference)
+
+    def influence(self) -> Tensor:
+        return self.full().influence()
 
     def worst_sign(self) -> float:
         return 0.0 if self.pending else self.full().worst_sign()
@@ -337,7 +353,10 @@ def _joined_lazily(run: Run, fn: Move, parts: Sequence[Any], aligned: bool) -> A
         full = [part.full() if isinstance(part, Pending) else part for part in parts]
         return Scores.join.__func__(run.settings.carrier, run, fn, full, aligned)  # type: ignore[attr-defined]
 
-    return Pending(run, value, compute, any(part.firm for part in pending))
+    result = Pending(run, value, compute, any(part.firm for part in pending))
+    if len({part.exponentials for part in pending}) == 1:
+        result.exponentials = pending[0].exponentials
+    return result
 
 
 def _columns(layer: Pending, fn: Move) -> Any:

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._scores.numbers import gap, tolerance
+from .._scores.tensors import Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
-from .elementwise import finite
+from .elementwise import finite, inverse_root
 from .table import rule
 
 
@@ -41,7 +43,10 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
 
 @rule("sub", "subtract", kinds=["offset"])
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    return add(a, b, alpha=-alpha)
+    result = add(a, b, alpha=-alpha)
+    if isinstance(a, Scores):
+        result.shifted = a  # perhaps by its maximum, before exp
+    return result
 
 
 @rule("rsub", "__rsub__", kinds=["offset"])
@@ -70,6 +75,9 @@ def multiply(a: Any, b: Any) -> Any:
     if not isinstance(a, Scores):
         return a * b
     if isinstance(b, Scores):
+        for terms, inverse in ((a, b), (b, a)):
+            if _of_the_same(terms, inverse, "inverse"):
+                return _softmax(terms, terms.value * inverse.value)
         return a.product(b, torch.mul)
     if not isinstance(b, Tensor) and b == 1:
         return a
@@ -84,11 +92,43 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(a, Scores):
         if not isinstance(b, Scores):
             return a / b
-        return multiply(b.elementwise(finite("reciprocal", torch.reciprocal), routing=True), a)
+        return multiply(reciprocal(b), a)
     if isinstance(b, Scores):
+        if _of_the_same(a, b, "sum"):
+            return _softmax(a, a.value / b.value)
         b = b.freeze("div (denominator)", lambda value: value)
     aligned = not isinstance(b, Tensor) or b.ndim <= a.ndim
     return a.linear(torch.div, constant_like(b, a) if isinstance(b, Tensor) else b, aligned=aligned)
+
+
+@rule("reciprocal")
+def reciprocal(x: Scores) -> Any:
+    if x.root_of is not None:
+        return inverse_root(x.root_of)
+    result = x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True)
+    if x.exponentials is not None and x.exponentials[1] == "sum":
+        result.exponentials = (x.exponentials[0], "inverse")
+    return result
+
+
+def _of_the_same(terms: Scores, others: Scores, role: str) -> bool:
+    """Exponentials stand over, or beside the inverse of, a sum of the same ones: a softmax, however it is written."""
+    if terms.exponentials is None or others.exponentials is None:
+        return False
+    (exponent, first), (other, second) = terms.exponentials, others.exponentials
+    return exponent is other and (first, second) == ("term", role)
+
+
+def _softmax(terms: Scores, value: Tensor) -> Any:
+    """A softmax spelled out: frozen; it remembers its logits if these can be told."""
+    assert terms.exponentials is not None
+    exponent = terms.exponentials[0]
+    terms.run.note_frozen("softmax (exp / sum)", "softmax")
+    for logits in filter(None, (exponent.shifted, exponent)):
+        for dim in range(logits.ndim):
+            if logits.shape == value.shape and gap(torch.softmax(logits.value, dim), value) <= tolerance(value.dtype):
+                return Softmaxed.of(value, logits)
+    return value
 
 
 @rule("__rtruediv__")

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._scores.functions import pointwise
+from .._scores.tensors import Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .table import Rule, plain_function, rule, variants
@@ -18,13 +19,13 @@ from .table import add as register
 
 _EVERYWHERE = """
     relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink
-    softshrink hardtanh threshold elu celu selu leaky_relu exp exp2 expm1 abs absolute square sin cos sinh cosh
+    softshrink hardtanh threshold elu celu selu leaky_relu exp2 expm1 abs absolute square sin cos sinh cosh
     asinh arcsinh atan arctan erf erfc sign sgn floor ceil round trunc fix frac deg2rad rad2deg sinc expit
     clamp clip clamp_min clamp_max nan_to_num i0 heaviside fmod remainder floor_divide
     atan2 arctan2 hypot copysign logaddexp logaddexp2
 """.split()
 _PARTIAL = """
-    log log2 log10 log1p sqrt reciprocal pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
+    log log2 log10 log1p sqrt pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
     logit erfinv lgamma digamma
 """.split()
 
@@ -36,15 +37,26 @@ _ACTIVATIONS = frozenset(
 _OFFSETS = frozenset("clamp clip clamp_min clamp_max remainder floor_divide".split())
 
 
-def finite(name: str, phi: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """phi, with a clear error where it has no finite value."""
+_DOMAINS: dict[str, tuple[float | None, float | None]] = {  # of functions that are finite at its ends
+    **dict.fromkeys(("sqrt", "std"), (0, None)),
+    **dict.fromkeys(("asin", "arcsin", "acos", "arccos"), (-1, 1)),
+    **dict.fromkeys(("acosh", "arccosh"), (1, None)),
+}
+
+
+def finite(x: Scores, name: str, phi: Callable[[Tensor], Tensor], domain: Any = None) -> Callable[[Tensor], Tensor]:
+    """phi, taken at the end of its domain by arguments beyond; elsewhere that it is not finite is remembered, with a reason.
+
+    Scores may lead out of the domain where no value can: a variance less all that pushed it down is below 0.
+    """
+    low, high = domain or _DOMAINS.get(name, (None, None))
 
     def checked(value: Tensor) -> Tensor:
-        result = phi(value)
+        result = phi(value if low is None and high is None else value.clamp(low, high))
         bad = ~result.isfinite() & value.isfinite()
         if bool(bad.any()):
-            raise ValueError(
-                f"explain(...): {name} is not finite at {value[bad][0].item():.6g}. The activation rule needs it at the "
+            x.run.note_infinite(
+                f"{name} is not finite at {value[bad][0].item():.6g}. The activation rule needs it at the "
                 "value, at the reference, and at the reference moved by the positive or the negative scores alone. "
                 f"Choose baselines at which {name} is defined on all of these, or a function that is (log1p for log)."
             )
@@ -79,7 +91,11 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
             x = _spread(x, *args, *options.values())
         phi = pointwise(function, args, options)
         zero = keeps_zero(function, args, options)
-        return x.elementwise(finite(name, phi), zero, routing=True) if partial else x.elementwise(phi, zero)
+        if not partial:
+            return x.elementwise(phi, zero)
+        result = x.elementwise(finite(x, name, phi), zero, routing=True)
+        result.root_of = x if name == "sqrt" else None
+        return result
 
     return apply
 
@@ -105,16 +121,37 @@ def sigmoid(x: Scores) -> Any:
     return result
 
 
+@rule("exp")
+def exp(x: Scores) -> Any:
+    """Elementwise, and lazy: over a sum of the same exponentials it is a softmax, of a log_softmax that itself."""
+    if x.final == "softmax" and x.logits is not None:
+        return Softmaxed.of(x.freeze("softmax", torch.exp, "softmax"), x.logits)
+    result = x.elementwise(torch.exp, routing=True)
+    result.exponentials = (x, "term")
+    return result
+
+
+@rule("rsqrt", in_place=False)
+def inverse_root(x: Scores) -> Any:
+    """The scale of a normalisation that is spelled out: frozen."""
+    return x.freeze("rsqrt", torch.rsqrt, "routing")
+
+
 @rule("__rpow__")
 def rpow(x: Scores, base: Any) -> Any:
     """base ** x for a constant base."""
     x = _spread(x, base)
-    return x.elementwise(finite("pow", lambda v: torch.pow(base, v)))
+    return x.elementwise(finite(x, "pow", lambda v: torch.pow(base, v)))
 
 
 def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
     def apply(x: Any, exponent: Any) -> Any:
-        return rpow(exponent, x) if isinstance(exponent, Scores) and not isinstance(x, Scores) else plain(x, exponent)
+        if isinstance(exponent, (Scores, Tensor)):
+            return rpow(exponent, x) if not isinstance(x, Scores) else plain(x, exponent)
+        if exponent == -0.5:
+            return inverse_root(x)
+        phi = finite(x, "pow", pointwise(torch.pow, (exponent,), {}), None if exponent % 1 == 0 or exponent < 0 else (0, None))
+        return x.elementwise(phi, exponent > 0, routing=True)
 
     return apply
 

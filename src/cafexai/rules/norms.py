@@ -108,12 +108,6 @@ def instance_norm_builtin(x: Scores, weight: Any, bias: Any, mean: Any, var: Any
     return instance_norm(x, mean, var, weight, bias, *more[:3])
 
 
-@rule("rsqrt", in_place=False)
-def rsqrt(x: Scores) -> Any:
-    """The scale of a normalisation that is spelled out: frozen."""
-    return x.freeze("rsqrt", torch.rsqrt, "routing")
-
-
 def _dims(x: Scores, dim: Any) -> tuple[int, ...]:
     chosen = tuple(range(x.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     return tuple(d % x.ndim for d in chosen)
@@ -134,9 +128,10 @@ def var(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
 
 @rule("std", in_place=False)
 def std(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
-    return var(x, dim, unbiased, keepdim, correction=correction).elementwise(
-        finite("std", torch.sqrt), keeps_zero=True, routing=True
-    )
+    variance = var(x, dim, unbiased, keepdim, correction=correction)
+    result = variance.elementwise(finite(x, "std", torch.sqrt), keeps_zero=True, routing=True)
+    result.root_of = variance
+    return result
 
 
 def _mean(x: Scores, dim: Any, keepdim: bool) -> Any:
