@@ -84,9 +84,9 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
     if total <= MUCH * net or not (loud or torch.finfo(chosen.delta.dtype).eps * total > change):
         return ()  # features are in conflict with each other, not with themselves, or nobody would notice
     told = (
-        f"positive and negative are {total / change:.1e} times the change of the output, combined {net / change:.1e} times: nearly "
-        "all cancels between the paths of the same feature. The size of the scores and even the sign of combined may say little "
-        "of what a feature does to this output; hold them against the model (put features to their baselines, "
+        f"positive and negative are {total / change:.1e} times the change of the output, combined {net / change:.1e} times: "
+        "nearly all cancels between the paths of the same feature. The size of the scores and even the sign of combined may "
+        "say little of what a feature does to this output; hold them against the model (put features to their baselines, "
         "cafexai.metrics.infidelity)" + ("." if chosen.by_feature else ', or use CAFE(model, netting="feature").')
     )
     if loud:
