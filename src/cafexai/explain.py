@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 import torch
 from torch import Tensor
 
-from ._engine.assemble import assembled, averaged, grouped, pieces
+from ._engine.again import cut_features, model_at_baseline
+from ._engine.assemble import Piece, assembled, averaged, grouped, pieces
 from ._engine.batches import carry_out
 from ._engine.job import Job, as_arguments
 from ._engine.subject import Subject, with_gradients
@@ -70,8 +71,9 @@ class CAFE:
     (``{"encoder.*": 0.0, "head": 1.0}``; other modules 0.5). ``norm_mean`` says what the mean inside a layer, group or
     instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``biases`` says what the biases
     are: "scores", as published, gives them scores of their own, held against a model without biases; with "reference" they
-    belong to the reference, and the scores of the features explain the change from the output at the baseline, as those of
-    DeepLIFT, Integrated Gradients and SHAP do. ``background`` is data for the baselines "mean", "median" and "mode".
+    belong to the reference, and the scores of the features explain the change from the output at the baseline (of the model
+    with its attention and norms frozen; ``model_at_baseline`` is that of the model itself). ``background`` is data for the
+    baselines "mean", "median" and "mode".
     """
 
     def __init__(
@@ -222,6 +224,8 @@ class CAFE:
         for (place, number), chunks in results.items():
             one = several[place]
             explanation = assembled(chunks, given, self._described(job, one))
+            if explanation.frozen and layer is None:
+                explanation = self._with_what_was_frozen(job, chunks, explanation)
             if entries:  # what all have in common is there once
                 one_of = next(iter(entries.values()))
                 shared = {name: getattr(one_of, name) for name in ("inputs", "baselines", "display")}
@@ -286,6 +290,17 @@ class CAFE:
             return Features.of(shapes, places(groups, shapes, lambda: names)[0])
 
         return features
+
+    def _with_what_was_frozen(self, job: Job, chunks: Sequence[Piece], explanation: Explanation) -> Explanation:
+        """The explanation with what the model does that its scores do not say."""
+        cut: Mapping[str, Tensor] = {}
+        if all(chunk.cut is not None for chunk in chunks):
+            reached = [torch.cat(same) for same in zip(*(chunk.cut or [] for chunk in chunks), strict=True)]
+            cut = cut_features(job, explanation, reached)
+        at_baseline = explanation.model_at_baseline
+        if self.biases == "reference":
+            at_baseline = model_at_baseline(job, explanation.target)
+        return dataclasses.replace(explanation, cut=cut, model_at_baseline=at_baseline)
 
     def _described(self, job: Job, c: C) -> dict[str, Any]:
         from . import __version__

@@ -37,7 +37,9 @@ class Explanation:
     combined: Tensors
     bias_by_layer: Mapping[str, Tensor]  # layer -> (rows, 3): positive, negative and net score of its constants
     output: Tensor  # (rows,)
-    baseline_output: Tensor  # (rows,): the output of the bias-free model at the baseline
+    baseline_output: (
+        Tensor  # (rows,): what scores start from: the output at the baseline, of the bias-free model if biases have scores
+    )
     completeness_error: Tensor  # (rows,): combined + bias from the ledger - (output - baseline_output)
     output_error: float  # the largest |engine - model(x)|
     target: Tensor  # (rows, dimensions of the output)
@@ -47,8 +49,12 @@ class Explanation:
     tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
+    model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model itself at the baseline
     final: str | None = None  # "sigmoid" or "softmax": the one at the end that was left out, the scores being about its logit
     frozen: tuple[str, ...] = ()  # what was taken as a constant, and where
+    cut: Mapping[str, Tensor] = field(
+        default_factory=dict
+    )  # feature whose influence the model cuts off -> what it does, (rows,)
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # c, netting, layer, version
 
@@ -80,7 +86,8 @@ class Explanation:
         if self.tokens is not None:
             places = range(len(self))[rows] if isinstance(rows, slice) else torch.arange(len(self))[rows].tolist()
             changed["tokens"] = tuple(self.tokens[place] for place in places)
-        changed["bias_by_layer"] = {name: pick(scores) for name, scores in self.bias_by_layer.items()}
+        for field_name in ("bias_by_layer", "cut"):
+            changed[field_name] = {name: pick(numbers) for name, numbers in getattr(self, field_name).items()}
         return Explanation(**changed)
 
     @staticmethod
@@ -108,6 +115,13 @@ class Explanation:
 
     def _bias(self, column: int) -> Tensor:
         return sum((scores[:, column] for scores in self.bias_by_layer.values()), torch.zeros_like(self.output))
+
+    @property
+    def frozen_part(self) -> Tensor:
+        """model_at_baseline - baseline_output: what freezing attention and norms at the row has moved the start by. (rows,)"""
+        if self.model_at_baseline is None:
+            raise ValueError('frozen_part: ask for it: CAFE(model, biases="reference"); codes need a baseline for it.')
+        return self.model_at_baseline - self.baseline_output
 
     @property
     def conflict(self) -> Tensor:
@@ -215,7 +229,7 @@ class Explanation:
         described: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
-            if value is None and entry.name in ("display", "conflict_pairs", "final"):
+            if value is None and entry.name in ("display", "conflict_pairs", "final", "model_at_baseline"):
                 continue
             if isinstance(value, Tensor):
                 tensors[entry.name] = value

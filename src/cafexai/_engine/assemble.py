@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._inputs.given import Inputs
 from .._inputs.groups import places
-from .._scores.backward import Passed
+from .._scores.backward import Outcome, Passed
 from ..explanation import Explanation, Tensors
 from .forward import each_class
 
@@ -35,6 +35,7 @@ class Piece:
     final: str | None
     notes: tuple[str, ...]
     pairs: Tensor | None = None  # (rows, features + 1, features + 1)
+    cut: list[Tensor] | None = None  # which elements of the inputs reached what was cut off, if anything may have been
 
 
 def pieces(passed: Passed, every_class: bool) -> list[Piece]:
@@ -64,7 +65,15 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
         final=passed.final,
         notes=passed.notes + outcome.notes,
         pairs=outcome.pairs,
+        cut=_cut(passed, outcome),
     )
+
+
+def _cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
+    """None if the model neither compares nor detaches values, nor makes integers of them."""
+    if not outcome.cut and not any(key.kind in ("comparison", "choice") for key in passed.run.frozen):
+        return None
+    return outcome.cut or [torch.zeros(x.shape, dtype=torch.bool, device=x.device) for x in passed.inputs]
 
 
 def averaged(parts: list[Piece]) -> Piece:
@@ -80,6 +89,8 @@ def averaged(parts: list[Piece]) -> Piece:
         first.pairs = torch.stack([p.pairs for p in parts if p.pairs is not None]).mean(0)
     first.bias_by_layer = {layer: torch.stack([p.bias_by_layer[layer] for p in parts]).mean(0) for layer in first.bias_by_layer}
     first.output_error = max(p.output_error for p in parts)
+    if first.cut is not None:
+        first.cut = [torch.stack(same).any(0) for same in zip(*(p.cut or first.cut for p in parts), strict=True)]
     return first
 
 
@@ -97,6 +108,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         return torch.cat([getattr(p, name) for p in parts])
 
     layers = dict.fromkeys(layer for p in parts for layer in p.bias_by_layer)
+    frozen = tuple(dict.fromkeys(line for p in parts for line in p.frozen))
     nothing = [p.output.new_zeros(len(p.output), 3) for p in parts]
     return Explanation(
         positive=joined("positive"),
@@ -108,6 +120,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         },
         output=column("output"),
         baseline_output=column("baseline_output"),
+        model_at_baseline=None if frozen or settings["biases"] == "scores" else column("baseline_output"),
         completeness_error=column("completeness_error"),
         output_error=max(p.output_error for p in parts),
         target=column("target"),
@@ -117,7 +130,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         tokens=given.tokens if settings["layer"] is None else None,
         display=given.display if settings["layer"] is None else None,
         conflict_pairs=None if parts[0].pairs is None else column("pairs"),
-        frozen=tuple(dict.fromkeys(line for p in parts for line in p.frozen)),
+        frozen=frozen,
         final=parts[0].final,
         notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
         settings=settings,

@@ -15,6 +15,7 @@ from .._inputs.baselines import Reference, references
 from .._inputs.given import Inputs
 from .._inputs.target import choose_target
 from .._scores.backward import Passed
+from .._scores.origin import Origin
 from .._scores.run import Leaf, Run, Settings
 from .._scores.steps import Deltas
 from .._scores.tensors import Coded, Scored, Softmaxed
@@ -72,11 +73,15 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
 
 def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
     """An explained tensor as the model gets it."""
-    scores = run.settings.carrier.of_input(run, run.wide(x), None if reference is None else run.wide(reference))
+    x, dtype = run.wide(x), x.dtype
+    reference = None if reference is None else run.wide(reference)
+    scores = run.settings.carrier.of_input(run, x, reference)
+    if not run.closed:
+        scores.origin = Origin(source, torch.zeros_like(x) if reference is None else reference)
     if run.features is not None:
         scores.belongs(source, torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:]))  # places in a row
     run.leaves.append(Leaf(scores, source))
-    return Scored(scores, x.dtype)
+    return Scored(scores, dtype)
 
 
 def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:

@@ -61,11 +61,13 @@ class Outcome:
     negative: list[Tensor] = dataclasses.field(default_factory=list)
     pairs: Tensor | None = None  # (rows, features + 1, features + 1): who cancelled whom
     notes: tuple[str, ...] = ()
+    cut: list[Tensor] = dataclasses.field(default_factory=list)  # which elements of the inputs reached what the run cut off
 
 
 def both_signs(passed: Passed, keep: bool = False) -> Outcome:
     """Two backward passes: one for the combined scores, one for the totals."""
     check_range(passed)
+    cut = _cut(passed)
     net = distribute(passed, 0, keep=True)
     total = distribute(passed, 1, keep)
     return Outcome(
@@ -78,7 +80,24 @@ def both_signs(passed: Passed, keep: bool = False) -> Outcome:
         positive=[halved(t + n) for t, n in zip(total.net, net.net, strict=True)],
         negative=[halved(t - n) for t, n in zip(total.net, net.net, strict=True)],
         notes=proportion(passed, net.net),
+        cut=cut,
     )
+
+
+def _cut(passed: Passed) -> list[Tensor]:
+    """Which elements of the inputs have a part in values that were cut off: those that influence flows back to."""
+    run = passed.run
+    if not run.cuts:
+        return []
+    ends = [leaf.scores.parts[-1] for leaf in run.leaves]
+    whole = torch.stack([value.parts[-1].sum() for value in run.cuts]).sum()
+    gradients = torch.autograd.grad(whole, ends, retain_graph=True, allow_unused=True)
+    run.biases.take()  # what flowed back to biases is of no interest
+    found = [torch.zeros(x.shape, dtype=torch.bool, device=x.device) for x in passed.inputs]
+    for leaf, end, gradient in zip(run.leaves, ends, gradients, strict=True):
+        if gradient is not None:
+            found[leaf.source] |= _at_features(end.detach() * gradient, leaf, passed.inputs[leaf.source].shape) != 0
+    return found
 
 
 def only_net(passed: Passed) -> Outcome:

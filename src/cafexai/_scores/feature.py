@@ -100,6 +100,7 @@ class FeatureScores(Scores):
             positive=features.at_inputs(up, passed.inputs),
             negative=features.at_inputs(down, passed.inputs),
             notes=proportion(passed, [net[:-1].mT]),
+            cut=[part > 0 for part in features.at_inputs(_cut(passed), passed.inputs)] if passed.run.cuts else [],
         )
 
     @classmethod
@@ -232,6 +233,17 @@ def _lack(passed: Passed) -> Tensor:
     lack: Tensor = chosen.contributions.sum(0, dtype=exact) - goal
     check_sum(passed, goal, lack, (chosen.contributions.mT,))
     return lack
+
+
+def _cut(passed: Passed) -> Tensor:
+    """Which features contribute to values that were cut off, as 0 or 1. (features + 1, rows)"""
+    batch, found = passed.run.batch, torch.zeros_like(passed.chosen.contributions)  # type: ignore[attr-defined]
+    for value in passed.run.cuts:
+        shares = value.contributions  # type: ignore[attr-defined]
+        by_row = value.rows is None and value.ndim > 0
+        shares = shares.reshape(len(shares), batch if by_row else 1, -1)
+        found += (shares != 0).any(-1)
+    return found
 
 
 def _each(fn: Callable[..., Any], *values: Tensor) -> list[Tensor]:

@@ -105,7 +105,7 @@ def behind_map(
     if aligned:
         if rows is None and out.ndim and out.shape[0] == batch:
             return None
-        if isinstance(rows, Tensor) and rows.ndim == out.ndim and rows.shape[0] == out.shape[0]:
+        if isinstance(rows, Tensor) and rows.ndim == out.ndim > 0 and rows.shape[0] == out.shape[0]:
             if rows.shape[0] == rows.numel():
                 return rows
     ones = [torch.ones_like(c) if isinstance(c, Tensor) else 1 for c in constants]

@@ -106,11 +106,13 @@ class Run:
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[Frozen, int] = {}  # -> number of calls
+        self.cuts: list[Scores] = []  # values of which the model made integers or numbers of Python, so that influence is lost
         self._infinite: dict[str, str] = {}  # module -> why a value there is not finite
 
     def release(self) -> None:
         """Let go of what the way back needs: leaves know their run, so that it would wait for the garbage collector."""
         self.leaves.clear()
+        self.cuts.clear()
         self.steps = None
 
     def wide(self, x: Tensor) -> Tensor:

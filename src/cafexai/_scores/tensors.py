@@ -135,6 +135,14 @@ class Coded(Tensor):
         like.run, like.source, like.width = run, source, codes[0].numel()
         return like.changed(codes, places, reference)
 
+    @staticmethod
+    def of_value(x: Scores, dtype: torch.dtype) -> Coded:
+        """Codes that the model itself makes of numbers, each of one of them."""
+        assert x.origin is not None
+        origin, like = x.origin, Coded.__new__(Coded)
+        like.run, like.source, like.width = x.run, origin.source, origin.baseline[0].numel()
+        return like.changed(x.value.to(dtype), origin.places(), origin.at_baseline().to(dtype))
+
     def changed(self, codes: Tensor, places: Tensor, reference: Tensor | None) -> Coded:
         """Other codes of the same input."""
         new = codes.detach().as_subclass(Coded)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .contract import Carrier, Move
 from .functions import ONE_TO_ONE, Function, plus, winners
+from .origin import Origin
 from .rows import UNKNOWN, behind_map, behind_product, merged, moved
 from .run import Run
 from .steps import weighted
@@ -33,6 +34,7 @@ class Scores(Carrier):
     """What rules say of a value, and what of it is the same for all carriers."""
 
     logits: Scores | None
+    origin: Origin | None = None  # where it was made of an input, element by element
     exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or "inverse" of a sum of these
     root_of: Scores | None = None  # the value that this is the square root of
     shifted: Scores | None = None  # this value before something was subtracted from it
@@ -90,6 +92,9 @@ class Scores(Carrier):
             amounts = _joined_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 run.biases.watch(result.parts, functools.partial(amounts, place), result.rows, run.path)
+        if scored[0].origin is not None:
+            for place, result in enumerate(results):
+                result.origin = Origin.joined(fn, parts, None if single else place)
         return results[0] if single else tuple(results)
 
     def linear(
@@ -121,6 +126,8 @@ class Scores(Carrier):
             amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
         last = nothing if in_reference else given
         result = self._mapped(fn, constants, last, (reference, delta, rows), amount)
+        if self.origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
+            result.origin = self.origin.changed(lambda v: fn(v, *constants, *given))
         if amount is not None and self.has_book:
             run.biases.watch(result.parts, making if callable(making) else amount, rows, run.path)
         return result
@@ -146,7 +153,7 @@ class Scores(Carrier):
     def copy(self: S) -> S:
         """This value as an object of its own."""
         copy = self._copied()
-        copy.logits, copy.final = self.logits, self.final
+        copy.logits, copy.final, copy.origin = self.logits, self.final, self.origin
         return copy
 
     def add(self: S, other: S, alpha: float = 1) -> S:
@@ -172,9 +179,14 @@ class Scores(Carrier):
 
         ``routing`` as for products: the root of a variance often only divides.
         """
+        result: S
         if routing:
-            return Pending(self.run, phi(self.value), lambda: self._activated(phi, keeps_zero))  # type: ignore[return-value]
-        return self._activated(phi, keeps_zero)
+            result = Pending(self.run, phi(self.value), lambda: self._activated(phi, keeps_zero))  # type: ignore[assignment]
+        else:
+            result = self._activated(phi, keeps_zero)
+        if self.origin is not None:
+            result.origin = self.origin.changed(phi)
+        return result
 
     def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> S:
         """A bilinear map of two scored values, its change split exactly in halves.

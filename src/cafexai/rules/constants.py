@@ -51,9 +51,14 @@ def _like(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+_TO_PYTHON = ("item", "tolist", "__float__", "__int__", "__index__")
+
+
 def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(*args: Any, **options: Any) -> Any:
         first = next(part for part in (*args, *options.values()) if isinstance(part, Scores))
+        if name in _TO_PYTHON:
+            first.run.cuts.append(first)
         first.run.note_frozen(name, "comparison")
         return function(*_values(args), **dict(zip(options, _values(options.values()), strict=True)))
 

@@ -18,6 +18,9 @@ def as_dtype(x: Any, dtype: torch.dtype) -> Any:
     if isinstance(x, Coded):
         return x.leaf(lambda ids: ids.to(torch.promote_types(dtype, torch.float32)))
     if not dtype.is_floating_point:
+        if x.origin is not None and dtype is not torch.bool:
+            return Coded.of_value(x, dtype)
+        x.run.cuts.append(x)
         return x.freeze(f"to({dtype})", lambda value: value.to(dtype))
     x.run.note_dtype(dtype)
     working = torch.promote_types(dtype, x.template.dtype)  # the engine does not lose digits where the model does

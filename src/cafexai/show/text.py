@@ -41,6 +41,7 @@ def ledger(explanation: Explanation, most: int = 12) -> str:
             f"conflict (cancelled between features): {explanation.conflict.item():.4g}",
             *pair_lines(explanation),
             f"completeness error: {explanation.completeness_error.item():.1e}",
+            *frozen_lines(explanation),
             *explanation.notes,
         ]
     )
@@ -71,6 +72,20 @@ def pair_lines(explanation: Explanation, most: int = 3) -> list[str]:
     """Which features cancelled which, where that is known."""
     pairs = [] if explanation.conflict_pairs is None else explanation.pairs(most=most)
     return [f"  {shortened(up, 40)} up, {shortened(down, 40)} down: {amount:.4g}" for up, down, amount in pairs]
+
+
+def frozen_lines(explanation: Explanation) -> list[str]:
+    """What the model does that the scores of this row do not say."""
+    lines = []
+    for name, amount in explanation.cut.items():
+        if (does := amount.item()) != 0:
+            what = "how much it does was not tried" if math.isnan(does) else f"against its baseline it does {does:+.4g}"
+            lines.append(f"{shortened(name, 40)}: influence that the model cuts off is not in its score; {what}")
+    if explanation.model_at_baseline is not None:
+        itself, start = explanation.model_at_baseline.item(), explanation.baseline_output.item()
+        if abs(itself - start) > 1e-3 * max(abs(itself), abs(start)):
+            lines.append(f"model(baseline) itself is {itself:.4g}: {itself - start:+.4g} comes from what is frozen at this row")
+    return lines
 
 
 def bias_line(explanation: Explanation) -> Line:

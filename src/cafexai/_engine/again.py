@@ -1,0 +1,99 @@
+"""The model once more, at other inputs: what the scores do not say.
+
+- A feature that the model makes an integer, a number of Python or a truth value of, or detaches, gets no score for what it does
+  behind that. So that nobody takes this for "no effect", it is named, with what the output changes by at its baseline.
+- Where attention or norms are frozen, the output that scores start from is not that of the model at the baseline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from .._inputs.groups import default_names
+from .._scores.path import PathScores
+from ..explanation import Explanation
+from .forward import forward
+from .job import Batch, Job
+
+MOST = 16  # features that are put to their baseline at most
+ROWS = 1024  # rows at a time
+NOTHING = 1e-6  # a change that is smaller, beside the outputs, is rounding
+
+
+def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Features that were cut off -> (rows,): model(x) - model(x with the feature at its baseline).
+
+    It is 0 in rows in which the feature is not cut off, and NaN if there are too many of them to be tried.
+    ``reached`` says which elements of the inputs had a part in a value that was cut. To these come features without any score
+    although they differ from their baseline, if putting them there shows that they do count.
+    """
+    flat = explanation._flat
+    inputs, baselines = (explanation._each(part) for part in (explanation.inputs, explanation.baselines))
+    pairs = list(zip(inputs, baselines, strict=True))
+    differs = flat(tuple((x != r) & (x.is_floating_point() | (r >= 0)) for x, r in pairs))  # -1: there is no code for none
+    cut = flat(tuple(reached))
+    suspected = differs & (cut | (flat(explanation.positive) + flat(explanation.negative) == 0))
+    names = explanation.feature_names or default_names([x.shape[1:] for x in inputs])
+    order = suspected.sum(0).argsort(descending=True, stable=True)
+    found: dict[str, Tensor] = {}
+    for number, place in enumerate(order[: int(suspected.any(0).sum())].tolist()):
+        rows = suspected[:, place] & cut[:, place]
+        amount = torch.full_like(explanation.output, torch.nan)
+        if number < MOST and not job.every_class:
+            effect = explanation.output - _without(job, explanation, place).to(explanation.output)
+            rows = suspected[:, place] & (cut[:, place] | (effect.abs() > NOTHING * explanation.output.abs().max()))
+            amount = torch.where(rows, effect, torch.zeros_like(effect))
+        if bool(rows.any()):
+            found[names[place]] = amount
+    return found
+
+
+def _without(job: Job, explanation: Explanation, place: int) -> Tensor:
+    """The explained output of all rows with one feature at its baseline."""
+    source = 0
+    while place >= job.given.tensors[source][0].numel():
+        place -= job.given.tensors[source][0].numel()
+        source += 1
+
+    def changed(batch: Batch) -> tuple[Tensor, ...]:
+        x, baseline = batch.tensors[source], explanation._each(explanation.baselines)[source][batch.rows]
+        new = x.flatten(1).clone()
+        new[:, place] = baseline.flatten(1)[:, place].to(x)
+        return (*batch.tensors[:source], new.view(x.shape), *batch.tensors[source + 1 :])
+
+    return _outputs(job, explanation.target, changed)
+
+
+def model_at_baseline(job: Job, target: Tensor) -> Tensor | None:
+    """The explained output of the model itself at the baselines, the mean over several; None if it has none there. (rows,)"""
+    found = []
+    for number, stack in enumerate(job.stack):
+        if any(r is None and not x.is_floating_point() for r, x in zip(stack, job.given.tensors, strict=True)):
+            return None
+
+        def at_baseline(batch: Batch) -> tuple[Tensor, ...]:
+            pairs = zip(batch.references, batch.tensors, strict=True)
+            return tuple(torch.zeros_like(x) if r is None else r.to(x) for r, x in pairs)
+
+        try:
+            found.append(_outputs(job, target, at_baseline, number))
+        except ValueError:  # it is not finite there
+            return None
+    return torch.stack(found).mean(0)
+
+
+def _outputs(job: Job, target: Tensor, inputs: Callable[[Batch], tuple[Tensor, ...]], reference: int = 0) -> Tensor:
+    """The explained output of all rows, at other inputs."""
+    settings = dataclasses.replace(job.settings, carrier=PathScores)
+    job = dataclasses.replace(job, settings=settings, features=None, target=target if target.shape[1] else None)
+    outputs, step = [], job.batch_size or ROWS
+    for start in range(0, job.given.rows, step):
+        batch = job.batch(slice(start, min(start + step, job.given.rows)), reference)
+        passed = forward(job, dataclasses.replace(batch, tensors=inputs(batch)), settings)
+        outputs.append(passed.chosen.value)
+        passed.run.release()
+    return torch.cat(outputs)

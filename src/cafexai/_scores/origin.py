@@ -1,0 +1,58 @@
+"""How a value was made of one input: element by element, by moves and functions of single elements.
+
+What is so made can be turned into codes (``x[:, 0].long()``) without being lost: each code is still that of one feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An input, and the last of the changes since."""
+
+    source: int
+    baseline: Tensor  # the input at its baseline, zeros included
+    change: Callable[..., Any] | None = None  # of as many tensors as there are parts
+    parts: tuple[Origin | Tensor, ...] = ()  # what was changed: values of this input, and constants
+    moves: bool = False  # the change puts elements in other places; else each stays in its own
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Origin:
+        """Behind a function of single elements."""
+        return Origin(self.source, self.baseline, change, (self,))
+
+    @staticmethod
+    def joined(fn: Callable[..., Any], parts: Sequence[Any], place: int | None) -> Origin | None:
+        """Behind a move of scored values and constants; ``place`` is that of the result among several."""
+        origins = [part if isinstance(part, Tensor) else part.origin for part in parts]
+        known = [origin for origin in origins if isinstance(origin, Origin)]
+        if None in map(_source, origins) or len(set(map(_source, known))) != 1:
+            return None
+        change = fn if place is None else lambda *values: fn(*values)[place]
+        return Origin(known[0].source, known[0].baseline, change, tuple(origins), moves=True)
+
+    def places(self) -> Tensor:
+        """The flat place in the input of every element, -1 for constants."""
+        if self.change is None:
+            return torch.arange(self.baseline.numel(), device=self.baseline.device).view(self.baseline.shape)
+        parts = [
+            part.places() if isinstance(part, Origin) else torch.full_like(part, -1, dtype=torch.long) for part in self.parts
+        ]
+        return self.change(*parts) if self.moves else parts[0]
+
+    def at_baseline(self) -> Tensor:
+        """What the model computes here at the baseline."""
+        if self.change is None:
+            return self.baseline
+        return self.change(*[part.at_baseline() if isinstance(part, Origin) else part for part in self.parts])
+
+
+def _source(origin: Origin | Tensor | None) -> int | None:
+    """Constants go with any input."""
+    return origin.source if isinstance(origin, Origin) else None if origin is None else -1
