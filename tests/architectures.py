@@ -150,3 +150,13 @@ for _kind in ("Bert", "GPT2", "Llama"):
 for _attention in ("eager", "sdpa"):
     add(f"ViT ({_attention})", hugging_face("ViT", _attention), numbers(2, 3, 8, 8), output="logits")
 add("exported FT-Transformer", exported, numbers(3, 5))
+
+
+def adds_up(e):
+    """Within 1e-4 of the change of the output and 1e-5 of the scores, but never of scores that are far from the output."""
+    change = (e.output - e.baseline_output).abs().double()
+    scores = e._flat(e.combined).abs().double().sum(1) + e.bias.abs().double()
+    assert (e.completeness_error.abs() <= 1e-4 * change + 1e-5 * scores).all()
+    total = e.baseline_output.double() + e.bias.double() + e._flat(e.combined).double().sum(1)
+    size = torch.maximum(e.output.abs().double().mean(), torch.maximum(change, e.output.abs().double()))
+    assert ((total - e.output.double()).abs() <= 1e-3 * size).all()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from architectures import ARCHITECTURES, Named
+from architectures import ARCHITECTURES, Named, adds_up
 from cafexai import CAFE, elementwise_module, supported
 from cafexai.models import FTTransformer
 
@@ -47,6 +47,7 @@ def test_complete_and_lawful(name, zero):
                 warnings.simplefilter("ignore")
                 e = CAFE(model, c).explain(inputs, None if zero else references, check=check, target=1, **options)
             assert relative_error(e) <= limit
+            adds_up(e)
             for part, x in zip(e.positive, inputs, strict=True):
                 assert part.shape == x.shape
                 assert (part >= 0).all()

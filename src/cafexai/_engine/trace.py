@@ -207,7 +207,7 @@ class Trace(TorchFunctionMode):
         elif isinstance(target, Scored):  # a softmax, spelled out in place, is a constant from here on
             if target.view_of_root is not None:
                 raise UnsupportedOperation("a view is overwritten by a constant in place; let the model use the returned value")
-            torch.utils.swap_tensors(target, new.as_subclass(Tensor).clone())
+            torch.utils.swap_tensors(target, new)
         elif (name := self.owned().get(id(target))) is not None:
             raise ValueError(
                 f"explain(...): the model writes a value that depends on its input into its own {name!r}. "
