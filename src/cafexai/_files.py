@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from typing import Any
@@ -29,10 +30,12 @@ def write_file(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Te
     place = os.path.realpath(name)
     if os.path.lexists(place) and not os.path.isfile(place):
         raise ValueError(f"{call}: something that is no regular file is there, and is not replaced. Give another name.")
+    if not os.path.isdir(os.path.dirname(place)):
+        raise FileNotFoundError(f"{call}: there is no folder {os.path.dirname(place)!r}. Make it first.")
     contiguous = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
     text = json.dumps(described)
     header = {"cafexai": text, "checksum": _checksum(contiguous, text)}
-    part = f"{place}.{os.getpid()}.part"
+    part = f"{place}.{secrets.token_hex(4)}.part"
     try:
         safetensors.save_file(contiguous, part, header)
         if os.path.exists(place):

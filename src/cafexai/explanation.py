@@ -92,7 +92,7 @@ class Explanation:
         index = torch.zeros(())
         if isinstance(rows, (np.ndarray, Tensor)) or (isinstance(rows, list) and not {bool} < set(map(type, rows))):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                index = torch.as_tensor(rows, device=self.output.device)
+                index = torch.as_tensor(rows).cpu()
         if index.shape == (0,) or index.dtype == torch.uint8:  # an empty list; bytes would be a mask
             index = index.long()
         if index.ndim != 1 or index.is_floating_point() or (index.dtype == torch.bool and len(index) != len(self)):
@@ -306,7 +306,7 @@ class Explanation:
             torch.cat([self._flat(parts), *(layer[:, [side]] for layer in biases)], 1).double()
             for side, parts in enumerate(scores)
         )
-        rounding = tolerance(self.output.dtype)
+        rounding = max(tolerance(part.dtype) for part in (self.output, *scores[2]))
         if bool((up < 0).any() or (down < 0).any()):
             return "some of its positive or negative scores are below 0"
         if bool(((up - down - net).abs() > rounding * (up + down)).any()):

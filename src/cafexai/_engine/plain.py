@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._inputs.given import checked, model_dtype, to_tensor
 from ..errors import LawBroken, UnsupportedOperation
-from .subject import Subject
+from .subject import Subject, unwrap
 
 
 def rows_for(call: str, model: Any, x: Any) -> Tensor:
@@ -25,8 +25,11 @@ def rows_for(call: str, model: Any, x: Any) -> Tensor:
 
 def answer(call: str, model: Callable[[Tensor], Any], rows: Tensor) -> Any:
     """What the model gives for the rows, its calls being watched."""
+    model = unwrap(getattr(model, "_torchdynamo_orig_callable", model))  # compiled calls cannot be seen
     try:
         with torch.no_grad(), Watch(call):
+            if rows.ndim == 1:
+                model(rows[:1])  # rows of one number can be had one by one, the numbers of a row cannot
             return model(rows)
     except RuntimeError as error:
         refuse_rows(error, call, model, (rows,), lambda: model(rows[:1]))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .._scores.numbers import all_finite
-from .given import Inputs, checked, frame_to_numpy, in_order, is_frame, takes_raw, to_tensor, unmasked
+from .given import Inputs, checked, frame_to_numpy, in_order, is_frame, is_plain, takes_raw, to_tensor, unmasked
 
 Reference = Tensor | None  # None stands for zeros
 
@@ -98,7 +98,7 @@ def _stack(part: Any, x: Tensor, call: str) -> list[Reference]:
             f"{call}(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor "
             'shaped like the input or like one row, a callable, or "mean", "median", "mode" of CAFE(..., background=data).'
         )
-    if part.is_complex() or part.layout is not torch.strided or part.is_nested or part.is_meta:
+    if part.is_complex() or not is_plain(part):
         raise ValueError(
             f"{call}(..., baselines=...): the baseline is a tensor of {part.dtype}, stored as {part.layout} on {part.device}. "
             "Give a dense one of real numbers."

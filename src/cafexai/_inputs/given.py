@@ -152,7 +152,8 @@ def frame_to_numpy(frame: Any, call: str) -> np.ndarray:
     if odd:
         raise ValueError(f"{call}: the columns {odd} are not numbers. Encode them as the model was trained.")
     nullable = hasattr(frame, "isna")  # pandas has missing values that numpy does not know
-    return np.array(frame.to_numpy(dtype=np.float64, na_value=np.nan) if nullable else frame.to_numpy(), dtype=np.float64)
+    numbers = frame.to_numpy(dtype=np.float64, na_value=np.nan) if nullable else frame.to_numpy()
+    return np.array(numbers, dtype=np.float64, order="C")  # as rows lie elsewhere: equal rows give equal bits
 
 
 def unmasked(value: Any, call: str) -> Any:
@@ -175,7 +176,7 @@ def model_dtype(model: Any) -> tuple[torch.dtype, torch.device]:
 
 def to_tensor(value: Any, model: Any, what: str, call: str) -> Tensor:
     if isinstance(value, Tensor):
-        if value.layout is not torch.strided or value.is_nested or value.is_meta or value.is_quantized:
+        if not is_plain(value):
             _refuse_form(value, what, call)
         return value.detach()
     if isinstance(value, np.ndarray):
@@ -190,6 +191,11 @@ def to_tensor(value: Any, model: Any, what: str, call: str) -> Tensor:
         f"{call}(...): {what} is a {type(value).__name__}. Pass a tensor, a numpy array or a data frame, "
         "or a tuple of these; other arguments of forward go into additional_forward_args."
     )
+
+
+def is_plain(value: Tensor) -> bool:
+    """A dense tensor with numbers in it."""
+    return value.layout is torch.strided and not (value.is_nested or value.is_meta or value.is_quantized)
 
 
 def _refuse_form(value: Tensor, what: str, call: str) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from .._extras import needs
 from .._inputs.baselines import expanded
+from .._scores.numbers import all_finite
 from .definitions import as_rows
 from .local import LocalLayer, local_layers
 from .minimal import minimal_conflicts
@@ -132,6 +133,8 @@ def _scorer(method: Any) -> Callable[..., Tensor]:
         result = attribute(x, **options)
         if not isinstance(result, Tensor) or result.shape != x.shape:
             raise ValueError(f"audit(...): the method gives scores that are not shaped like its input, {tuple(x.shape)}.")
+        if not all_finite(result):
+            raise ValueError("audit(...): the method gives scores that are NaN or infinite.")
         return result.detach().double()
 
     return score

@@ -116,10 +116,10 @@ def question(
 
 def as_rows(call: str, f: Any, x: Any) -> Tensor:
     """A batch of finite rows for a function that treats each by itself: a row alone has one dimension."""
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0 or not x.shape.numel():
+    if not isinstance(x, Tensor) or not x.is_floating_point() or (not x.is_nested and not x.numel()):
         raise ValueError(f"{call}(..., x=...): give a row (features,) or a batch (rows, ...) of floating point numbers.")
     rows = rows_for(call, f, x)
-    return rows[None] if x.ndim == 1 else rows
+    return rows[None] if rows.ndim == 1 else rows
 
 
 def feature_set(call: str, part: Any, count: int, names: Names) -> frozenset[int]:
