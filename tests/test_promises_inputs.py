@@ -384,6 +384,10 @@ def test_names_of_pipelines():
     data = frame(x=torch.randn(60, 4))
     fitted = make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(4,), max_iter=20)).fit(data, data.age)
     cafe = CAFE(cafexai.from_sklearn(fitted), feature_names=NAMES)
+    with pytest.raises(ValueError, match="masked"):
+        cafe.explain(np.ma.masked_array(data.to_numpy(), data.to_numpy() > 0))
+    with pytest.raises(ValueError, match="to_dense"):
+        cafe.explain(torch.tensor(data.to_numpy()).to_sparse())
     assert same(cafe.explain(data[["dose", "age", "weight", "sex"]]), cafe.explain(data))
     with pytest.raises(ValueError, match="it lacks 'sex'"):
         cafe.explain(data.drop(columns="sex"))
@@ -427,6 +431,8 @@ def test_a_row_without_its_dimension(width):
         with pytest.raises(ValueError, match=r"\(4,\) would be 4 rows of one number.*a single row is x\[None\]"):
             run(X[0])
     assert CAFE(lambda v: v.relu()).explain(X[0]).positive.shape == (4,)  # rows of one number
+    with pytest.raises(ValueError, match="out of range"):
+        CAFE(lambda v: v.relu()).explain(X[0], target=1)
 
 
 FORMS = {

@@ -65,18 +65,19 @@ def _defaults(func: Callable[..., Any]) -> dict[str, Any]:
 
 
 def refuse_rows(error: Exception, call: str, model: Any, tensors: tuple[Tensor, ...], again: Callable[[], Any]) -> None:
-    """If the model itself does not take such rows, which ``again`` shows, say why."""
+    """Say why, if the model itself does not take such rows: ``again`` calls it with the first of them."""
     x = tensors[0]
-    if len(tensors) == 1 and x.ndim == 1 and x.is_floating_point():
-        raise ValueError(
-            f"{call}(...): the input of shape {tuple(x.shape)} would be {len(x)} rows of one number, which the model does not "
-            "take. Dimension 0 is the batch: a single row is x[None]."
-        ) from error
-    if isinstance(error, (ValueError, UnsupportedOperation, LawBroken)):
+    flat = len(tensors) == 1 and x.ndim == 1 and x.is_floating_point()
+    if isinstance(error, (ValueError, UnsupportedOperation, LawBroken)) and not flat:
         return
     try:
         again()
     except RuntimeError as own:
+        if flat:
+            raise ValueError(
+                f"{call}(...): the input of shape {tuple(x.shape)} would be {len(x)} rows of one number, which the model does "
+                "not take. Dimension 0 is the batch: a single row is x[None]."
+            ) from error
         reason, cause = str(own).splitlines()[0], _cause(model, x)
         if cause or re.search("shape|size|dim|type|expected", reason, re.IGNORECASE):
             shapes = ", ".join(f"{tuple(t.shape)} in {t.dtype}" for t in tensors)

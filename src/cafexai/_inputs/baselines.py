@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .._scores.numbers import all_finite
-from .given import Inputs, checked, frame_to_numpy, in_order, is_frame, is_plain, takes_raw, to_tensor, unmasked
+from .given import Inputs, checked, dense, frame_to_numpy, in_order, is_frame, is_plain, takes_raw, to_tensor, unmasked
 
 Reference = Tensor | None  # None stands for zeros
 
@@ -127,7 +127,9 @@ def _statistic(name: str, background: Any, place: int, model: Any, columns: tupl
     if background is None:
         raise ValueError(f"{call}(..., baselines={name!r}): of which data? Give them: CAFE(model, background=x_train).")
     data = background[place] if isinstance(background, (tuple, list)) else background
-    data = model.from_raw(data, None)[0] if takes_raw(model) else _by_name(data, columns, None, "CAFE(..., background=frame)")
+    if takes_raw(model):
+        data = model.from_raw(dense(data, "the background", "CAFE"), None)[0]
+    data = _by_name(data, columns, None, "CAFE(..., background=frame)")
     data = checked(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")
     if name == "mean":
         if not data.is_floating_point():

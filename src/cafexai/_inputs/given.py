@@ -60,7 +60,7 @@ def prepare(
     raw = takes_raw(model) and not is_tuple
     names = columns if feature_names is None and not (raw and framed) else feature_names
     if raw:
-        ready, original, names = model.from_raw(given[0], names)
+        ready, original, names = model.from_raw(dense(given[0], "the input", call), names)
         given, display = (ready,), original if display is None else display
     tensors = []
     for place, value in enumerate(given):
@@ -98,8 +98,9 @@ def _words(tokenizer: Any, tensors: list[Tensor]) -> tuple[tuple[str, ...], ...]
 
 def _displayed(display: Any, tensors: list[Tensor], columns: tuple[str, ...] | None, call: str) -> Tensor:
     if is_frame(display):
-        same = columns is not None and set(map(str, display.columns)) == set(columns)
-        display = frame_to_numpy(in_order(display, columns, call) if same and columns else display, call)
+        if columns is not None and set(map(str, display.columns)) == set(columns):
+            display = in_order(display, columns, call)
+        display = frame_to_numpy(display, call)
     display = torch.as_tensor(unmasked(display, call))
     if len(tensors) > 1 or display.shape != tensors[0].shape:
         raise ValueError(
@@ -175,12 +176,10 @@ def model_dtype(model: Any) -> tuple[torch.dtype, torch.device]:
 
 
 def to_tensor(value: Any, model: Any, what: str, call: str) -> Tensor:
+    value = dense(value, what, call)
     if isinstance(value, Tensor):
-        if not is_plain(value):
-            _refuse_form(value, what, call)
         return value.detach()
     if isinstance(value, np.ndarray):
-        value = unmasked(value, f"{call}(...)")
         if np.issubdtype(value.dtype, np.integer):
             return torch.tensor(value, device=model_dtype(model)[1], dtype=torch.long)
         if not np.issubdtype(value.dtype, np.floating):
@@ -198,8 +197,12 @@ def is_plain(value: Tensor) -> bool:
     return value.layout is torch.strided and not (value.is_nested or value.is_meta or value.is_quantized)
 
 
-def _refuse_form(value: Tensor, what: str, call: str) -> None:
-    """Say what to do with a tensor that is not a plain one."""
+def dense(value: Any, what: str, call: str) -> Any:
+    """Refuse tensors and arrays that do not hold a number at every place."""
+    if not isinstance(value, Tensor):
+        return unmasked(value, f"{call}(...)")
+    if is_plain(value):
+        return value
     kind, remedy = f"is stored as {value.layout}", "x.to_dense()"
     if value.is_nested:
         kind, remedy = "is a nested tensor", "torch.nested.to_padded_tensor(x, 0.0), with the mask of the model"
