@@ -198,6 +198,14 @@ def test_functions_whose_values_are_not_finite():
         conflicts.audit(lambda net, x, *, target: x * float("nan"), model(), X)
 
 
+def test_classes_that_are_not_asked_for_need_not_be_finite():
+    def masked(v):
+        return torch.stack([v.sum(1), torch.full_like(v[:, 0], -torch.inf)], 1)
+
+    assert isinstance(conflicts.counteracts(masked, [0], [1], X[0]), bool)
+    assert metrics.infidelity(masked, X, X, noise, target=0).isfinite().all()
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_scores_and_contributions_that_are_not_finite(value):
     scores = torch.tensor([[1.0, value]])

@@ -77,15 +77,14 @@ class Question:
         if not isinstance(result, Tensor) or result.ndim == 0 or len(result) != len(inputs):
             shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
             raise ValueError(f"{self.call}(f, ...): f gives {shape} for {len(inputs)} rows. It must give one entry per row.")
+        if result.ndim > 1:
+            target = self.target
+            if isinstance(target, Tensor):  # one for each row, of which there are several versions
+                target = target.repeat(len(result) // len(target), 1)
+            result = choose_target(result, target, slice(0, len(result)), len(result), self.call)[0](result)
         if not all_finite(result):
             raise ValueError(f"{self.call}(f, ...): f gives NaN or infinite values for the rows, or with features removed.")
-        if result.ndim == 1:
-            return result.detach()
-        target = self.target
-        if isinstance(target, Tensor):  # one for each row, of which there are several versions
-            target = target.repeat(len(result) // len(target), 1)
-        pick, _ = choose_target(result, target, slice(0, len(result)), len(result), self.call)
-        return pick(result).detach()
+        return result.detach()
 
 
 def question(

@@ -29,11 +29,12 @@ def chosen_output(
         count, n = versions.shape[:2]
         with torch.no_grad():
             out = model(versions.flatten(0, 1))
-        if not all_finite(out):
-            raise ValueError(f"{call}(...): the model gives NaN or infinite values for the rows, or for disturbed ones.")
         each = torch.arange(count * n, device=out.device)
         places = (each, *(part[rows].to(out.device).repeat_interleave(n) for part in index))
-        return out[places].view(count, n)
+        found = out[places].view(count, n)
+        if not all_finite(found):
+            raise ValueError(f"{call}(...): the model gives NaN or infinite values for the rows, or for disturbed ones.")
+        return found
 
     return outputs
 
