@@ -23,7 +23,7 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Each may import those above it, and nothing else.
 LAYERS = """
-    errors _extras                                   what all use
+    errors _extras _files                            what all use
     _scores                                          the scored value and its carriers
     rules                                            torch operations
     _inputs explanation explanations show            what goes in, and what comes out
@@ -41,6 +41,7 @@ PLACE = {name: place for place, names in enumerate(ORDER) for name in names}
 BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "_inputs"): "names of features that nobody named",
     ("explanations", "explanation"): "several of them",
+    ("_files", "_extras"): "safetensors",
     ("show", "explanation"): "what is shown",
     ("explanation", "show"): "e.plot() and e.ledger(), inside the methods",
     ("explain", "__version__"): "written into the settings of an explanation",
@@ -224,7 +225,7 @@ def test_the_picture_of_the_layers_is_that_of_the_imports():
     """``make layers`` draws it."""
     drawn = set(re.findall(r"<text[^>]*>([\w.]+/?)</text>", (ROOT / "docs" / "layers.svg").read_text()))
     parts = {f"{part.name}/" if part.is_dir() else part.name for part in PACKAGE.iterdir() if part.suffix in ("", ".py")}
-    assert parts - drawn <= {"__pycache__/", "__init__.py", "__main__.py", "errors.py", "_extras.py"}
+    assert parts - drawn <= {"__pycache__/", "__init__.py", "__main__.py", "errors.py", "_extras.py", "_files.py"}
     assert drawn <= parts
 
 

@@ -12,13 +12,15 @@ from torch import Tensor
 
 from ._engine.again import cut_features, model_at_baseline
 from ._engine.assemble import Piece, assembled, averaged, grouped, pieces
-from ._engine.batches import carry_out
+from ._engine.batches import R, Results, carry_out
+from ._engine.forward import plain_output
 from ._engine.job import Job, as_arguments
+from ._engine.plain import refuse_rows
 from ._engine.subject import Subject, with_gradients
 from ._inputs.baselines import references
-from ._inputs.given import Inputs, prepare
+from ._inputs.given import Inputs, different, prepare
 from ._inputs.groups import default_names, places
-from ._scores.backward import Outcome
+from ._scores.backward import Outcome, Passed
 from ._scores.feature import FeatureScores
 from ._scores.features import Features
 from ._scores.pairs import PairedScores
@@ -74,6 +76,8 @@ class CAFE:
     belong to the reference, and the scores of the features explain the change from the output at the baseline (of the model
     with its attention and norms frozen; ``model_at_baseline`` is that of the model itself). ``background`` is data for the
     baselines "mean", "median" and "mode".
+    ``feature_names`` are the columns that the model was trained on, in their order: data frames are put in this order by
+    name and must have just these columns, other inputs as many.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class CAFE:
         norm_mean: str = "bias",
         biases: str = "scores",
         background: Any = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         if netting not in CARRIERS:
             words = ", and ".join(f'"{word}", {carrier.meaning}' for word, carrier in CARRIERS.items())
@@ -101,6 +106,7 @@ class CAFE:
         self.norm_mean = norm_mean
         self.biases = biases
         self.background = background
+        self.feature_names = None if feature_names is None else different(feature_names, "CAFE(..., feature_names=...)")
         self._subject = Subject(model)
         _ = self._settings  # c is checked
 
@@ -184,7 +190,9 @@ class CAFE:
         each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
         explainer. ``pairs=True`` (``netting="feature"`` only) adds ``conflict_pairs``: which features cancel which.
         """
-        subject, settings = self._subject, self._settings
+        subject = self._subject
+        subject.ready()
+        settings = self._settings
         if pairs and settings.carrier not in PAIRED:
             raise ValueError(
                 'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
@@ -197,8 +205,7 @@ class CAFE:
         for option, name in (("layer", layer), ("target_layer", target_layer)):
             if name is not None:
                 subject.has_module(option, name)
-        subject.ready()
-        given = prepare(inputs, subject.model, feature_names, display, tokenizer)
+        given = prepare(inputs, subject.model, feature_names, display, tokenizer, columns=self.feature_names)
         latent = layer is not None and start
         job = Job(
             subject,
@@ -219,7 +226,7 @@ class CAFE:
             batch_size=batch_size,
             show_progress=show_progress,
         )
-        results = carry_out(job, functools.partial(pieces, every_class=job.every_class), averaged)
+        results = self._results(job, functools.partial(pieces, every_class=job.every_class), averaged, "explain")
         entries: dict[Any, Explanation] = {}
         for (place, number), chunks in results.items():
             one = several[place]
@@ -251,15 +258,26 @@ class CAFE:
         """
         if isinstance(target, str):
             raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
-        self._subject.ready()
-        given = prepare(inputs, self._subject.model)
-        stack = references(baselines, given, self.background, self._subject.model)
+        self._subject.ready("attribute")
+        given = prepare(inputs, self._subject.model, columns=self.feature_names, call="attribute")
+        stack = references(baselines, given, self.background, self._subject.model, "attribute")
         extra = as_arguments(additional_forward_args)
         job = Job(self._subject, given, stack, self._settings, target, extra, features=self._features(given))
-        (outcomes,) = carry_out(job, lambda passed: (job.settings.carrier.net(passed),), _mean).values()
+        (outcomes,) = self._results(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
         combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
         result = combined if given.is_tuple else combined[0]
         return (result, _joined([outcome.lack for outcome in outcomes])) if return_convergence_delta else result
+
+    def _results(
+        self, job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str
+    ) -> Results[R]:
+        """Carry out the job; where the model itself does not take such rows, say so."""
+        try:
+            return carry_out(job, finish, mean)
+        except (RuntimeError, ValueError) as error:
+            one = job.batch(slice(0, 1))
+            refuse_rows(error, call, self.model, job.given.tensors, lambda: plain_output(job, one))
+            raise
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:

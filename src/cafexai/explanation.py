@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,16 @@ import torch
 from torch import Tensor
 
 from ._extras import needs
-from ._inputs.groups import default_names
+from ._files import read_file, write_file
+from ._inputs.groups import default_names, is_index
+from ._scores.numbers import tolerance
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
 Tensors = Tensor | tuple[Tensor, ...]
-FORMAT = 1
+FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,9 @@ class Explanation:
             f"completeness_error={self.completeness_error.abs().max().item() if len(self) else 0:.2g})"
         )
 
-    def __getitem__(self, rows: int | slice | Tensor | list[int]) -> Explanation:
-        """The explanation of some rows; an integer keeps the row dimension."""
-        if isinstance(rows, int):
-            if not -len(self) <= rows < len(self):
-                raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
-            rows = slice(rows, rows + 1 or None)
+    def __getitem__(self, rows: int | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanation:
+        """The explanation of some rows, by index, slice, indices or a mask; an integer keeps the row dimension."""
+        rows = self._places(rows)
 
         def pick(value: Any) -> Any:
             if isinstance(value, Tensor):
@@ -84,11 +83,34 @@ class Explanation:
 
         changed = {f.name: pick(getattr(self, f.name)) for f in dataclasses.fields(self)}
         if self.tokens is not None:
-            places = range(len(self))[rows] if isinstance(rows, slice) else torch.arange(len(self))[rows].tolist()
-            changed["tokens"] = tuple(self.tokens[place] for place in places)
-        for field_name in ("bias_by_layer", "cut"):
+            changed["tokens"] = tuple(self.tokens[place] for place in torch.arange(len(self))[rows].tolist())
+        for field_name in BY_NAME:
             changed[field_name] = {name: pick(numbers) for name, numbers in getattr(self, field_name).items()}
         return Explanation(**changed)
+
+    def _places(self, rows: Any) -> slice | Tensor:
+        """Rows as tensors take them."""
+        if isinstance(rows, slice):
+            return rows
+        if is_index(rows):
+            if not -len(self) <= rows < len(self):
+                raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
+            return slice(int(rows), int(rows) + 1 or None)
+        index = torch.zeros(())
+        if isinstance(rows, (np.ndarray, Tensor)) or (isinstance(rows, list) and not {bool} < set(map(type, rows))):
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):
+                index = torch.as_tensor(rows).cpu()
+        if index.shape == (0,) or index.dtype == torch.uint8:  # an empty list; bytes would be a mask
+            index = index.long()
+        if index.ndim != 1 or index.is_floating_point() or (index.dtype == torch.bool and len(index) != len(self)):
+            raise TypeError(
+                f"explanation[{rows!r}]: it has {len(self)} rows, which are taken by an integer, a slice, a list or tensor of "
+                "integers, or a mask with true or false for each of them. Scores of features are in e.positive, e.negative, "
+                "e.combined and, by name, in e.to_frame()."
+            )
+        if index.dtype != torch.bool and bool(((index < -len(self)) | (index >= len(self))).any()):
+            raise IndexError(f"explanation[{rows!r}]: there are {len(self)} rows.")
+        return index
 
     @staticmethod
     def _each(tensors: Tensors) -> tuple[Tensor, ...]:
@@ -96,7 +118,7 @@ class Explanation:
 
     def _flat(self, tensors: Tensors) -> Tensor:
         """All features of a row side by side."""
-        return torch.cat([part.reshape(len(self), -1) for part in self._each(tensors)], 1)
+        return torch.cat([part.reshape(len(self), part.shape[1:].numel()) for part in self._each(tensors)], 1)
 
     @property
     def bias_positive(self) -> Tensor:
@@ -214,14 +236,17 @@ class Explanation:
         return bars(self[row], most)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a safetensors file with all numbers and settings; needs safetensors."""
+        """Write a safetensors file with all numbers, settings and a checksum; needs safetensors.
+
+        It is there as a whole or not at all. A file of this name is replaced, through a symbolic link the file behind it.
+        """
         tensors, described = self.packed()
-        write_file(path, tensors, {"format": FORMAT, **described})
+        write_file(path, "Explanation", tensors, {"format": FORMAT, **described})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
-        """Read what ``save`` wrote."""
-        return cls.unpacked(*read_file(path, "Explanation", FORMAT))
+        """Read what ``save`` wrote; refused if the file was changed, or if shapes, signs or sums are not right."""
+        return cls.unpacked(*read_file(path, "Explanation", FORMAT, UNCHECKED), f"Explanation.load({os.fspath(path)!r})")
 
     def packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors by name, and the rest in a form for JSON."""
@@ -235,20 +260,31 @@ class Explanation:
                 tensors[entry.name] = value
             elif isinstance(value, tuple) and value and isinstance(value[0], Tensor):
                 tensors.update({f"{entry.name}.{i}": part for i, part in enumerate(value)})
-            elif entry.name == "bias_by_layer":
+            elif entry.name in BY_NAME:
                 described[entry.name] = list(value)
-                tensors.update({f"{entry.name}.{i}": scores for i, scores in enumerate(value.values())})
+                tensors.update({f"{entry.name}.{i}": numbers for i, numbers in enumerate(value.values())})
             else:
                 described[entry.name] = dict(value) if isinstance(value, Mapping) else value
         return tensors, described
 
     @classmethod
-    def unpacked(cls, tensors: dict[str, Tensor], described: dict[str, Any]) -> Explanation:
-        """The inverse of ``packed``."""
-        layers = described.pop("bias_by_layer")
-        values: dict[str, Any] = {**described, "bias_by_layer": {}}
-        for i, layer in enumerate(layers):
-            values["bias_by_layer"][layer] = tensors.pop(f"bias_by_layer.{i}")
+    def unpacked(cls, tensors: dict[str, Tensor], described: dict[str, Any], call: str) -> Explanation:
+        """The inverse of ``packed``, if it is an explanation."""
+        try:
+            explanation = cls._rebuilt(dict(tensors), dict(described))
+            wrong = explanation._fault()
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            raise ValueError(f"{call}: what the file holds is no explanation ({error!r}).") from error
+        if wrong:
+            raise ValueError(f"{call}: {wrong}. The file is damaged, or was not written by save; explain the rows again.")
+        return explanation
+
+    @classmethod
+    def _rebuilt(cls, tensors: dict[str, Tensor], described: dict[str, Any]) -> Explanation:
+        values: dict[str, Any] = described
+        for entry in BY_NAME:
+            names = described.get(entry, ())
+            values[entry] = {name: tensors.pop(f"{entry}.{i}") for i, name in enumerate(names)}
         for name in sorted(tensors, key=lambda n: (n.split(".")[0], int(n.split(".")[1]) if "." in n else 0)):
             head = name.split(".")[0]
             values[head] = (*values.get(head, ()), tensors[name]) if "." in name else tensors[name]
@@ -258,28 +294,42 @@ class Explanation:
             values[name] = None if values[name] is None else tuple(values[name])
         return cls(**values)
 
-
-def write_file(path: str | os.PathLike[str], tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
-    """A safetensors file with a description."""
-    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    needs("safetensors.torch", "io").save_file(contiguous, os.fspath(path), {"cafexai": json.dumps(described)})
-
-
-def read_file(path: str | os.PathLike[str], kind: str, form: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What ``write_file`` wrote, if it is of this form."""
-    safetensors = needs("safetensors", "io")
-    call = f"{kind}.load({os.fspath(path)!r})"
-    try:
-        with safetensors.safe_open(os.fspath(path), "pt") as file:
-            described = json.loads((file.metadata() or {}).get("cafexai", "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{call}: not a safetensors file ({error}).") from error
-    if described is None or described.pop("format", None) != form:
-        raise ValueError(f"{call}: the file was not written by {kind}.save of this version.")
-    return tensors, described
+    def _fault(self) -> str | None:
+        """What contradicts the definition of an explanation: shapes, signs, or sums; None if nothing does."""
+        rows, biases = len(self), list(self.bias_by_layer.values())
+        per_row = [self.output, self.baseline_output, self.completeness_error]
+        per_row += [] if self.model_at_baseline is None else [self.model_at_baseline]
+        scores = [self._each(part) for part in (self.positive, self.negative, self.combined)]
+        about = [*self._each(self.inputs), *self._each(self.baselines), self.target]
+        shapes = [[part.shape for part in parts] for parts in scores]
+        if (
+            any(one.shape != (rows,) for one in per_row)
+            or any(one.shape != (rows, 3) for one in biases)
+            or any(one.shape != (rows,) for one in self.cut.values())
+            or any(len(part) != rows for part in (*scores[0], *about))
+            or shapes != [shapes[0]] * 3
+            or (not self.grouped and shapes[0] != [part.shape for part in self._each(self.inputs)])
+            or len(self._each(self.inputs)) != len(self._each(self.baselines))
+            or (self.display is not None and self.display.shape != self._each(self.inputs)[0].shape)
+            or (self.feature_names is not None and len(self.feature_names) != self._flat(self.positive).shape[1])
+            or (self.tokens is not None and len(self.tokens) != rows)
+            or (self.conflict_pairs is not None and len(self.conflict_pairs) != rows)
+        ):
+            return "the shapes of its numbers do not fit each other"
+        if not all(part.isfinite().all() for part in (*per_row, *biases, *(p for parts in scores for p in parts))):
+            return "some of its numbers are not finite"
+        up, down, net = (
+            torch.cat([self._flat(parts), *(layer[:, [side]] for layer in biases)], 1).double()
+            for side, parts in enumerate(scores)
+        )
+        rounding = max(tolerance(part.dtype) for part in (self.output, *scores[2]))
+        if bool((up < 0).any() or (down < 0).any()):
+            return "some of its positive or negative scores are below 0"
+        if bool(((up - down - net).abs() > rounding * (up + down)).any()):
+            return "combined is not positive - negative"
+        missed = net.sum(1) - (self.output - self.baseline_output).double() - self.completeness_error.double()
+        size = net.abs().sum(1) + self.output.abs() + self.baseline_output.abs()
+        return "its scores do not add up to its output" if bool((missed.abs() > rounding * size).any()) else None
 
 
 def _beside(features: Tensor, bias: Tensor) -> Any:

@@ -6,16 +6,18 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ._extras import needs
-from .explanation import Explanation, Tensors, read_file, write_file
+from ._files import read_file, write_file
+from .explanation import Explanation, Tensors
 
 if TYPE_CHECKING:
     import pandas
 
-FORMAT = "several 1"
+FORMAT, UNCHECKED = "several 2", "several 1"  # of files; those of version 0.1 have no checksum
 
 
 class Explanations(Mapping[Any, Explanation]):
@@ -29,7 +31,7 @@ class Explanations(Mapping[Any, Explanation]):
         self._entries = dict(entries)
 
     def __getitem__(self, key: Any) -> Explanation:
-        if key not in self._entries:
+        if isinstance(key, bool) or key not in self._entries:
             known = ", ".join(map(str, self._entries))
             raise KeyError(f"explanations[{key!r}]: there is one for each {' and '.join(self.by)} of {known}.")
         return self._entries[key]
@@ -52,7 +54,7 @@ class Explanations(Mapping[Any, Explanation]):
             return tuple(torch.stack(parts) for parts in zip(*values, strict=True))
         raise ValueError(f"stack({name!r}): it is no tensor. Stack positive, negative, combined, bias, conflict, output ...")
 
-    def rows(self, rows: int | slice | Tensor | list[int]) -> Explanations:
+    def rows(self, rows: int | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanations:
         """Some rows of each."""
         return Explanations(self.by, {key: explanation[rows] for key, explanation in self._entries.items()})
 
@@ -68,7 +70,7 @@ class Explanations(Mapping[Any, Explanation]):
         return pandas.concat(frames, ignore_index=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file; what all share, as the inputs, is written once. Needs safetensors."""
+        """Write one safetensors file as ``Explanation.save`` does; what all share, as the inputs, is written once."""
         tensors: dict[str, Tensor] = {}
         names: dict[int, str] = {}  # id of a tensor -> where it was written first
         entries = []
@@ -80,15 +82,19 @@ class Explanations(Mapping[Any, Explanation]):
                 tensors[full] = tensor
                 shared[name] = full
             entries.append({"key": key, "tensors": shared, "described": described})
-        write_file(path, tensors, {"format": FORMAT, "by": self.by, "entries": entries})
+        write_file(path, "Explanations", tensors, {"format": FORMAT, "by": self.by, "entries": entries})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanations:
-        """Read what ``save`` wrote."""
-        tensors, described = read_file(path, "Explanations", FORMAT)
+        """Read what ``save`` wrote; refused as by ``Explanation.load``."""
+        call = f"Explanations.load({os.fspath(path)!r})"
+        tensors, described = read_file(path, "Explanations", FORMAT, UNCHECKED)
         found = {}
-        for entry in described["entries"]:
-            key = tuple(entry["key"]) if isinstance(entry["key"], list) else entry["key"]
-            own = {name: tensors[full] for name, full in entry["tensors"].items()}
-            found[key] = Explanation.unpacked(own, entry["described"])
-        return cls(tuple(described["by"]), found)
+        try:
+            for entry in described["entries"]:
+                key = tuple(entry["key"]) if isinstance(entry["key"], list) else entry["key"]
+                own = {name: tensors[full] for name, full in entry["tensors"].items()}
+                found[key] = Explanation.unpacked(own, entry["described"], f"{call}, {' and '.join(described['by'])} {key}")
+            return cls(tuple(described["by"]), found)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{call}: what the file holds are no explanations ({error!r}).") from error

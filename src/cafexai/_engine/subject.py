@@ -50,12 +50,23 @@ class Subject:
 
     def __init__(self, model: Any) -> None:
         self.model = unwrap(model)
-        self.names = self._named()
+        self.names: dict[int, str] = {}  # id of each module -> its path; the model itself is ""
+        self._inside: list[dict[str, nn.Module | None]] = []  # what was in each module when the names were made
+        self._look()
         self.takes_raw = hasattr(type(self.model), "from_raw")  # it comes with a preprocessing step of its own
 
-    def _named(self) -> dict[int, str]:
-        """id of each module -> its path; the model itself is ""."""
-        return {id(m): name for name, m in self.model.named_modules()} if isinstance(self.model, nn.Module) else {}
+    def _look(self) -> list[nn.Module]:
+        """All modules; their names are made anew where these have changed."""
+        modules = _modules(self.model)
+        inside = [module._modules for module in modules]
+        if inside != self._inside:
+            self._inside = [dict(children.items()) for children in inside]
+            self.names = {id(m): name for name, m in self.model.named_modules()}
+        return modules
+
+    def __reduce__(self) -> Any:
+        """A copy looks at its own modules."""
+        return Subject, (self.model,)
 
     def owned_tensors(self) -> dict[int, str]:
         """id of each parameter and buffer -> its name."""
@@ -73,30 +84,38 @@ class Subject:
             known = ", ".join(repr(n) for n in self.names.values() if n)
             raise ValueError(f"explain(..., {option}={name!r}): the model has no such module. It has: {known}.")
 
-    def ready(self) -> None:
+    def ready(self, call: str = "explain") -> None:
         """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
         if isinstance(self.model, torch.jit.ScriptFunction):
-            _refuse_script("the function")
-        modules = _modules(self.model)
-        if not self.names.keys() >= set(map(id, modules)):  # those of a copy, and modules that were replaced, have other ids
-            self.names = self._named()
-        for module in modules:
+            _refuse_script(call, "the function")
+        for module in self._look():
             kind: Any = type(module)
             odd = _is_odd(kind)
             if not odd and not module.training:
                 continue
             if isinstance(module, torch.jit.ScriptModule):
-                _refuse_script(self._where(module))
+                _refuse_script(call, self._where(module))
             if odd:
                 raise ValueError(
-                    f"explain(...): {self._where(module)} is quantised ({type(module).__name__}); its integer arithmetic "
+                    f"{call}(...): {self._where(module)} is quantised ({type(module).__name__}); its integer arithmetic "
                     "cannot be followed. Explain the float model it was made from."
                 )
-            if isinstance(module, _BatchNorm) or (isinstance(module, _DropoutNd) and module.p > 0):
-                raise ValueError(
-                    f"explain(...): {self._where(module)} ({type(module).__name__}) is in training mode, so the output depends "
-                    "on chance or on the other rows. Call model.eval() first."
-                )
+            self._refuse_training(module, call)
+
+    def settled(self, call: str) -> None:
+        """Refuse models whose output depends on chance or on the other rows."""
+        for module in self._look():
+            self._refuse_training(module, call)
+
+    def _refuse_training(self, module: nn.Module, call: str) -> None:
+        if not module.training:
+            return
+        drops = module.p if isinstance(module, _DropoutNd) else module.dropout if isinstance(module, nn.RNNBase) else 0
+        if isinstance(module, _BatchNorm) or drops:
+            raise ValueError(
+                f"{call}(...): {self._where(module)} ({type(module).__name__}) is in training mode, so the output depends "
+                "on chance or on the other rows. Call model.eval() first."
+            )
 
     def _where(self, module: nn.Module) -> str:
         name = self.names.get(id(module))
@@ -171,7 +190,7 @@ def _contents(containers: list[Any]) -> tuple[list[Any], list[Any]]:
     return list(chain(dicts)), [*chain(map(dict.values, dicts)), *chain(others)]
 
 
-def _refuse_script(where: str) -> None:
+def _refuse_script(call: str, where: str) -> None:
     raise ValueError(
-        f"explain(...): {where} is a TorchScript program; its calls cannot be seen. Explain the eager module it was made from."
+        f"{call}(...): {where} is a TorchScript program; its calls cannot be seen. Explain the eager module it was made from."
     )

@@ -37,8 +37,8 @@ class Support:
 def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> Support:
     """Run the model once and report every operation that has a rule and every one that has none, without explaining."""
     subject = Subject(model)
-    subject.ready()
-    given = prepare(inputs, subject.model)
+    subject.ready("supported")
+    given = prepare(inputs, subject.model, call="supported")
     references = [(None,) * len(given.tensors)]
     extra = as_arguments(additional_forward_args)
     job = Job(subject, given, references, Settings(PathScores), extra=extra, output=lambda raw: raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 from typing import Any
 
 
@@ -18,6 +19,13 @@ def renamed(call: str, given: dict[str, Any], **pairs: Any) -> list[Any]:
     if given:
         raise TypeError(f"{call}() got an unexpected keyword argument {next(iter(given))!r}")
     return values
+
+
+def at_least(call: str, least: int, **counts: Any) -> None:
+    """Refuse numbers of samples, steps or units that are no such numbers."""
+    for word, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < least:
+            raise ValueError(f"{call}(..., {word}={count!r}): give an integer of at least {least}.")
 
 
 def groups_by_word(method: Any, groups: Any) -> dict[str, Any]:

@@ -6,8 +6,11 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from .given import different
 
 
 def places(
@@ -19,6 +22,8 @@ def places(
             raise ValueError(f"{call}(..., feature_groups={{...}}): there are several inputs; give a tuple of integer masks.")
         return _named(groups, shapes[0].numel(), names(), call)
     one = not isinstance(groups, (tuple, list)) or all(isinstance(number, int) for number in groups)
+    if one and isinstance(groups, (tuple, list)) and any(isinstance(number, bool) for number in groups):
+        raise ValueError(f"{call}(..., feature_groups={groups}): a mask holds integers, not true and false.")
     masks = (groups,) if one else groups
     if len(masks) != len(shapes):
         raise ValueError(f"{call}(..., feature_groups=...): {len(masks)} masks for {len(shapes)} input(s).")
@@ -30,9 +35,11 @@ def places(
 def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...], call: str) -> tuple[Tensor, tuple[str, ...]]:
     owner: dict[int, str] = {}
     for group, members in groups.items():
-        for member in members:
+        for member in chosen(members, count):
+            if isinstance(member, str) and names.count(member) > 1:
+                different(names, f"{call}(..., feature_groups={{{group!r}: [{member!r}]}})")
             place = names.index(member) if isinstance(member, str) and member in names else member
-            place = int(place) if isinstance(place, numbers.Integral) else -1
+            place = int(place) if is_index(place) else -1
             if not 0 <= place < count:
                 raise ValueError(
                     f"{call}(..., feature_groups={{{group!r}: ...}}): there is no feature {member!r}. There are {count}: "
@@ -51,6 +58,19 @@ def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...], call: 
         twice = sorted({label for label in labels if labels.count(label) > 1})
         raise ValueError(f"{call}(..., feature_groups=...): {twice} would name more than one group or feature. Rename it.")
     return torch.tensor([order.index(slot) for slot in slots]), labels
+
+
+def chosen(members: Any, count: int) -> list[Any]:
+    """A set of features as a list: of indices and names, as they are, or from a mask of true and false for each feature."""
+    listed = members.flatten().tolist() if isinstance(members, (Tensor, np.ndarray)) else list(members)
+    if len(listed) == count and all(isinstance(member, (bool, np.bool_)) for member in listed):
+        return [place for place, inside in enumerate(listed) if inside]
+    return listed
+
+
+def is_index(member: Any) -> bool:
+    """It is an integer; true and false are none."""
+    return isinstance(member, numbers.Integral) and not isinstance(member, bool)
 
 
 def _flat(mask: Any, shape: torch.Size, call: str) -> Tensor:

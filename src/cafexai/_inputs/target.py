@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .given import unmasked
+
 
 def choose_target(
     output: Tensor, target: Any, rows: slice, total: int, call: str = "explain"
@@ -83,10 +85,17 @@ def _target_index(target: Any, rows: slice, total: int, batch: int, sizes: torch
     return index
 
 
+def _holds_truth(target: Any) -> bool:
+    """Some entry is true or false."""
+    return any(_holds_truth(entry) if isinstance(entry, (list, tuple)) else isinstance(entry, bool) for entry in target)
+
+
 def _integers(target: Any, count: int, call: str) -> Tensor:
     """The target as a tensor; a tuple of one column per dimension has these as its rows."""
     if isinstance(target, (np.ndarray, np.integer)):
-        target = torch.as_tensor(target)
+        target = torch.as_tensor(unmasked(target, f"{call}(..., target=...)"))
+    if isinstance(target, (list, tuple)) and _holds_truth(target):
+        raise ValueError(f"{call}(..., target={target}): targets are integers, not true and false.")
     try:
         if isinstance(target, tuple):
             parts = torch.broadcast_tensors(*(_integers(part, count, call) for part in target))

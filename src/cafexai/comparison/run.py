@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import metrics as measure
 from .._extras import progress
-from .._inputs import groups_by_word, renamed
+from .._inputs import at_least, groups_by_word, renamed
 from ..explain import CAFE
 from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case
@@ -70,6 +70,7 @@ def compare(
     draws = (seeds,) if isinstance(seeds, int) else tuple(seeds)
     if not draws:
         raise ValueError("compare(..., seeds=()): give at least one seed.")
+    at_least("compare", 1, n_samples=n_samples, n_units=n_units)
     given = case("compare", model, x, baselines, groups, target).aimed()
     groups = None if groups is None else given.groups
     if len(given.baselines) > 1:

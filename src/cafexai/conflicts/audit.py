@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from .._extras import needs
+from .._inputs.baselines import expanded
+from .._scores.numbers import all_finite
 from .definitions import as_rows
 from .local import LocalLayer, local_layers
 from .minimal import minimal_conflicts
@@ -131,6 +133,8 @@ def _scorer(method: Any) -> Callable[..., Tensor]:
         result = attribute(x, **options)
         if not isinstance(result, Tensor) or result.shape != x.shape:
             raise ValueError(f"audit(...): the method gives scores that are not shaped like its input, {tuple(x.shape)}.")
+        if not all_finite(result):
+            raise ValueError("audit(...): the method gives scores that are NaN or infinite.")
         return result.detach().double()
 
     return score
@@ -265,12 +269,12 @@ def _worst(under: Tensor, hidden: Tensor, scores: Tensor, bound: Tensor) -> Iter
 def audit_outputs(method: Any, model: Any, x: Tensor, target: Any = 0, baselines: Any = None) -> Audit:
     """Definition 5 for the output of the whole model: every row by exhaustive search, so for at most 12 features."""
     score = _scorer(method)
-    rows = as_rows("audit_outputs", x)
+    rows = as_rows("audit_outputs", model, x)
     features = rows[0].numel()
     if features > 12:
         raise ValueError(f"audit_outputs(..., x): {features} features are too many to search; conflict_map shows the pairs.")
     scores = score(model, rows, baselines, target).flatten(1)
-    reference = torch.as_tensor(0 if baselines is None else baselines, dtype=rows.dtype, device=rows.device).expand(rows.shape)
+    reference = expanded(0 if baselines is None else baselines, rows, "audit_outputs")
     counts = [0, 0, 0, 0]
     offences = []
     for row, (values, start, own) in enumerate(zip(rows, reference, scores, strict=True)):

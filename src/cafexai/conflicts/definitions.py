@@ -17,8 +17,13 @@ import torch
 from torch import Tensor
 
 from .._engine.forward import select_output
+from .._engine.plain import answer, rows_for
 from .._inputs import renamed
+from .._inputs.baselines import expanded
+from .._inputs.given import different
+from .._inputs.groups import chosen, is_index
 from .._inputs.target import choose_target
+from .._scores.numbers import all_finite
 
 Names = Sequence[str] | Mapping[str, Iterable[int]] | None  # of all features, or of groups of them
 CHUNK = 4096  # rows that are evaluated at a time
@@ -72,13 +77,14 @@ class Question:
         if not isinstance(result, Tensor) or result.ndim == 0 or len(result) != len(inputs):
             shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
             raise ValueError(f"{self.call}(f, ...): f gives {shape} for {len(inputs)} rows. It must give one entry per row.")
-        if result.ndim == 1:
-            return result.detach()
-        target = self.target
-        if isinstance(target, Tensor):  # one for each row, of which there are several versions
-            target = target.repeat(len(result) // len(target), 1)
-        pick, _ = choose_target(result, target, slice(0, len(result)), len(result), self.call)
-        return pick(result).detach()
+        if result.ndim > 1:
+            target = self.target
+            if isinstance(target, Tensor):  # one for each row, of which there are several versions
+                target = target.repeat(len(result) // len(target), 1)
+            result = choose_target(result, target, slice(0, len(result)), len(result), self.call)[0](result)
+        if not all_finite(result):
+            raise ValueError(f"{self.call}(f, ...): f gives NaN or infinite values for the rows, or with features removed.")
+        return result.detach()
 
 
 def question(
@@ -93,41 +99,36 @@ def question(
 ) -> Question:
     """The arguments, checked; ``old`` holds some by their old words. An integer ``output`` is the target, its old word."""
     output = tuple(output) if isinstance(output, list) else output
-    if isinstance(output, numbers.Integral) or (isinstance(output, tuple) and all(isinstance(i, int) for i in output)):
+    if is_index(output) or (isinstance(output, tuple) and all(map(is_index, output))):
         if target is not None and not (isinstance(target, int) and target == 0):
             raise ValueError(f"{call}(..., target=..., output={output!r}): the two are one argument; output is the old word.")
         target, output = output, None
     words = {"baselines": (baselines, 0, "reference"), "feature_names": (names, None, "names")}
     baselines, names = renamed(call, {} if old is None else old, **words)
-    rows = as_rows(call, x)
-    start = torch.as_tensor(baselines, dtype=rows.dtype, device=rows.device)
-    try:
-        start = start.expand(rows.shape)
-    except RuntimeError:
-        raise ValueError(
-            f"{call}(..., baselines=...): a baseline of shape {tuple(start.shape)} does not fit rows of shape "
-            f"{tuple(rows.shape)}."
-        ) from None
+    rows = as_rows(call, f, x)
+    start = expanded(baselines, rows, call)
+    whole = select_output(answer(call, f, rows), output)
     if not isinstance(target, (int, tuple)):  # the class of the row as it is, or one for each row
-        with torch.no_grad():
-            whole = select_output(f(rows), output)
         target = choose_target(whole, target, slice(0, len(rows)), len(rows), call)[1] if whole.ndim > 1 else 0
     return Question(call, f, rows, start, target, output, names)
 
 
-def as_rows(call: str, x: Any) -> Tensor:
-    """A batch of rows: a row alone has one dimension."""
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0 or not x.numel():
+def as_rows(call: str, f: Any, x: Any) -> Tensor:
+    """A batch of finite rows for a function that treats each by itself: a row alone has one dimension."""
+    if not isinstance(x, Tensor) or not x.is_floating_point() or (not x.is_nested and not x.numel()):
         raise ValueError(f"{call}(..., x=...): give a row (features,) or a batch (rows, ...) of floating point numbers.")
-    return x.detach()[None] if x.ndim == 1 else x.detach()
+    rows = rows_for(call, f, x)
+    return rows[None] if rows.ndim == 1 else rows
 
 
 def feature_set(call: str, part: Any, count: int, names: Names) -> frozenset[int]:
     """A set of features given by one index or name, or by several."""
-    members: Iterable[Any] = [part] if isinstance(part, (str, numbers.Integral)) else part
+    members = [part] if isinstance(part, (str, numbers.Integral)) else chosen(part, count)
     found: set[int] = set()
     for member in members:
         if isinstance(member, str):
+            if names is not None and not isinstance(names, Mapping):
+                different(names, f"{call}(..., feature_names=...)")
             if names is None or member not in names:
                 known = "no names are given" if names is None else f"the names are {', '.join(names)}"
                 raise ValueError(f"{call}(...): there is no feature {member!r}; {known}.")
@@ -135,7 +136,7 @@ def feature_set(call: str, part: Any, count: int, names: Names) -> frozenset[int
                 found |= feature_set(call, list(names[member]), count, None)
                 continue
             member = list(names).index(member)
-        if not isinstance(member, numbers.Integral) or not 0 <= int(member) < count:
+        if not is_index(member) or not 0 <= int(member) < count:
             raise ValueError(f"{call}(...): there is no feature {member!r} among {count}, counted from 0.")
         found.add(int(member))
     if not found:

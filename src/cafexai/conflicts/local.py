@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .._engine.plain import Watch
 from .._engine.subject import Subject
 from .._engine.trace import module_paths
 from .._inputs.baselines import references
@@ -59,24 +60,24 @@ class _Recorder(TorchFunctionMode):
         return result
 
 
-def local_layers(model: Any, x: Any, baselines: Any = None) -> list[LocalLayer]:
+def local_layers(model: Any, x: Any, baselines: Any = None, call: str = "audit") -> list[LocalLayer]:
     """The layers of local units that a forward pass meets, in float64, with their inputs at the baselines if given."""
     subject = Subject(model)
-    subject.ready()
-    given = prepare(x, subject.model, None)
-    found = _recorded(subject, given.tensors, True)
+    subject.ready(call)
+    given = prepare(x, subject.model, call=call)
+    found = _recorded(call, subject, given.tensors, True)
     if baselines is None:
         return found
-    (reference,), *more = references(baselines, given, None, subject.model)
+    (reference,), *more = references(baselines, given, None, subject.model, call)
     if more or reference is None:
-        raise ValueError("audit(..., baselines=...): give one baseline, in the shape of a single input.")
-    at_reference = _recorded(subject, (reference,), False)
+        raise ValueError(f"{call}(..., baselines=...): give one baseline, in the shape of a single input.")
+    at_reference = _recorded(call, subject, (reference,), False)
     return [dataclasses.replace(layer, reference=other.inputs) for layer, other in zip(found, at_reference, strict=True)]
 
 
-def _recorded(subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[LocalLayer]:
+def _recorded(call: str, subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[LocalLayer]:
     run = Run(len(tensors[0]), Settings(PathScores))
     recorder = _Recorder(run, biases)
-    with torch.no_grad(), subject.kept(), recorder, module_paths(run, subject.names):
+    with torch.no_grad(), subject.kept(), recorder, Watch(call), module_paths(run, subject.names):
         subject.model(*(tensor.clone() for tensor in tensors))
     return recorder.layers

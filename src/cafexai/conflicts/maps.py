@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .._engine.forward import select_output
 from .._inputs import renamed
+from .._inputs.groups import chosen, is_index
 from .definitions import Question, feature_set, question
 
 
@@ -62,14 +63,14 @@ def conflict_map(
         raise ValueError("conflict_map(..., features=..., top=..., feature_groups=...): give one of them.")
     if top is not None:
         features = _strongest(of, top)
-    chosen, labels = _players(rows.numel(), features, groups, of.names)
-    n = len(chosen)
+    players, labels = _players(rows.numel(), features, groups, of.names)
+    n = len(players)
     pairs = list(itertools.combinations(range(n), 2))
     removed = torch.zeros(1 + n + len(pairs), rows.numel(), dtype=torch.bool, device=rows.device)
-    for place, members in enumerate(chosen):
+    for place, members in enumerate(players):
         removed[1 + place, list(members)] = True
     for place, (i, j) in enumerate(pairs):
-        removed[1 + n + place, [*chosen[i], *chosen[j]]] = True
+        removed[1 + n + place, [*players[i], *players[j]]] = True
     values = of.without(removed)[:, 0]
     whole, single = values[0], values[1 : 1 + n]
     joint = torch.zeros(n, n, dtype=values.dtype, device=values.device)
@@ -80,7 +81,7 @@ def conflict_map(
     second = single[:, None] - joint
     size = torch.where(first * second.sign() < 0, torch.minimum(first.abs(), second.abs()), torch.zeros_like(second))
     size.fill_diagonal_(0)
-    return ConflictMap(torch.maximum(size, size.T), chosen, labels)
+    return ConflictMap(torch.maximum(size, size.T), players, labels)
 
 
 def _players(
@@ -90,12 +91,12 @@ def _players(
     if names is not None and len(names) != count:
         raise ValueError(f"conflict_map(..., feature_names=...): {len(names)} names for {count} features.")
     if groups is not None:
-        chosen = tuple(tuple(sorted(feature_set("conflict_map", part, count, names))) for part in groups.values())
-        if sum(map(len, chosen)) > len({i for members in chosen for i in members}):
+        sets = tuple(tuple(sorted(feature_set("conflict_map", part, count, names))) for part in groups.values())
+        if sum(map(len, sets)) > len({i for members in sets for i in members}):
             raise ValueError("conflict_map(..., feature_groups=...): a feature is in more than one group.")
-        return chosen, tuple(groups)
-    places = range(count) if features is None else features
-    if len(set(places)) < len(places) or any(not 0 <= i < count for i in places):
+        return sets, tuple(groups)
+    places = range(count) if features is None else chosen(features, count)
+    if len(set(places)) < len(places) or any(not is_index(i) or not 0 <= i < count for i in places):
         raise ValueError(f"conflict_map(..., features={list(places)}): give different places among {count}, counted from 0.")
     return tuple((i,) for i in places), tuple(f"x{i}" if names is None else str(names[i]) for i in places)
 

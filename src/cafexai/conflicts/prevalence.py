@@ -35,7 +35,7 @@ def prevalence(model: Any, data: Tensor | Iterable[Tensor]) -> Prevalence:
     """
     found: dict[str, list[int]] = {}
     for batch in [data] if isinstance(data, Tensor) else data:
-        for layer in local_layers(model, batch):
+        for layer in local_layers(model, batch, call="prevalence"):
             if layer.activation not in INACTIVE:
                 continue
             positive, negative = _sides(layer.inputs, layer.weight, layer.bias)

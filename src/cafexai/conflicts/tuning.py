@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from .._engine.subject import Subject
+from .._inputs.given import prepare
 from ..explain import CAFE
 
 
@@ -37,9 +40,14 @@ def tune_c(
     """
     if not values:
         raise ValueError("tune_c(..., values=()): give at least one value of c.")
+    subject = Subject(model)
+    subject.ready("tune_c")
+    prepare(x, subject.model, call="tune_c")
 
     def cost(c: float | Mapping[str, float]) -> float:
         number = float(metric(CAFE(model, c).attribute(x, baselines, target)))
+        if math.isnan(number):
+            raise ValueError(f"tune_c(..., metric=...): it gives NaN at c={c}, which is neither better nor worse.")
         return -number if larger_is_better else number
 
     curve = {float(c): cost(float(c)) for c in values}

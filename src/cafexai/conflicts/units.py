@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._scores.numbers import all_finite
+
 
 @dataclass(frozen=True)
 class PairConflicts:
@@ -26,8 +28,14 @@ class Covers:
     complete: bool  # False: the bound was reached, there are more
 
 
+def _refuse_infinite(call: str, *numbers: Tensor) -> None:
+    if not all(map(all_finite, numbers)):
+        raise ValueError(f"{call}(...): contributions and values are finite numbers; these hold NaN or infinite ones.")
+
+
 def linear_conflicts(contributions: Tensor) -> PairConflicts:
     """Proposition 3: the pairs of opposite sign, each counteracting the other. (..., features)."""
+    _refuse_infinite("linear_conflicts", contributions)
     sign = contributions.sign()
     conflict = sign[..., :, None] * sign[..., None, :] < 0
     size = contributions.abs()
@@ -40,6 +48,7 @@ def relu_conflicts(contributions: Tensor, value: Tensor) -> PairConflicts:
 
     A negative input always counteracts a positive one; a positive p counteracts a negative -n only if value - p + n > 0.
     """
+    _refuse_infinite("relu_conflicts", contributions, value)
     if not bool((value > 0).all()):
         raise ValueError("relu_conflicts(..., value): this form is that of active units; others have inactive_conflicts.")
     own, other, a = contributions[..., :, None], contributions[..., None, :], value[..., None, None]
@@ -60,6 +69,7 @@ def inactive_conflicts(contributions: Tensor, value: float, bound: int = 10_000)
     A set of negative inputs counteracts a positive one if removing it makes the unit active, and no part of the set does.
     There can be exponentially many: at most ``bound`` are listed, and the result says if there are more.
     """
+    _refuse_infinite("inactive_conflicts", contributions, torch.tensor(value))
     if value > 0 or contributions.ndim != 1:
         raise ValueError("inactive_conflicts(contributions, value): give (features,) of one unit whose value is at most 0.")
     sizes = contributions.tolist()

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._engine.plain import answer
 from .._engine.subject import Subject, with_gradients
 from .._inputs import renamed
 from .._inputs.baselines import references
@@ -59,8 +60,7 @@ class Case:
 
     def aimed(self) -> Case:
         """The case with one output of each row; None is the only output, or else the predicted class."""
-        with torch.no_grad():
-            output = self.model(self.x.clone())
+        output = answer(self.name, self.model, self.x.clone())
         if not isinstance(output, Tensor) or not output.ndim or output.shape[0] != len(self.x):
             what = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"type {type(output).__name__}"
             raise ValueError(
@@ -101,8 +101,8 @@ class _Fitted(nn.Module):
 def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: Any = None, target: Any = None) -> Case:
     """Check the arguments of a method and bring them into one form; a pipeline transforms rows and baselines here, once."""
     subject = Subject(model)
-    subject.ready()
-    given = prepare(x, subject.model)
+    subject.ready(name)
+    given = prepare(x, subject.model, call=name)
     if given.is_tuple or not given.tensors[0].is_floating_point():
         raise ValueError(
             f"{name}(model, x): x is one tensor or table of floating point numbers, shaped (rows, ...): x.float() for a table "
@@ -112,7 +112,7 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
     dtype, _ = model_dtype(subject.model)
     if isinstance(subject.model, nn.Module) and any(True for _ in subject.model.parameters()) and dtype != rows.dtype:
         raise ValueError(f"{name}(model, x): x is {rows.dtype} and the model {dtype}; convert one, such as x.to({dtype}).")
-    stack = [one for (one,) in references(baselines, given, None, subject.model)]
+    stack = [one for (one,) in references(baselines, given, None, subject.model, name)]
     plain = _Fitted(subject.model).eval() if subject.takes_raw else subject.model
     shape = rows.shape[1:]
     groups = torch.arange(shape.numel())

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._extras import needs
+from .._inputs import at_least
 from .case import Case, drawing, method
 
 AT_ONCE = 2**24  # numbers that the model gets in one call
@@ -38,6 +39,7 @@ def gradient_x_input(given: Case) -> Tensor:
 @method()
 def integrated_gradients(given: Case, *, n_steps: int = 50) -> Tensor:
     """Integrated Gradients (Sundararajan et al. 2017), ``n_steps`` points of Gauss-Legendre."""
+    at_least(given.name, 1, n_steps=n_steps)
     explainer = _captum("IntegratedGradients", given)
     step = max(1, AT_ONCE // (n_steps * given.groups.numel()))
     parts = []
@@ -52,6 +54,7 @@ def integrated_gradients(given: Case, *, n_steps: int = 50) -> Tensor:
 @method()
 def gradient_shap(given: Case, *, n_samples: int = 5, noise: float = 0.0, seed: int = 0) -> Tensor:
     """GradientSHAP (Lundberg and Lee 2017): gradients at random points between the rows and the baselines."""
+    at_least(given.name, 1, n_samples=n_samples)
     explainer = _captum("GradientShap", given)
 
     def attribute(baseline: Tensor) -> Tensor:
@@ -69,6 +72,7 @@ def gradient_shap(given: Case, *, n_samples: int = 5, noise: float = 0.0, seed: 
 @method(baselines=False)
 def smoothgrad(given: Case, *, n_samples: int = 5, noise: float = 1.0, seed: int = 0) -> Tensor:
     """SmoothGrad (Smilkov et al. 2017) as the paper uses it: mean absolute gradients at noisy rows, times the input."""
+    at_least(given.name, 1, n_samples=n_samples)
     attr = needs("captum.attr", "captum")
     explainer = attr.NoiseTunnel(attr.Saliency(given.model))
     with drawing(seed, given.x), warnings.catch_warnings():

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .._extras import needs
+from .._inputs import at_least
 from .case import Case, drawing, method
 
 CERTAIN = 1e6  # weight of the full and of the empty coalition in KernelSHAP, as in Captum
@@ -21,7 +22,7 @@ AT_ONCE = 2**21  # numbers that the model gets in one call
 @method(group_scores=True)
 def kernel_shap(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
     """KernelSHAP (Lundberg and Lee 2017): a linear model of the output over coalitions, drawn by Shapley's weights."""
-    _enough(given, n_samples)
+    at_least(given.name, 3, n_samples=n_samples)
     with drawing(seed, given.x):
         on = kernel_shap_draws(len(given.x), int(given.groups.max()) + 1, n_samples)
     return _mean_over_baselines(given, on.to(given.x.device), kernel_shap_scores)
@@ -30,7 +31,7 @@ def kernel_shap(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
 @method(group_scores=True)
 def lime(given: Case, *, n_samples: int = 25, alpha: float = 0.01, seed: int = 0) -> Tensor:
     """LIME (Ribeiro et al. 2016) with Captum's choices: coins for each group, cosine distance, a lasso."""
-    _enough(given, n_samples)
+    at_least(given.name, 1, n_samples=n_samples)
     with drawing(seed, given.x):
         on = torch.bernoulli(torch.full((len(given.x), n_samples, int(given.groups.max()) + 1), 0.5)).bool()
     return _mean_over_baselines(given, on.to(given.x.device), lime_scores, alpha)
@@ -39,17 +40,11 @@ def lime(given: Case, *, n_samples: int = 25, alpha: float = 0.01, seed: int = 0
 @method(group_scores=True)
 def shapley_value_sampling(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
     """Shapley values from random orders of the features (Strumbelj and Kononenko 2010)."""
-    _enough(given, n_samples)
+    at_least(given.name, 1, n_samples=n_samples)
     features = int(given.groups.max()) + 1
     with drawing(seed, given.x):
         orders = torch.stack([torch.randperm(features) for _ in range(n_samples)])
     return _mean_over_baselines(given, orders.to(given.x.device), shapley_scores)
-
-
-def _enough(given: Case, n_samples: int) -> None:
-    least = 3 if given.name == "kernel_shap" else 1
-    if n_samples < least:
-        raise ValueError(f"{given.name}(..., n_samples={n_samples}): give at least {least}.")
 
 
 def shapley_scores(given: Case, baseline: Tensor, orders: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .outputs import blocks_of_rows, chosen_output
+from .._inputs import at_least
+from .._inputs.baselines import expanded
+from .outputs import blocks_of_rows, chosen_output, finite_scores
 from .perturbations import Perturb
 from .table import Bench, metric
 
@@ -33,13 +35,14 @@ def infidelity(
     fits best, else it is 1. Several attributions (a mapping) share the model's answers.
     """
     given = attributions if isinstance(attributions, Mapping) else {"": attributions}
-    many = {name: torch.as_tensor(scores) for name, scores in given.items()}
+    at_least("infidelity", 1, n_samples=n_samples)
+    many = {name: finite_scores("infidelity", scores) for name, scores in given.items()}
     for name, scores in many.items():
         if scores.shape != x.shape:
             raise ValueError(f"infidelity(...): attributions {name} of shape {tuple(scores.shape)} for x of {tuple(x.shape)}.")
-    outputs = chosen_output(model, x, target)
+    outputs = chosen_output("infidelity", model, x, target)
     generator = torch.Generator(x.device).manual_seed(seed)
-    unit = x - torch.as_tensor(baselines, dtype=x.dtype, device=x.device) if multiplies_by_inputs else torch.ones_like(x)
+    unit = x - expanded(baselines, x, "infidelity") if multiplies_by_inputs else torch.ones_like(x)
     unit = torch.where(unit == 0, torch.ones_like(unit), unit)
     results: dict[str, list[Tensor]] = {name: [] for name in many}
     for rows in blocks_of_rows(x, n_samples):

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._inputs.groups import is_index
+from .._scores.numbers import all_finite
+
 Perturb = Callable[[Tensor, torch.Generator], Tensor]  # rows and a source of chance -> disturbed rows
 
 
@@ -40,10 +43,11 @@ class TabularPerturbation:
     def __post_init__(self) -> None:
         width = self.data.shape[-1]
         columns = [column for block in self.blocks for column in block]
-        if self.data.ndim != 2 or len(set(columns)) < len(columns) or any(not 0 <= c < width for c in columns):
+        outside = any(not is_index(column) or not 0 <= column < width for column in columns)
+        if self.data.ndim != 2 or len(set(columns)) < len(columns) or outside or not all_finite(self.data):
             raise ValueError(
-                f"TabularPerturbation(data, blocks={list(self.blocks)}): data is a table (rows, columns), and every column "
-                f"stands in at most one block; these data have shape {tuple(self.data.shape)}."
+                f"TabularPerturbation(data, blocks={list(self.blocks)}): data is a table (rows, columns) of finite numbers, "
+                f"and every column stands in at most one block, by its index; these data have shape {tuple(self.data.shape)}."
             )
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:

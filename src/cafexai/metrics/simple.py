@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._inputs import renamed
-from .outputs import chosen_output
+from .._inputs import at_least, renamed
+from .._inputs.baselines import expanded
+from .._inputs.given import checked
+from .outputs import chosen_output, finite_scores
 from .table import Bench, metric
 
 
@@ -25,6 +27,8 @@ def max_sensitivity(
     ``attribute(x, **options)``; a ``target`` with one entry per row and ``baselines`` shaped like x follow the rows. Without a
     target every disturbed row is explained for the class that is predicted for it.
     """
+    at_least("max_sensitivity", 1, n_samples=n_samples)
+    checked(x, "x", "max_sensitivity")
     generator = torch.Generator(x.device).manual_seed(seed)
     repeated = x.repeat_interleave(n_samples, 0)
     noise = torch.rand(repeated.shape, generator=generator, dtype=x.dtype, device=x.device) * 2 - 1
@@ -45,14 +49,14 @@ def max_sensitivity(
 
 def complexity(attributions: Tensor) -> Tensor:
     """Entropy of the shares |a_i| / sum |a| (Bhatt et al. 2020), one number per row; 0 where all scores are 0."""
-    size = torch.as_tensor(attributions).flatten(1).abs().double()
+    size = finite_scores("complexity", attributions).flatten(1).abs().double()
     share = size / size.sum(1, keepdim=True).clamp_min(torch.finfo(size.dtype).tiny)
     return -torch.special.xlogy(share, share).sum(1)
 
 
 def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
     """Root mean square error over the rows, one number per feature; the paper reports the mean of these."""
-    attributions, truth = torch.as_tensor(attributions), torch.as_tensor(truth)
+    attributions, truth = finite_scores("rmse", attributions), finite_scores("rmse", truth)
     if attributions.shape != truth.shape:
         raise ValueError(f"rmse(...): scores of shape {tuple(attributions.shape)}, known ones of shape {tuple(truth.shape)}.")
     return (attributions - truth).flatten(1).square().mean(0).sqrt()
@@ -75,11 +79,11 @@ def completeness_error(
     a group to all its elements.
     """
     (groups,) = renamed("completeness_error", old, feature_groups=(feature_groups, None, "feature_mask"))
-    outputs = chosen_output(model, x, target)
-    start = torch.as_tensor(baselines, dtype=x.dtype, device=x.device).expand(x.shape)
+    outputs = chosen_output("completeness_error", model, x, target)
+    start = expanded(baselines, x, "completeness_error")
     everything = slice(0, len(x))
     change = (outputs(x[:, None], everything) - outputs(start[:, None], everything))[:, 0]
-    flat = torch.as_tensor(attributions).flatten(1)
+    flat = finite_scores("completeness_error", attributions).flatten(1)
     if groups is not None:
         mask = torch.as_tensor(groups).flatten().tolist()
         flat = flat[:, [mask.index(group) for group in sorted(set(mask))]]
@@ -88,6 +92,7 @@ def completeness_error(
 
 def runtime(run: Callable[[], Any], repeats: int = 3) -> float:
     """Median seconds of a call."""
+    at_least("runtime", 1, repeats=repeats)
     times = []
     for _ in range(repeats):
         start = time.perf_counter()

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._inputs import groups_by_word, renamed
+from .._engine.plain import answer, rows_for
+from .._inputs import at_least, groups_by_word, renamed
 from .infidelity import infidelity
 from .perturbations import Perturb
 from .table import Bench, metric
@@ -67,6 +68,9 @@ def random_units(model: nn.Module, x: Tensor, count: int = 50, seed: int = 0, la
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"random_units({type(model).__name__}): units belong to the layers of a torch module.")
+    at_least("random_units", 1, count=count)
+    x = rows_for("random_units", model, x)
+    answer("random_units", model, x)
     wanted = (layers,) if isinstance(layers, (str, type)) else tuple(layers)
     modules = {
         name: module
@@ -139,6 +143,8 @@ def structural_infidelity(
     (groups,) = renamed("structural_infidelity", old, feature_groups=(feature_groups, None, "feature_mask"))
     many = dict(methods) if isinstance(methods, Mapping) else {"": methods}
     results: dict[str, list[Tensor]] = {name: [] for name in many}
+    at_least("structural_infidelity", 1, n_units=n_units, n_samples=n_samples)
+    rows_for("structural_infidelity", model, x)
     start = 0.0 if baselines is None else baselines
     for number, unit in enumerate(progress(random_units(model, x, n_units, seed, layers))):
         options = {"target": 0, "baselines": baselines}

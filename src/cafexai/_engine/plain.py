@@ -1,0 +1,99 @@
+"""Plain calls of the model: answers that depend on chance are refused, and errors about the rows said in our words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from .._inputs.given import checked, model_dtype, to_tensor
+from ..errors import LawBroken, UnsupportedOperation
+from .subject import Subject, unwrap
+
+
+def rows_for(call: str, model: Any, x: Any) -> Tensor:
+    """Finite rows for a model whose answers depend on nothing but each row."""
+    Subject(model).settled(call)
+    return checked(to_tensor(x, model, "x", call), "x", call)
+
+
+def answer(call: str, model: Callable[[Tensor], Any], rows: Tensor) -> Any:
+    """What the model gives for the rows, its calls being watched."""
+    model = unwrap(getattr(model, "_torchdynamo_orig_callable", model))  # compiled calls cannot be seen
+    try:
+        with torch.no_grad(), Watch(call):
+            if rows.ndim == 1:
+                model(rows[:1])  # rows of one number can be had one by one, the numbers of a row cannot
+            return model(rows)
+    except RuntimeError as error:
+        refuse_rows(error, call, model, (rows,), lambda: model(rows[:1]))
+        raise
+
+
+class Watch(TorchFunctionMode):
+    """Refuses calls in training mode, also inside functions, whose modules cannot be seen."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__()
+        self.call = call
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = {**_defaults(func), **dict(zip(_defaults(func), args, strict=False)), **kwargs}
+        if given.get("training", "dropout_p" in given) and given.get("p", given.get("dropout_p", True)):
+            raise ValueError(
+                f"{self.call}(...): {func.__name__} is called in training mode, so the output depends on chance or on the "
+                "other rows. Call model.eval() first."
+            )
+        return func(*args, **kwargs)
+
+
+@functools.cache
+def _defaults(func: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments of a function that knows a training mode, with their defaults."""
+    try:
+        parameters = inspect.signature(func).parameters
+    except (TypeError, ValueError):  # most of torch does not say
+        return {}
+    return {name: entry.default for name, entry in parameters.items()} if "training" in parameters else {}
+
+
+def refuse_rows(error: Exception, call: str, model: Any, tensors: tuple[Tensor, ...], again: Callable[[], Any]) -> None:
+    """Say why, if the model itself does not take such rows: ``again`` calls it with the first of them."""
+    x = tensors[0]
+    flat = len(tensors) == 1 and x.ndim == 1 and x.is_floating_point()
+    if isinstance(error, (ValueError, UnsupportedOperation, LawBroken)) and not flat:
+        return
+    try:
+        again()
+    except RuntimeError as own:
+        if flat:
+            raise ValueError(
+                f"{call}(...): the input of shape {tuple(x.shape)} would be {len(x)} rows of one number, which the model does "
+                "not take. Dimension 0 is the batch: a single row is x[None]."
+            ) from error
+        reason, cause = str(own).splitlines()[0], _cause(model, x)
+        if cause or re.search("shape|size|dim|type|expected", reason, re.IGNORECASE):
+            shapes = ", ".join(f"{tuple(t.shape)} in {t.dtype}" for t in tensors)
+            raise ValueError(f"{call}(...): the model does not take inputs of shape {shapes}. {cause}({reason})") from error
+
+
+def _cause(model: Any, x: Tensor) -> str:
+    """What is wrong with the rows, if that can be seen, and what to do."""
+    if not isinstance(model, nn.Module):
+        return ""
+    dtype, device = model_dtype(model)
+    if x.is_floating_point() and x.dtype != dtype:
+        return f"The model is in {dtype}: pass x.to({dtype}), or convert it by model.to({x.dtype}). "
+    if x.device != device:
+        return f"The model is on {device}: pass x.to({str(device)!r}). "
+    first = next(((name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)), None)
+    if first is not None and x.ndim == 2 and x.shape[1] != first[1].in_features:
+        return f"Its first linear layer, {first[0]!r}, takes {first[1].in_features} columns, not {x.shape[1]}. "
+    return ""
