@@ -1,0 +1,283 @@
+"""What runs of the model change is put back: attributes, what containers hold, tensors written in place, random numbers.
+
+Others may use the model, and draw random numbers, at the same time. So only what a run has been seen to write is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import operator
+import threading
+from collections import deque
+from types import CellType, FunctionType, MethodType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
+
+from .._scores.tensors import PLAIN, Coded, Scored, Softmaxed
+from ..rules.effects import draws, with_generator, written
+
+FOLLOWED = (Scored, Softmaxed, Coded)  # the tensors that the model is given
+_LEAVES = PLAIN | {Tensor, nn.Parameter, complex, bytes, type}
+_CONTAINERS = (dict, list, set, deque)
+# Hooks belong to those who register them, and ``training`` to those who call train() and eval().
+_NOT_OURS = frozenset(vars(nn.Module())) - {"_parameters", "_buffers", "_modules"}
+States = dict[torch.device, Tensor]
+
+
+class Kept(TorchDispatchMode):
+    """A model as it was. As a context, it sees what is written and drawn in this thread; ``put_back`` undoes it.
+
+    ``arguments`` are kept as well. ``starts``: where the random numbers of each device start, noted when the first is drawn.
+    """
+
+    def __init__(self, model: Any, arguments: tuple[Any, ...] = (), starts: States | None = None) -> None:
+        super().__init__()
+        self.needed = False  # a call that may write or draw was met
+        self.watching = False
+        self.saved: dict[int, tuple[Any, Any, list[Any]]] = {}  # what was written: storage, its content, tensors that use it
+        self._starts = {} if starts is None else starts
+        self._own: dict[torch.device, torch.Generator] = {}  # the model draws from these instead of torch's
+        self._given: dict[torch.Generator, Tensor] = {}  # generators of the model itself, and their states
+        self._containers, self._places, self._arrays = _changeable((model, *arguments))
+        self._names, self._values = _flat([now for now, _ in self._containers])
+
+    def put_back(self) -> None:
+        """Undo what has changed, and that alone."""
+        for storage, content, owners in self.saved.values():
+            if storage.nbytes() != content.nbytes():
+                storage.resize_(content.nbytes())
+            storage.copy_(content)
+            for tensor, before, version in owners:
+                if not tensor.is_set_to(before):
+                    tensor.data = before
+                version.__exit__(None, None, None)
+        for generator, state in self._given.items():
+            generator.set_state(state)
+        for device, generator in self._own.items():
+            generator.set_state(self._starts[device])
+        for array, content in self._arrays:
+            if array.tobytes() != content.tobytes():
+                array[...] = content
+        for owner, name, value in self._places:
+            if getattr(owner, name, None) is not value:
+                setattr(owner, name, value)
+        names, values = _flat([now for now, _ in self._containers])
+        if names != self._names or len(values) != len(self._values) or not all(map(operator.is_, values, self._values)):
+            for now, before in self._containers:
+                _put_back(now, before)
+
+    def owns(self, tensor: Tensor) -> int | None:
+        """The id of the tensor's memory, if the model or its arguments had it before the run."""
+        storage = _storage(tensor)
+        return storage._cdata if storage is not None and storage._cdata in self._owned else None
+
+    @functools.cached_property
+    def _owned(self) -> dict[int, list[Tensor]]:
+        """Tensors by the id of their memory."""
+        found: dict[int, list[Tensor]] = {}
+        waiting: list[Any] = [*self._values, *(value for _, _, value in self._places)]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, tuple):
+                waiting.extend(value)
+            elif isinstance(value, Tensor) and (storage := _storage(value)) is not None:
+                found.setdefault(storage._cdata, []).append(value)
+        return found
+
+    def save(self, value: Any) -> None:
+        """Keep the content of a tensor that is about to be written to, if it is the model's."""
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(tensor, Tensor) and (key := self.owns(tensor)) is not None and key not in self.saved:
+                owners = [(t, t.detach(), _version(t)) for t in self._owned[key]]
+                storage = tensor.untyped_storage()
+                self.saved[key] = storage, storage.clone(), owners
+
+    def apart(self, constant: Tensor) -> Tensor:
+        """A constant of the model, copied if it will be put back before the way back needs it."""
+        return constant.clone() if self.saved and self.owns(constant) in self.saved else constant
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would be imported
+
+    def __enter__(self) -> Kept:
+        """That of torch also notes in a global variable that there is a mode, as if there were one thread."""
+        _push_mode(self)
+        self.watching = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.watching = False
+        _pop_mode(None)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for place, name in written(func):
+            self.save(args[place] if place < len(args) else kwargs.get(name))
+        return self._draw(func, args, kwargs) if draws(func) else func(*args, **kwargs)
+
+    def _draw(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Draw from a generator of our own: that of torch is everybody's."""
+        given = next((part for part in (*args, *kwargs.values()) if isinstance(part, torch.Generator)), None)
+        if given is not None:
+            self._given.setdefault(given, given.get_state())
+            return func(*args, **kwargs)
+        device = next((part.device for part in args if isinstance(part, Tensor)), torch.device(kwargs.get("device") or "cpu"))
+        common = _common_generator(device)
+        if common is None:
+            return func(*args, **kwargs)
+        if device not in self._own:
+            start = self._starts.setdefault(device, common.get_state())
+            self._own[device] = torch.Generator(device)
+            self._own[device].set_state(start)
+        own, other = self._own[device], with_generator(func)
+        if other is not None:
+            return other(*args, **{**kwargs, "generator": own})
+        with _TAKING_TURNS:
+            state = common.get_state()
+            try:
+                common.set_state(own.get_state())
+                result = func(*args, **kwargs)
+                own.set_state(common.get_state())
+            finally:
+                common.set_state(state)
+        return result
+
+
+_TAKING_TURNS = threading.Lock()  # for the few operations that know no generator but torch's
+
+
+def _common_generator(device: torch.device) -> torch.Generator | None:
+    """The one that torch draws from."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+    return torch.default_generator if device.type == "cpu" else None
+
+
+def _storage(tensor: Tensor) -> Any:
+    """The memory of a tensor, if it has some of its own."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError, ValueError):  # sparse, not yet initialised, a wrapper
+        return None
+
+
+def _version(tensor: Tensor) -> Any:
+    """On exit, the tensor counts as unchanged, as its content then is."""
+    return contextlib.nullcontext() if tensor.is_inference() else _unsafe_preserve_version_counter(tensor)
+
+
+def _changeable(roots: tuple[Any, ...]) -> tuple[list[Any], list[Any], list[Any]]:
+    """What runs can change: (container, its copy), (owner, name, value) of other places, (array, its copy).
+
+    Followed are modules, containers, and objects and functions from the package of what holds them.
+    """
+    containers: list[Any] = []
+    places: list[Any] = []
+    arrays: list[Any] = []
+    met: set[int] = set()
+    waiting = [(root, _package(root)) for root in roots]
+    while waiting:
+        value, package = waiting.pop()
+        if type(value) in _LEAVES or id(value) in met:
+            continue
+        met.add(id(value))
+        inside: Any = ()
+        if isinstance(value, nn.Module):
+            package = _package(value)
+            own = vars(value).copy()
+            containers.append((vars(value), own))
+            inside = [part for name, part in own.items() if type(part) not in _LEAVES and name not in _NOT_OURS]
+            inside += _globals_of(type(value).forward, package)
+        elif isinstance(value, dict):
+            containers.append((value, dict(value)))
+            inside = containers[-1][1].values()
+        elif isinstance(value, (list, deque)):
+            containers.append((value, list(value)))
+            inside = containers[-1][1]
+        elif isinstance(value, set):
+            containers.append((value, set(value)))
+        elif isinstance(value, tuple):
+            inside = value
+        elif isinstance(value, np.ndarray):
+            arrays.append((value, value.copy()))
+        elif isinstance(value, functools.partial):
+            inside = (value.func, value.args, value.keywords)
+        elif isinstance(value, MethodType):
+            inside = (value.__self__, value.__func__)
+        elif isinstance(value, SimpleNamespace):
+            inside = (vars(value),)
+        elif package != "torch" and package == _package(value) and not isinstance(value, type):
+            names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+            found = [(value, name, getattr(value, name)) for name in names if hasattr(value, name)]
+            if isinstance(value, FunctionType):
+                cells = [cell for cell in value.__closure__ or () if _filled(cell)]
+                found = [(cell, "cell_contents", cell.cell_contents) for cell in cells]
+                inside = _globals_of(value, package)
+            places += found
+            inside = [*inside, *(part for _, _, part in found), getattr(value, "__dict__", None)]
+        waiting += [(part, package) for part in inside if type(part) not in _LEAVES]
+    return containers, places, arrays
+
+
+def _package(value: Any) -> str:
+    """Where the class of a value comes from, or a function."""
+    return _top(value.__module__ if isinstance(value, FunctionType) else type(value).__module__)
+
+
+@functools.cache
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _globals_of(function: Any, package: str) -> list[Any]:
+    """Containers and modules that a function of this package names and that stand outside of it."""
+    if package == "torch" or not isinstance(function, FunctionType):
+        return []
+    known = function.__globals__
+    named = [known[name] for name in function.__code__.co_names if name in known]
+    return [value for value in named if isinstance(value, (*_CONTAINERS, nn.Module))]
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...]:
+    names = kind.__dict__.get("__slots__", ())
+    return tuple(name for name in ((names,) if isinstance(names, str) else names) if not name.startswith("__"))
+
+
+def _filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _flat(containers: list[Any]) -> tuple[list[Any], list[Any]]:
+    """All names in these dictionaries, and all that these containers hold, in order."""
+    dicts = [container for container in containers if isinstance(container, dict)]
+    others = [container for container in containers if not isinstance(container, dict)]
+    chain = itertools.chain.from_iterable
+    return list(chain(dicts)), [*chain(map(dict.values, dicts)), *chain(others)]
+
+
+def _put_back(now: Any, before: Any) -> None:
+    """Make a container hold what it held."""
+    if isinstance(now, dict):
+        for name in now.keys() - before.keys() - {"training"}:
+            del now[name]
+        for name, value in before.items():
+            if now.get(name) is not value and name != "training" and not isinstance(value, FOLLOWED):
+                now[name] = value
+        if list(now) != list(before):
+            for name in before:
+                now[name] = now.pop(name)
+    elif len(now) != len(before) or not all(map(operator.is_, now, before)):
+        now.clear()
+        (now.update if isinstance(now, set) else now.extend)(before)
