@@ -27,7 +27,8 @@ FOLLOWED = (Scored, Softmaxed, Coded)  # the tensors that the model is given
 _LEAVES = PLAIN | {Tensor, nn.Parameter, complex, bytes, type}
 _CONTAINERS = (dict, list, set, deque)
 # Hooks belong to those who register them, and ``training`` to those who call train() and eval().
-_NOT_OURS = frozenset(vars(nn.Module())) - {"_parameters", "_buffers", "_modules"}
+_STANDARD = frozenset(vars(nn.Module()))
+_PARTS = ("_parameters", "_buffers", "_modules")
 States = dict[torch.device, Tensor]
 
 
@@ -38,15 +39,16 @@ class Kept(TorchDispatchMode):
     """
 
     def __init__(self, model: Any, arguments: tuple[Any, ...] = (), starts: States | None = None) -> None:
-        super().__init__()
-        self.needed = False  # a call that may write or draw was met
+        self.needed = False  # the model writes or draws, so that its runs are to be watched
         self.watching = False
         self.saved: dict[int, tuple[Any, Any, list[Any]]] = {}  # what was written: storage, its content, tensors that use it
         self._starts = {} if starts is None else starts
         self._own: dict[torch.device, torch.Generator] = {}  # the model draws from these instead of torch's
         self._given: dict[torch.Generator, Tensor] = {}  # generators of the model itself, and their states
-        self._containers, self._places, self._arrays = _changeable((model, *arguments))
-        self._names, self._values = _flat([now for now, _ in self._containers])
+        self._arguments = arguments
+        self._all = _Changeable((model, *arguments))
+        self._names, self._values = self._all.contents()
+        self._before = [container.copy() for container in (*self._all.dicts, *self._all.others)]
 
     def put_back(self) -> None:
         """Undo what has changed, and that alone."""
@@ -62,15 +64,15 @@ class Kept(TorchDispatchMode):
             generator.set_state(state)
         for device, generator in self._own.items():
             generator.set_state(self._starts[device])
-        for array, content in self._arrays:
+        for array, content in self._all.arrays:
             if array.tobytes() != content.tobytes():
                 array[...] = content
-        for owner, name, value in self._places:
+        for owner, name, value in self._all.places:
             if getattr(owner, name, None) is not value:
                 setattr(owner, name, value)
-        names, values = _flat([now for now, _ in self._containers])
+        names, values = self._all.contents()
         if names != self._names or len(values) != len(self._values) or not all(map(operator.is_, values, self._values)):
-            for now, before in self._containers:
+            for now, before in zip((*self._all.dicts, *self._all.others), self._before, strict=True):
                 _put_back(now, before)
 
     def owns(self, tensor: Tensor) -> int | None:
@@ -82,7 +84,7 @@ class Kept(TorchDispatchMode):
     def _owned(self) -> dict[int, list[Tensor]]:
         """Tensors by the id of their memory."""
         found: dict[int, list[Tensor]] = {}
-        waiting: list[Any] = [*self._values, *(value for _, _, value in self._places)]
+        waiting: list[Any] = [*self._arguments, *self._values, *(value for *_, value in self._all.places)]
         while waiting:
             value = waiting.pop()
             if isinstance(value, tuple):
@@ -98,6 +100,7 @@ class Kept(TorchDispatchMode):
                 owners = [(t, t.detach(), _version(t)) for t in self._owned[key]]
                 storage = tensor.untyped_storage()
                 self.saved[key] = storage, storage.clone(), owners
+                self.needed = True
 
     def apart(self, constant: Tensor) -> Tensor:
         """A constant of the model, copied if it will be put back before the way back needs it."""
@@ -125,8 +128,8 @@ class Kept(TorchDispatchMode):
 
     def _draw(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Draw from a generator of our own: that of torch is everybody's."""
-        given = next((part for part in (*args, *kwargs.values()) if isinstance(part, torch.Generator)), None)
-        if given is not None:
+        given = kwargs.get("generator")
+        if given is not None and given is not torch.default_generator:
             self._given.setdefault(given, given.get_state())
             return func(*args, **kwargs)
         device = next((part.device for part in args if isinstance(part, Tensor)), torch.device(kwargs.get("device") or "cpu"))
@@ -174,61 +177,71 @@ def _version(tensor: Tensor) -> Any:
     return contextlib.nullcontext() if tensor.is_inference() else _unsafe_preserve_version_counter(tensor)
 
 
-def _changeable(roots: tuple[Any, ...]) -> tuple[list[Any], list[Any], list[Any]]:
-    """What runs can change: (container, its copy), (owner, name, value) of other places, (array, its copy).
+class _Changeable:
+    """What runs can change. Followed are modules, containers, and objects and functions from the package of what holds them."""
 
-    Followed are modules, containers, and objects and functions from the package of what holds them.
-    """
-    containers: list[Any] = []
-    places: list[Any] = []
-    arrays: list[Any] = []
-    met: set[int] = set()
-    waiting = [(root, _package(root)) for root in roots]
-    while waiting:
-        value, package = waiting.pop()
-        if type(value) in _LEAVES or id(value) in met:
-            continue
-        met.add(id(value))
-        inside: Any = ()
-        if isinstance(value, nn.Module):
-            package = _package(value)
-            own = vars(value).copy()
-            containers.append((vars(value), own))
-            inside = [part for name, part in own.items() if type(part) not in _LEAVES and name not in _NOT_OURS]
-            inside += _globals_of(type(value).forward, package)
-        elif isinstance(value, dict):
-            containers.append((value, dict(value)))
-            inside = containers[-1][1].values()
-        elif isinstance(value, (list, deque)):
-            containers.append((value, list(value)))
-            inside = containers[-1][1]
-        elif isinstance(value, set):
-            containers.append((value, set(value)))
-        elif isinstance(value, tuple):
-            inside = value
-        elif isinstance(value, np.ndarray):
-            arrays.append((value, value.copy()))
+    def __init__(self, roots: tuple[Any, ...]) -> None:
+        self.dicts: list[dict[Any, Any]] = []
+        self.others: list[Any] = []  # lists, deques and sets
+        self.places: list[tuple[Any, str, Any]] = []  # (owner, name, value)
+        self.arrays: list[tuple[Any, Any]] = []  # (array, its copy)
+        met: set[int] = set()
+        waiting: list[tuple[Any, str]] = [(root, _package(root)) for root in roots if type(root) not in _LEAVES]
+        while waiting:
+            value, package = waiting.pop()
+            if id(value) in met:
+                continue
+            met.add(id(value))
+            if isinstance(value, nn.Module):
+                package = _package(value)
+                inside = self._module(value, package)
+            elif isinstance(value, _CONTAINERS):
+                own: list[Any] = self.dicts if isinstance(value, dict) else self.others
+                own.append(value)
+                inside = [*value.values()] if isinstance(value, dict) else [*value]
+            else:
+                inside = self._object(value, package)
+            waiting += [(part, package) for part in inside if type(part) not in _LEAVES]
+
+    def contents(self) -> tuple[list[Any], list[Any]]:
+        """All names in the dictionaries, and all that is in the containers, in order."""
+        chain = itertools.chain.from_iterable
+        return list(chain(self.dicts)), [*chain(map(dict.values, self.dicts)), *chain(self.others)]
+
+    def _module(self, module: nn.Module, package: str) -> list[Any]:
+        own = vars(module)
+        parts = [own[name] for name in _PARTS]
+        self.dicts += [own, *parts]
+        more = [own[name] for name in own.keys() - _STANDARD]
+        return [*parts[-1].values(), *more, *(() if package == "torch" else _globals_of(type(module).forward))]
+
+    def _object(self, value: Any, package: str) -> list[Any]:
+        if isinstance(value, tuple):
+            return [*value]
+        if isinstance(value, np.ndarray):
+            self.arrays.append((value, value.copy()))
         elif isinstance(value, functools.partial):
-            inside = (value.func, value.args, value.keywords)
+            return [value.func, value.args, value.keywords]
         elif isinstance(value, MethodType):
-            inside = (value.__self__, value.__func__)
+            return [value.__self__, value.__func__]
         elif isinstance(value, SimpleNamespace):
-            inside = (vars(value),)
+            return [vars(value)]
         elif package != "torch" and package == _package(value) and not isinstance(value, type):
-            names = [name for kind in type(value).__mro__ for name in _slots(kind)]
-            found = [(value, name, getattr(value, name)) for name in names if hasattr(value, name)]
             if isinstance(value, FunctionType):
                 cells = [cell for cell in value.__closure__ or () if _filled(cell)]
                 found = [(cell, "cell_contents", cell.cell_contents) for cell in cells]
-                inside = _globals_of(value, package)
-            places += found
-            inside = [*inside, *(part for _, _, part in found), getattr(value, "__dict__", None)]
-        waiting += [(part, package) for part in inside if type(part) not in _LEAVES]
-    return containers, places, arrays
+            else:
+                names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+                found = [(value, name, getattr(value, name)) for name in names if hasattr(value, name)]
+            self.places += found
+            return [*(part for *_, part in found), getattr(value, "__dict__", None), *_globals_of(value)]
+        return []
 
 
 def _package(value: Any) -> str:
     """Where the class of a value comes from, or a function."""
+    while isinstance(value, (MethodType, functools.partial)):
+        value = value.__self__ if isinstance(value, MethodType) else value.func
     return _top(value.__module__ if isinstance(value, FunctionType) else type(value).__module__)
 
 
@@ -237,9 +250,9 @@ def _top(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _globals_of(function: Any, package: str) -> list[Any]:
-    """Containers and modules that a function of this package names and that stand outside of it."""
-    if package == "torch" or not isinstance(function, FunctionType):
+def _globals_of(function: Any) -> list[Any]:
+    """Containers and modules that a function names and that stand outside of it."""
+    if not isinstance(function, FunctionType):
         return []
     known = function.__globals__
     named = [known[name] for name in function.__code__.co_names if name in known]
@@ -259,14 +272,6 @@ def _filled(cell: CellType) -> bool:
         return False
 
 
-def _flat(containers: list[Any]) -> tuple[list[Any], list[Any]]:
-    """All names in these dictionaries, and all that these containers hold, in order."""
-    dicts = [container for container in containers if isinstance(container, dict)]
-    others = [container for container in containers if not isinstance(container, dict)]
-    chain = itertools.chain.from_iterable
-    return list(chain(dicts)), [*chain(map(dict.values, dicts)), *chain(others)]
-
-
 def _put_back(now: Any, before: Any) -> None:
     """Make a container hold what it held."""
     if isinstance(now, dict):
@@ -275,8 +280,8 @@ def _put_back(now: Any, before: Any) -> None:
         for name, value in before.items():
             if now.get(name) is not value and name != "training" and not isinstance(value, FOLLOWED):
                 now[name] = value
-        if list(now) != list(before):
-            for name in before:
+        if "_modules" not in now and list(now) != list(before):  # the order of attributes does not matter
+            for name in [name for name in before if name in now]:
                 now[name] = now.pop(name)
     elif len(now) != len(before) or not all(map(operator.is_, now, before)):
         now.clear()

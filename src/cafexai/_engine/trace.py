@@ -19,7 +19,7 @@ from .._scores.tensors import PLAIN, Coded, Scored, Softmaxed, is_plain, plain, 
 from .._scores.value import Scores
 from ..errors import Problem, UnsupportedOperation
 from ..rules import codes as of_codes
-from ..rules.effects import has_effects
+from ..rules.effects import Effect, effect_of_call
 from ..rules.table import TABLE, Rule, find, is_elementwise
 from .calls import call_site, dtypes, in_order, shapes
 from .check import check_operation
@@ -42,7 +42,10 @@ class Trace(TorchFunctionMode):
         kwargs = kwargs or {}
         usual = bool(args) and type(args[0]) is Scored  # most calls; nothing else need be asked of these
         if not usual:
-            if not self.kept.watching and (has_effects(func) or "out" in kwargs):
+            effect = effect_of_call(func, kwargs)
+            if effect is Effect.FIRST:
+                self.kept.save((*args, *kwargs.values())[:1])
+            elif effect is Effect.ANY and not self.kept.watching:
                 return self._watched(func, types, args, kwargs)
             if not _meets(args, kwargs, FOLLOWED):
                 return func(*args, **kwargs)
@@ -71,7 +74,7 @@ class Trace(TorchFunctionMode):
             return act(func, rule, args, kwargs)
 
     def _watched(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
-        """A call that may write into what is the model's own, or draw random numbers."""
+        """A call of which it is not known what it writes into, or that draws random numbers."""
         self.kept.needed = True
         self.kept.save(args[:1])
         with self.kept:
