@@ -198,7 +198,7 @@ def test_the_model_is_as_before(name, way):
     expected = stateful(name)(x)
     KNOWN.clear()
     model = stateful(name)
-    if name in ("numpy view", "replaced") and way in ("many rows", "local"):
+    if name in ("numpy view", "replaced", "global") and way in ("many rows", "local"):
         pytest.skip("not seen where calls are not followed")
     followed(lambda: WAYS[way](model, x))
     assert torch.equal(model(x), expected)
@@ -433,10 +433,14 @@ def test_threads_do_not_disturb_each_other():
             if any(module.training is not flag for module in shared.modules()):
                 wrong.append("training")
 
+    def drawing():
+        draws.append(torch.rand(3))
+        time.sleep(1e-4)
+
     before = copy.deepcopy([m.state_dict() for m in (shared, chain, noisy)])
     torch.manual_seed(5)
     threads = [until_the_end(explaining(task, scores)) for task, scores in zip(tasks, expected, strict=True)]
-    threads += [until_the_end(training), until_the_end(lambda: draws.append(torch.rand(3)))]
+    threads += [until_the_end(training), until_the_end(drawing)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -45,6 +45,7 @@ class Kept(TorchDispatchMode):
         self._starts = {} if starts is None else starts
         self._own: dict[torch.device, torch.Generator] = {}  # the model draws from these instead of torch's
         self._given: dict[torch.Generator, Tensor] = {}  # generators of the model itself, and their states
+        self._taken_in: list[tuple[Any, Any]] = []  # containers outside of the model that were given values of the engine
         self._arguments = arguments
         self._all = _Changeable((model, *arguments))
         self._names, self._values = self._all.contents()
@@ -67,6 +68,11 @@ class Kept(TorchDispatchMode):
         for array, content in self._all.arrays:
             if array.tobytes() != content.tobytes():
                 array[...] = content
+        for now, before in self._all.outside:
+            if any(map(_is_followed, now.values() if isinstance(now, dict) else now)):
+                self._taken_in.append((now, before))
+        for now, before in self._taken_in:
+            _put_back(now, before)
         for owner, name, value in self._all.places:
             if getattr(owner, name, None) is not value:
                 setattr(owner, name, value)
@@ -185,6 +191,7 @@ class _Changeable:
         self.others: list[Any] = []  # lists, deques and sets
         self.places: list[tuple[Any, str, Any]] = []  # (owner, name, value)
         self.arrays: list[tuple[Any, Any]] = []  # (array, its copy)
+        self.outside: list[tuple[Any, Any]] = []  # (container, its copy), which the code of the model names
         met: set[int] = set()
         waiting: list[tuple[Any, str]] = [(root, _package(root)) for root in roots if type(root) not in _LEAVES]
         while waiting:
@@ -213,7 +220,7 @@ class _Changeable:
         parts = [own[name] for name in _PARTS]
         self.dicts += [own, *parts]
         more = [own[name] for name in own.keys() - _STANDARD]
-        return [*parts[-1].values(), *more, *(() if package == "torch" else _globals_of(type(module).forward))]
+        return [*parts[-1].values(), *more, *(() if package == "torch" else self._named_by(type(module).forward))]
 
     def _object(self, value: Any, package: str) -> list[Any]:
         if isinstance(value, tuple):
@@ -227,15 +234,32 @@ class _Changeable:
         elif isinstance(value, SimpleNamespace):
             return [vars(value)]
         elif package != "torch" and package == _package(value) and not isinstance(value, type):
-            if isinstance(value, FunctionType):
-                cells = [cell for cell in value.__closure__ or () if _filled(cell)]
-                found = [(cell, "cell_contents", cell.cell_contents) for cell in cells]
-            else:
-                names = [name for kind in type(value).__mro__ for name in _slots(kind)]
-                found = [(value, name, getattr(value, name)) for name in names if hasattr(value, name)]
+            names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+            found = [(value, name, getattr(value, name)) for name in names if hasattr(value, name)]
             self.places += found
-            return [*(part for *_, part in found), getattr(value, "__dict__", None), *_globals_of(value)]
+            more = self._named_by(value) if isinstance(value, FunctionType) else []
+            return [*(part for *_, part in found), getattr(value, "__dict__", None), *more]
         return []
+
+    def _named_by(self, function: Any) -> list[Any]:
+        """What a function takes from outside; containers there are others' as well."""
+        if not isinstance(function, FunctionType):
+            return []
+        known = function.__globals__
+        found = [known[name] for name in function.__code__.co_names if name in known]
+        inside = [value for value in found if isinstance(value, nn.Module)]
+        for cell in function.__closure__ or ():
+            if _filled(cell):
+                found.append(cell.cell_contents)
+                inside.append(cell.cell_contents)
+                self.places.append((cell, "cell_contents", cell.cell_contents))
+        outside = [value for value in found if isinstance(value, _CONTAINERS)]
+        self.outside += [(value, value.copy()) for value in outside]
+        return [value for value in inside if not isinstance(value, _CONTAINERS)] if outside else inside
+
+
+def _is_followed(value: Any) -> bool:
+    return isinstance(value, FOLLOWED)
 
 
 def _package(value: Any) -> str:
@@ -248,15 +272,6 @@ def _package(value: Any) -> str:
 @functools.cache
 def _top(module: str) -> str:
     return module.partition(".")[0]
-
-
-def _globals_of(function: Any) -> list[Any]:
-    """Containers and modules that a function names and that stand outside of it."""
-    if not isinstance(function, FunctionType):
-        return []
-    known = function.__globals__
-    named = [known[name] for name in function.__code__.co_names if name in known]
-    return [value for value in named if isinstance(value, (*_CONTAINERS, nn.Module))]
 
 
 @functools.cache
