@@ -11,7 +11,7 @@ import itertools
 import operator
 import threading
 from collections import deque
-from types import CellType, FunctionType, MethodType, SimpleNamespace
+from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class Kept(TorchDispatchMode):
 
     def __init__(self, model: Any, arguments: tuple[Any, ...] = (), starts: States | None = None) -> None:
         self.needed = False  # the model writes or draws, so that its runs are to be watched
-        self.watching = False
+        self.watching = 0  # how many times it was entered
         self.saved: dict[int, tuple[Any, Any, list[Any]]] = {}  # what was written: storage, its content, tensors that use it
         self._starts = {} if starts is None else starts
         self._own: dict[torch.device, torch.Generator] = {}  # the model draws from these instead of torch's
@@ -118,13 +118,15 @@ class Kept(TorchDispatchMode):
 
     def __enter__(self) -> Kept:
         """That of torch also notes in a global variable that there is a mode, as if there were one thread."""
-        _push_mode(self)
-        self.watching = True
+        if not self.watching:
+            _push_mode(self)
+        self.watching += 1
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.watching = False
-        _pop_mode(None)
+        self.watching -= 1
+        if not self.watching:
+            _pop_mode(None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -191,7 +193,7 @@ class _Changeable:
         self.others: list[Any] = []  # lists, deques and sets
         self.places: list[tuple[Any, str, Any]] = []  # (owner, name, value)
         self.arrays: list[tuple[Any, Any]] = []  # (array, its copy)
-        self.outside: list[tuple[Any, Any]] = []  # (container, its copy), which the code of the model names
+        self.outside: list[tuple[Any, Any]] = []  # (container, its copy): others use it as well
         met: set[int] = set()
         waiting: list[tuple[Any, str]] = [(root, _package(root)) for root in roots if type(root) not in _LEAVES]
         while waiting:
@@ -239,6 +241,8 @@ class _Changeable:
             self.places += found
             more = self._named_by(value) if isinstance(value, FunctionType) else []
             return [*(part for *_, part in found), getattr(value, "__dict__", None), *more]
+        elif not isinstance(value, (type, ModuleType, FunctionType)) and hasattr(value, "__dict__"):
+            self._others_hold(vars(value), *vars(value).values())
         return []
 
     def _named_by(self, function: Any) -> list[Any]:
@@ -253,13 +257,15 @@ class _Changeable:
                 found.append(cell.cell_contents)
                 inside.append(cell.cell_contents)
                 self.places.append((cell, "cell_contents", cell.cell_contents))
-        outside = [value for value in found if isinstance(value, _CONTAINERS)]
-        self.outside += [(value, value.copy()) for value in outside]
-        return [value for value in inside if not isinstance(value, _CONTAINERS)] if outside else inside
+        self._others_hold(*found)
+        return [value for value in inside if not isinstance(value, _CONTAINERS)]
+
+    def _others_hold(self, *values: Any) -> None:
+        self.outside += [(value, value.copy()) for value in values if isinstance(value, _CONTAINERS)]
 
 
 def _is_followed(value: Any) -> bool:
-    return isinstance(value, FOLLOWED)
+    return isinstance(value, FOLLOWED) or (isinstance(value, (tuple, list)) and any(map(_is_followed, value)))
 
 
 def _package(value: Any) -> str:
