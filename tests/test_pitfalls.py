@@ -133,7 +133,7 @@ def test_tensors_of_the_caller_stay_plain():
 
     CAFE(f).explain(x)
     assert type(buffer) is torch.Tensor
-    close(buffer.sum(1), x[:, 0])  # written by the plain pass, as by any call
+    assert not buffer.any()  # as before
 
 
 def test_moved_and_made_contiguous():

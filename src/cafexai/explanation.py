@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Tensors = Tensor | tuple[Tensor, ...]
+BY_NAME = ("bias_by_layer", "cut")  # fields that hold tensors by name
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.modules import module as modules
 
 from .._scores.activation import LARGE, activation
 from .._scores.functions import over_rows
@@ -22,7 +21,7 @@ from .._scores.run import Leaf, Run, Settings
 from .._scores.steps import LINEAR, Added
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
-from .trace import usual_settings
+from .trace import hooks_of_others, usual_settings
 
 
 def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
@@ -30,7 +29,7 @@ def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
     x = batch.tensors[0]
     if len(batch.tensors) > 1 or batch.extra or batch.options or x.ndim != 2 or not _usual(job, settings):
         return None
-    if modules._global_forward_hooks or modules._global_forward_pre_hooks or torch._C._len_torch_function_stack():
+    if hooks_of_others() or torch._C._len_torch_function_stack():
         return None
     if type(x) is not Tensor or x.dtype not in (torch.float32, torch.float64) or x.numel() > LARGE or not usual_settings():
         return None

@@ -24,6 +24,7 @@ from ..errors import UnsupportedOperation
 from .chain import along, steps_of
 from .check import check_output
 from .job import Batch, Job
+from .kept import Kept
 from .trace import Trace, module_paths
 
 
@@ -55,8 +56,9 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
 
 def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
     """Call by call."""
-    with _RandomNumbers(batch.tensors) as random_numbers, job.subject.kept() as put_back:
-        trace = Trace(run, job.subject.owned_tensors, job.check == "each")
+    kept = _kept(job, batch)
+    try:
+        trace = Trace(run, job.subject.owned_tensors, kept, job.check == "each")
         if job.features is not None and not job.latent:
             run.features = job.features([x.shape[1:] for x in batch.tensors])
             if all(x.is_floating_point() for x in batch.tensors):
@@ -65,10 +67,16 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
         if expected is None:
-            put_back()
-            random_numbers.again()
-            expected = _plain(job, batch)
+            kept.put_back()
+            with kept if kept.needed else contextlib.nullcontext():
+                expected = _plain(job, batch)
         return _choose(output, expected, batch, run, job)
+    finally:
+        kept.put_back()
+
+
+def _kept(job: Job, batch: Batch) -> Kept:
+    return Kept(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts)
 
 
 def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
@@ -115,30 +123,14 @@ def _explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Ref
 def survey(job: Job) -> Trace:
     """A forward pass for the list of its operations alone."""
     batch = job.batch()
-    trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors)
-    with contextlib.suppress(UnsupportedOperation), _RandomNumbers(batch.tensors), job.subject.kept():
-        _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
+    kept = _kept(job, batch)
+    trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, kept)
+    try:
+        with contextlib.suppress(UnsupportedOperation):
+            _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
+    finally:
+        kept.put_back()
     return trace
-
-
-class _RandomNumbers:
-    """As a context: leaves the random numbers of the caller alone. ``again`` draws those of the pass once more."""
-
-    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
-        devices = {x.device.index or 0 for x in tensors if x.is_cuda}
-        self.cuda = [(device, torch.cuda.get_rng_state(device)) for device in devices]
-        self.cpu = torch.get_rng_state()
-
-    def again(self) -> None:
-        torch.set_rng_state(self.cpu)
-        for device, state in self.cuda:
-            torch.cuda.set_rng_state(state, device)
-
-    def __enter__(self) -> _RandomNumbers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.again()
 
 
 class _Begin:
@@ -207,8 +199,12 @@ def _call(
 
 def plain_output(job: Job, batch: Batch) -> Tensor:
     """The output of the model as it is, leaving the random numbers of the caller and the model alone."""
-    with _RandomNumbers(batch.tensors), job.subject.kept():
-        return _plain(job, batch)
+    kept = _kept(job, batch)
+    try:
+        with kept:
+            return _plain(job, batch)
+    finally:
+        kept.put_back()
 
 
 def _plain(job: Job, batch: Batch) -> Tensor:

@@ -13,6 +13,7 @@ from .._inputs.baselines import Reference
 from .._inputs.given import Inputs
 from .._scores.features import Features
 from .._scores.run import Sensitivity, Settings
+from .kept import States
 from .subject import Subject
 
 
@@ -53,6 +54,7 @@ class Job:
 
     every_class: bool = field(init=False)  # all classes are explained
     latent: bool = field(init=False)  # the explanation starts at a hidden layer
+    random_starts: States = field(default_factory=dict, init=False)  # all runs of the model draw the same random numbers
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "every_class", isinstance(self.target, str) and self.target == "all")

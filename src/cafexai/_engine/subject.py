@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import itertools
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+
+from .kept import Kept
 
 
 def unwrap(model: Any) -> Any:
@@ -74,9 +75,15 @@ class Subject:
             return {}
         return {id(t): name for name, t in (*self.model.named_parameters(), *self.model.named_buffers())}
 
-    def kept(self) -> Attributes:
-        """As a context: whatever forward stores on its modules is taken off again."""
-        return Attributes(_modules(self.model))
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """The model may run in here; what it stores, writes and draws is undone."""
+        state = Kept(self.model)
+        try:
+            with state:
+                yield
+        finally:
+            state.put_back()
 
     def has_module(self, option: str, name: str | None) -> None:
         """Refuse a name that no module has."""
@@ -138,56 +145,6 @@ def _modules(model: Any) -> list[nn.Module]:
                 found[id(child)] = child
                 waiting.append(child)
     return list(found.values())
-
-
-class Attributes:
-    """The attributes of some modules and what those that can change contain, as they were."""
-
-    def __init__(self, modules: list[nn.Module]) -> None:
-        kept: list[Any] = [vars(module) for module in modules]
-        inside = [value for now in kept for value in now.values() if type(value) in (list, dict, set)]
-        self.empty = [value for value in inside if not value]  # most of them, such as dictionaries of hooks
-        self.kept = kept + [value for value in inside if value]
-        self.before = [now.copy() for now in self.kept]
-        self.names, self.values = _contents(self.kept)
-
-    def __enter__(self) -> Callable[[], None]:
-        return self.put_back
-
-    def __exit__(self, *error: object) -> None:
-        self.put_back()
-
-    def put_back(self) -> None:
-        """Undo what has changed, and that alone: others may be using the model at the same time."""
-        names, values = _contents(self.kept)
-        if not any(self.empty) and names == self.names and len(values) == len(self.values):
-            if all(map(operator.is_, values, self.values)):  # by identity: tensors are not compared
-                return
-        for now in self.empty:
-            if now:
-                now.clear()
-        for now, before in zip(self.kept, self.before, strict=True):
-            if isinstance(now, list):
-                if len(now) != len(before) or not all(map(operator.is_, now, before)):
-                    now[:] = before
-            elif isinstance(now, set):
-                if now != before:
-                    now.clear()
-                    now.update(before)
-            else:
-                for name in now.keys() - before.keys():
-                    del now[name]
-                for name, value in before.items():
-                    if now.get(name) is not value:
-                        now[name] = value
-
-
-def _contents(containers: list[Any]) -> tuple[list[Any], list[Any]]:
-    """All names in these dictionaries, and all that these containers hold, in order."""
-    dicts = [container for container in containers if type(container) is dict]
-    others = [container for container in containers if type(container) is not dict]
-    chain = itertools.chain.from_iterable
-    return list(chain(dicts)), [*chain(map(dict.values, dicts)), *chain(others)]
 
 
 def _refuse_script(call: str, where: str) -> None:

@@ -19,20 +19,21 @@ from .._scores.tensors import PLAIN, Coded, Scored, Softmaxed, is_plain, plain, 
 from .._scores.value import Scores
 from ..errors import Problem, UnsupportedOperation
 from ..rules import codes as of_codes
+from ..rules.effects import Effect, effect_of_call
 from ..rules.table import TABLE, Rule, find, is_elementwise
 from .calls import call_site, dtypes, in_order, shapes
 from .check import check_operation
-
-FOLLOWED = (Scored, Softmaxed, Coded)  # the tensors that the model is given
+from .kept import FOLLOWED, Kept
 
 
 class Trace(TorchFunctionMode):
     """While active, scored values flow through whatever runs in this thread."""
 
-    def __init__(self, run: Run, owned: Callable[[], dict[int, str]], check_each: bool = False) -> None:
+    def __init__(self, run: Run, owned: Callable[[], dict[int, str]], kept: Kept, check_each: bool = False) -> None:
         super().__init__()
         self.run = run
         self.owned = owned  # makes the ids of the model's parameters and buffers, with their names
+        self.kept = kept
         self.check_each = check_each
         self.problems: list[Problem] = []
         self._swapped: list[tuple[Tensor, Tensor]] = []
@@ -40,13 +41,22 @@ class Trace(TorchFunctionMode):
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         usual = bool(args) and type(args[0]) is Scored  # most calls; nothing else need be asked of these
-        if not usual and not _meets(args, kwargs, FOLLOWED):
-            return func(*args, **kwargs)
+        if not usual:
+            effect = effect_of_call(func, kwargs)
+            if effect is Effect.FIRST:
+                self.kept.save((*args, *kwargs.values())[:1])
+            elif effect is Effect.ANY and not self.kept.watching:
+                return self._watched(func, types, args, kwargs)
+            if not _meets(args, kwargs, FOLLOWED):
+                return func(*args, **kwargs)
         if not args or "input" in kwargs:
             args, kwargs = in_order(func, args, kwargs)
         rule = TABLE.get(func) or find(func)
-        if rule is not None and "metadata" in rule.kinds:
-            return func(*args, **kwargs)
+        if rule is not None:
+            if "metadata" in rule.kinds:
+                return func(*args, **kwargs)
+            if "draws" in rule.kinds and not self.kept.watching:
+                return self._watched(func, types, args, kwargs)
         if (
             usual
             or _meets(args, kwargs, Scored)
@@ -62,6 +72,13 @@ class Trace(TorchFunctionMode):
                 self.run.note_dtype(torch.get_autocast_dtype(device))
         with engine_settings():
             return act(func, rule, args, kwargs)
+
+    def _watched(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        """A call of which it is not known what it writes into, or that draws random numbers."""
+        self.kept.needed = True
+        self.kept.save(args[:1])
+        with self.kept:
+            return self.__torch_function__(func, types, args, kwargs)
 
     def _of_softmax(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Constants that remember their logits: a change of shape keeps the memory."""
@@ -143,13 +160,13 @@ class Trace(TorchFunctionMode):
                 kind = type(value)
                 if kind is Scored:
                     state = value._state if value.version == value.memory.version else value.state
-                    if value.dtype is not dtype or state.template.dtype is not dtype:
+                    if value.dtype is not dtype or state.template.dtype is not dtype or state.run is not self.run:
                         break
                     states.append(state)
                 elif kind is Parameter or kind is Tensor:
                     if value.dtype is not dtype or value.is_inference():
                         break
-                    states.append(value.detach())
+                    states.append(self.kept.apart(value.detach()))
                 elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, value))):
                     states.append(value)
                 else:
@@ -176,12 +193,17 @@ class Trace(TorchFunctionMode):
 
         def convert(value: Tensor) -> Any:
             if isinstance(value, Scored):
+                if value.state.run is not self.run:
+                    raise ValueError(
+                        "explain(...): the model uses a value of an earlier explanation, which something outside of it has "
+                        "kept, such as a list. Empty that, and let forward not write there."
+                    )
                 return value.state
             if value.is_complex():
                 raise UnsupportedOperation("complex numbers are not followed")
             if isinstance(value, Coded):
                 return value if codes else self._beside(value, compute, rule)
-            constant = value.as_subclass(Tensor).detach()
+            constant = self.kept.apart(value.as_subclass(Tensor).detach())
             if constant.is_floating_point() and constant.dtype != compute and not rule.casts:
                 constant = constant.to(compute)
             return constant.clone() if constant.is_inference() else constant
@@ -236,7 +258,9 @@ class Trace(TorchFunctionMode):
         problem = Problem(name, self.run.path, shapes(args), reason, call_site())
         if problem not in self.problems:
             self.problems.append(problem)
-        result = func(*plain(args), **plain(kwargs))
+        self.kept.save(args[:1])
+        with self.kept:
+            result = func(*plain(args), **plain(kwargs))
 
         def lift(value: Tensor) -> Any:
             if not value.is_floating_point():
@@ -299,18 +323,42 @@ def engine_settings() -> Iterator[None]:
         yield
 
 
+class _Paths(threading.local):
+    """The pass that runs in this thread, as the global hooks see it."""
+
+    enter: Callable[[nn.Module, Any], Any] | None = None
+    leave: Callable[[nn.Module, Any, Any], Any] | None = None
+
+
+_paths = _Paths()
+_passes: list[object] = []  # those that run now, in all threads
+_handles: list[Any] = []
+_registering = threading.Lock()
+
+
+def _before(module: nn.Module, inputs: Any) -> Any:
+    return None if _paths.enter is None else _paths.enter(module, inputs)
+
+
+def _behind(module: nn.Module, inputs: Any, output: Any) -> Any:
+    return None if _paths.leave is None else _paths.leave(module, inputs, output)
+
+
+def hooks_of_others() -> bool:
+    """Whether somebody else watches all modules."""
+    found = (*hooks._global_forward_pre_hooks.values(), *hooks._global_forward_hooks.values())
+    return any(hook is not _before and hook is not _behind for hook in found)
+
+
 @contextlib.contextmanager
 def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], Any] | None = None) -> Iterator[None]:
     """Keep ``run.path`` at the innermost running module; ``after`` sees, and may replace, each module's output.
 
-    Uses two global hooks for the time of the pass; nothing is registered on the model.
+    Uses two global hooks, of all threads together, for the time of the pass; nothing is registered on the model.
     """
-    thread = threading.get_ident()
     stack: list[tuple[str, Scored | None]] = []
 
     def enter(module: nn.Module, inputs: Any) -> Any:
-        if threading.get_ident() != thread:
-            return None
         whole = None
         kind: Any = type(module)
         if inputs and type(inputs[0]) is Scored and is_elementwise(kind):
@@ -321,8 +369,6 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
         return None if whole is None else plain(inputs)
 
     def leave(module: nn.Module, inputs: Any, output: Any) -> Any:
-        if threading.get_ident() != thread:
-            return None
         path = run.path
         previous, whole = stack.pop()
         if whole is not None:
@@ -332,15 +378,21 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
         replaced = after(path, output) if after is not None else None
         return output if replaced is None and whole is not None else replaced
 
-    handles = [
-        hooks.register_module_forward_pre_hook(enter),
-        hooks.register_module_forward_hook(leave, always_call=False),
-    ]
+    outer = _paths.enter, _paths.leave
+    _paths.enter, _paths.leave = enter, leave
+    with _registering:
+        _passes.append(stack)
+        if not _handles:
+            _handles.append(hooks.register_module_forward_pre_hook(_before))
+            _handles.append(hooks.register_module_forward_hook(_behind, always_call=False))
     try:
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        _paths.enter, _paths.leave = outer
+        with _registering:
+            _passes.pop()
+            while _handles and not _passes:
+                _handles.pop().remove()
         run.path = ""
 
 

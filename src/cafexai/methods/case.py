@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._engine.kept import Kept
 from .._engine.plain import answer
 from .._engine.subject import Subject, with_gradients
 from .._inputs import renamed
@@ -127,9 +128,8 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
 def drawing(seed: int, x: Tensor) -> Iterator[None]:
     """Random numbers from a seed; those of the caller are left alone. Captum draws from torch and from numpy."""
     state = np.random.get_state()
-    devices = [x.device] if x.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    starts = {device: torch.Generator(device).manual_seed(seed).get_state() for device in {x.device, torch.device("cpu")}}
+    with Kept(None, (), starts):
         np.random.seed(seed % 2**32)
         try:
             yield

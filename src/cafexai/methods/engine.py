@@ -70,7 +70,7 @@ def _refuse_incomplete(given: Case, passed: Passed) -> None:
     choices = sorted({key.operation for key in passed.run.frozen if key.kind in ("comparison", "choice")})
     if not choices:
         return
-    with torch.no_grad():
+    with torch.no_grad(), Subject(given.model).kept():
         start = given.model(passed.baselines[0].to(given.x.dtype))
     apart = torch.inf
     if passed.final is None and isinstance(start, Tensor):

@@ -67,7 +67,7 @@ def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name in _SHAPED_LIKE:
     for _function in functions_named(_name):
-        add(_function, Rule(_name, _like(_name, _function)))
+        add(_function, Rule(_name, _like(_name, _function), kinds=frozenset({"draws"} if "rand" in _name else ())))
 for _name in _COMPARED:
     for _function in functions_named(_name) + functions_named(f"__{_name}__") * (_name in _OPERATORS):
         add(_function, Rule(_name, _frozen(_name, _function), kinds=frozenset({"comparison"})))

@@ -30,6 +30,7 @@ KINDS = frozenset(
         "activation",  # an elementwise function that makes a unit of the linear layer before it
         "units",  # a linear or convolutional layer, whose results are units
         "biased",  # linear, with a bias of its own
+        "draws",  # it draws random numbers
     }
 )
 

@@ -1,0 +1,84 @@
+"""Which calls do more than give a result: they write into what they are given, hand out its memory, or draw random numbers."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable
+from types import MethodDescriptorType
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from .table import TABLE
+
+# What is assigned to, or handed out for others to write to; running means and dropout.
+_OPENED = "__set__ __delete__ __setitem__ numpy __array__ __dlpack__ storage untyped_storage data_ptr".split()
+_HIDDEN = "batch_norm instance_norm multi_head_attention_forward dropout1d dropout2d dropout3d".split()
+
+
+class Effect(enum.IntEnum):
+    """What a call may change."""
+
+    NONE = 0
+    FIRST = 1  # its first argument
+    ANY = 2
+
+
+@functools.cache
+def effect_of(function: Callable[..., Any]) -> Effect:
+    """By the name, and by what torch declares; of functions that neither torch nor a rule knows, nobody can say."""
+    if isinstance(function, OpOverload):
+        return Effect.ANY if function._schema.is_mutable or draws(function) else Effect.NONE
+    if isinstance(function, OpOverloadPacket):
+        overloads = [getattr(function, name) for name in function.overloads()]
+        return max(effect_of(each) for each in overloads if not any(a.is_out for a in each._schema.arguments))
+    name = getattr(function, "__name__", "")
+    if name in _OPENED or (name.startswith("__i") and hasattr(torch.Tensor, f"__{name[3:]}")):  # __iadd__ is __add__ in place
+        return Effect.FIRST
+    known = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
+    if name.endswith("_") and not name.endswith("__"):
+        return (
+            Effect.FIRST if known is not None and not any(draws(getattr(known, o)) for o in known.overloads()) else Effect.ANY
+        )
+    if name in _HIDDEN:
+        return Effect.ANY
+    if known is not None:
+        return effect_of(known)
+    harmless = name.startswith("__") or isinstance(function, MethodDescriptorType) or function in TABLE
+    return Effect.NONE if harmless else Effect.ANY
+
+
+def effect_of_call(function: Callable[..., Any], options: dict[str, Any]) -> Effect:
+    """The same with these options: where the result goes, and the norm that rows of a table are brought to."""
+    if options and (options.get("out") is not None or options.get("max_norm") is not None):
+        return Effect.ANY
+    return effect_of(function)
+
+
+@functools.cache
+def draws(operation: OpOverload) -> bool:
+    """It takes random numbers from a generator."""
+    return torch.Tag.nondeterministic_seeded in operation.tags
+
+
+@functools.cache
+def with_generator(operation: OpOverload) -> OpOverload | None:
+    """The same operation with an argument for the generator, if there is one."""
+    own = {argument.name for argument in operation._schema.arguments}
+    if "generator" in own:
+        return operation
+    packet = operation.overloadpacket
+    others = (getattr(packet, name) for name in packet.overloads())
+    return next((o for o in others if {argument.name for argument in o._schema.arguments} == own | {"generator"}), None)
+
+
+@functools.cache
+def written(operation: OpOverload) -> tuple[tuple[int, str], ...]:
+    """Places and names of the arguments that it writes into; those of running statistics are not declared by torch."""
+    return tuple(
+        (place, argument.name)
+        for place, argument in enumerate(operation._schema.arguments)
+        if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name.startswith("running_")
+    )
