@@ -84,7 +84,9 @@ class FeatureScores(Scores):
         self.contributions = nothing.scatter_(0, owners[None], self.delta[None])
 
     def _copied(self) -> Any:
-        return self._made((self.reference, self.delta, self.rows), self.contributions, self.edges_of())
+        copy = self._made((self.reference, self.delta, self.rows), self.contributions, self.edges_of())
+        copy.is_sum = self.is_sum
+        return copy
 
     @classmethod
     def outcome(cls, passed: Passed, keep: bool = False) -> Outcome:
