@@ -138,7 +138,7 @@ def pooling(seed):
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 1.0]), st.booleans())
 def test_a_maximum_takes_part_in_pairs_with_the_weights_of_its_mix(seed, c, with_reference):
-    """w is what the engine's maximum gives to each element: tau of the winner at the reference, 1 - tau of that at the input."""
+    """w is what the engine's maximum gives to each element: tau where it won at the reference, 1 - tau at the input."""
     first, last, model = pooling(seed)
     x = torch.randn(1, 3)
     reference = torch.randn(1, 3) if with_reference else None
@@ -165,7 +165,7 @@ def test_a_maximum_takes_part_in_pairs_with_the_weights_of_its_mix(seed, c, with
 
 
 def test_what_cancels_at_a_unit_before_a_maximum_does_not_depend_on_c():
-    """Half of the maximum is the unit that won at the reference: of the 3 that cancel there, half counts, wherever that shows."""
+    """Half of the maximum is the unit that won at the reference: half of the 3 that cancel there count, wherever it shows."""
 
     def model(x):
         mine = torch.relu(3 * x[:, 0] - 2 * x[:, 1] + x[:, 3])

@@ -138,7 +138,7 @@ class FeatureScores(Scores):
             else:
                 (result,) = _each(lambda v: fn(v, *factors, *nothing), values)
             if result.shape[1:] != shape:
-                result = result.expand(len(result), *shape)
+                result = _aligned(result, len(shape)).expand(-1, *shape)
             if constant is None:
                 return result
             result = result.clone() if fn in ONE_TO_ONE else result

@@ -48,7 +48,8 @@ def is_plain(phi: Function) -> bool:
 def over_rows(fn: Function, reference: Tensor) -> Tensor:
     """fn, which treats all rows alike, of a reference; computed once if that is one row for all."""
     if reference.ndim and reference.shape[0] > 1 and reference.stride(0) == 0:
-        return fn(reference[:1]).expand(reference.shape[0], *(-1,) * (reference.ndim - 1))
+        one = fn(reference[:1])
+        return one.expand(reference.shape[0], *(-1,) * (one.ndim - 1))
     return fn(reference)
 
 
