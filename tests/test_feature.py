@@ -416,3 +416,18 @@ def test_a_reference_that_is_one_row_for_all_keeps_the_shape_of_the_value():
     e = NET(lambda v: v.sigmoid().sum(1)).explain(x)
     torch.testing.assert_close(e.combined, x.sigmoid() - 0.5)
     torch.testing.assert_close(e.baseline_output, torch.full((4,), 1.5))
+
+
+def test_edges_of_sums():
+    """The edges of a sum are those of its terms; one that is added to further, a residual stream, is one edge there."""
+    x = torch.ones(1, 1)
+
+    def found(f):
+        e = NET(f).explain(x)
+        return e.positive.item(), e.negative.item()
+
+    assert found(lambda v: 3 * v - 2 * v) == (3, 2)
+    assert found(lambda v: (3 * v - 2 * v) * 2) == (6, 4)
+    assert found(lambda v: (3 * v - 2 * v) + v) == (2, 0)
+    assert found(lambda v: v - (2 * v - 3 * v)) == (2, 0)
+    assert found(lambda v: (3 * v - 2 * v) - (v - 3 * v)) == (3, 0)

@@ -11,6 +11,7 @@ from torch import nn
 
 import models
 from cafexai import CAFE, supported
+from cafexai._scores.steps import Added, Biases
 
 
 def close(one, two):
@@ -348,3 +349,29 @@ def test_a_unit_inside_of_a_transformer_layer():
     handle.remove()
     e = CAFE(model).explain(x, target=(1, 5), target_layer="0.linear1")
     close(e.output, seen[0][:, 1, 5].detach())
+
+
+def test_constants_that_were_joined_may_change_later():
+    """What they brought is what they were when they were joined."""
+    layer = nn.Linear(5, 1)
+
+    def model(x, changes):
+        constant = torch.ones(len(x), 2)
+        joined = torch.cat([x, constant], 1)
+        if changes:
+            constant.mul_(100)
+        return layer(joined)
+
+    x = torch.randn(3, 3)
+    same(CAFE(lambda v: model(v, True), 0.6).explain(x), CAFE(lambda v: model(v, False), 0.6).explain(x))
+
+
+def test_what_flows_back_to_an_infinite_constant_is_no_number():
+    """A mask of -inf has no share where nothing flows back to it, and else one that no check lets pass."""
+    for gradient, expected in (([1.0, 0.0, 2.0], 1.0 + 6.0), ([1.0, 1e-9, 2.0], torch.nan)):
+        book = Biases(1)
+        book.note_layer("mask", torch.zeros(1))
+        added = Added(book, torch.tensor([1.0, -torch.inf, 3.0]), "mask")
+        added.enter(torch.tensor([gradient]), torch.tensor([gradient]))
+        sums, _ = book.take()
+        torch.testing.assert_close(sums["mask"], torch.tensor([2 * expected]), equal_nan=True)
