@@ -428,3 +428,35 @@ def test_what_is_set_on_an_explainer_counts(x):
     assert list(again.explain(x, target=0).bias_by_layer) == ["0", "2"]
     model[1] = torch.nn.Tanh()
     assert torch.equal(by_name.explain(x, target=0).positive, CAFE(model, {"1": 0.0}).explain(x, target=0).positive)
+
+
+def test_masks_of_groups_may_have_a_row_in_front():
+    """(1, features) is the mask of a row; one number is one group of all; masks of several rows are refused."""
+    model, x = models.mlp(4, 8, 2), torch.randn(3, 4)
+    mask = torch.tensor([0, 1, 1, 0])
+    expected = CAFE(model).explain(x, target=0, feature_groups=mask).combined
+    for same in (mask[None], mask.tolist(), mask.numpy()):
+        assert torch.equal(CAFE(model).explain(x, target=0, feature_groups=same).combined, expected)
+    whole = CAFE(model).explain(x, target=0, feature_groups=torch.tensor([7]))
+    assert whole.feature_names == ("group 7",)
+    torch.testing.assert_close(whole.combined[:, 0], expected.sum(1))
+    image = torch.randn(2, 1, 4)
+    rows = CAFE(nn.Flatten()).explain(image, target=0, feature_groups=torch.tensor([[0, 0, 1, 1]]))
+    assert rows.combined.shape == (2, 2)
+    for wrong in (mask.expand(2, 4), mask[:3], mask[None, None]):
+        with pytest.raises(ValueError, match="does not fit one row"):
+            CAFE(model).explain(x, target=0, feature_groups=wrong)
+
+
+def test_errors_are_combined_over_baselines():
+    """The mean of what is missing, which is a sum of scores, and the worst output."""
+    model, x, stack = models.mlp(6, 64, 64, 2).float(), torch.randn(5, 6).float(), torch.randn(4, 6).float()
+    each = [CAFE(model).explain(x, one, target=0) for one in stack]
+    e = CAFE(model).explain(x, stack[:, None].expand(4, 5, 6), target=0)
+    lacks = torch.stack([one.completeness_error for one in each])
+    assert not torch.equal(lacks[0], lacks.mean(0))
+    torch.testing.assert_close(e.completeness_error, lacks.mean(0), rtol=1e-6, atol=1e-12)
+    worst = [one.output_error for one in each]
+    assert len(set(worst)) > 1
+    assert worst[0] < max(worst)
+    assert e.output_error == max(worst)

@@ -173,6 +173,23 @@ def test_tuning_c():
         tune_c(model, x, 0, metric=torch.norm, values=())
 
 
+def test_tuning_keeps_the_best_of_all_that_were_tried():
+    """A constant of a layer is taken only if it is better than the best so far, not than the best of all layers at once."""
+    model, x, tried = models.mlp(4, 8, 8, 2), torch.randn(20, 4), []
+    costs = {0.0: 5.0, 0.5: 4.0, 1.0: 6.0}
+
+    def metric(scores):
+        tried.append(scores)
+        return [5.0, 4.0, 6.0, 3.0, 3.5, 3.2, 2.9, 2.95, 3.1][len(tried) - 1]
+
+    tuned = tune_c(model, x, 0, metric=metric, values=tuple(costs), layers=["1", "3"])
+    assert tuned.curve == costs
+    assert tuned.c == {"*": 0.5, "1": 0.0, "3": 0.0}
+    assert tuned.best == 2.9
+    assert len(tried) == 9
+    torch.testing.assert_close(tried[7], CAFE(model, {"*": 0.5, "1": 0.0, "3": 0.5}).attribute(x, target=0))
+
+
 def test_audit_against_other_baselines():
     model, x, baseline = models.mlp(4, 8, 8, 2), torch.randn(20, 4), torch.randn(1, 4)
     result = audit(CAFE_1, model, x, baselines=baseline)

@@ -168,3 +168,43 @@ def test_a_table_indexed_by_codes_and_more_is_named(table):
     weight = torch.randn(5, 3)
     with pytest.raises(UnsupportedOperation, match=r"1 operation\(s\)[\s\S]*other indices"):
         CAFE(lambda x: weight[x, 0].sum(1)).explain(torch.randint(0, 5, (2, 3)))
+
+
+@pytest.mark.parametrize("netting", ["path", "feature"])
+@pytest.mark.parametrize("baseline", [None, 3])
+def test_codes_looked_up_in_a_table_of_integers_stay_codes(table, netting, baseline):
+    """Hashing, merging rare words, a permutation: the same as an embedding whose rows were put in that order."""
+    hashed, head = torch.randint(0, 20, (10,)), nn.Linear(8, 1)
+    ids = torch.randint(0, 10, (3, 2))
+    e = CAFE(lambda x: head(torch.relu(table(hashed[x]).flatten(1))), netting=netting).explain(ids, baseline)
+    f = CAFE(lambda x: head(torch.relu(table.weight[hashed][x].flatten(1))), netting=netting).explain(ids, baseline)
+    torch.testing.assert_close(e.positive, f.positive)
+    torch.testing.assert_close(e.negative, f.negative)
+    several = torch.randint(0, 20, (10, 2))
+    e = CAFE(lambda x: head(torch.relu(table(several[x[:, 0]]).flatten(1))), netting=netting).explain(ids[:, :1], baseline)
+    f = CAFE(lambda x: head(torch.relu(table.weight[several][x[:, 0]].flatten(1))), netting=netting).explain(
+        ids[:, :1], baseline
+    )
+    torch.testing.assert_close(e.positive, f.positive)
+    kept = torch.tensor([True, False]).repeat(5)
+    e = CAFE(lambda x: (table(x).sum(2) * kept[x]).sum(1), netting=netting).explain(ids, baseline)
+    assert any("by codes" in line for line in e.frozen)
+
+
+def test_codes_that_choose_slices_are_named():
+    weight = torch.randn(5, 3)
+    with pytest.raises(UnsupportedOperation, match=r"look them up by table\[codes\]"):
+        CAFE(lambda x: weight.index_select(0, x).sum(1)).explain(torch.randint(0, 5, (4,)))
+
+
+@pytest.mark.parametrize("netting", ["path", "feature"])
+@pytest.mark.parametrize("baseline", [None, 3])
+def test_padded_codes_stay_codes(table, netting, baseline):
+    head, ids = nn.Linear(16, 1), torch.randint(0, 10, (3, 2))
+    for number in (0, 7):
+        start = torch.full((3, 2), number)
+        e = CAFE(lambda x: head(torch.relu(table(nn.functional.pad(x, (2, 0), value=number)).flatten(1))), netting=netting)
+        f = CAFE(lambda x: head(torch.relu(table(torch.cat([start, x], 1)).flatten(1))), netting=netting)
+        e, f = e.explain(ids, baseline), f.explain(ids, baseline)
+        for name in ("positive", "negative", "bias_positive", "bias_negative"):
+            torch.testing.assert_close(getattr(e, name), getattr(f, name))

@@ -327,3 +327,10 @@ def test_influence_that_no_precision_resolves_is_refused_with_what_to_use_instea
 
 def test_lists_of_functions_exist():
     assert len(set(elementwise._EVERYWHERE) & set(elementwise._PARTIAL)) == 0
+
+
+@pytest.mark.parametrize("f", [lambda v: v - v.mean(0), lambda v: v.flip(0), lambda v: v @ v.T, lambda v: v.sort(0).values])
+def test_rows_that_depend_on_each_other(f):
+    with pytest.raises(ValueError, match=r"rows depend on each other.*batch_size=1"):
+        CAFE(f).explain(X, target=0)
+    CAFE(f).explain(X, target=0, batch_size=1, show_progress=False)

@@ -400,3 +400,34 @@ def test_rows_that_depend_on_each_other_are_refused():
     x = torch.eye(4)
     with pytest.raises(ValueError, match="row"):
         NET(Mixed()).explain(x, target=0)
+
+
+def test_rows_of_one_number_and_a_number_that_is_spread():
+    x = torch.randn(3)
+    torch.testing.assert_close(NET(lambda v: v * 2 + 1).explain(x).combined, 2 * x)
+    row = torch.randn(1, 4)
+    e = NET(lambda v: torch.ones(1, 3) + v.sum()).explain(row, target=1)
+    torch.testing.assert_close(e.combined, row)
+    torch.testing.assert_close(e.bias, torch.ones(1))
+
+
+def test_a_reference_that_is_one_row_for_all_keeps_the_shape_of_the_value():
+    x = torch.randn(4, 3)
+    e = NET(lambda v: v.sigmoid().sum(1)).explain(x)
+    torch.testing.assert_close(e.combined, x.sigmoid() - 0.5)
+    torch.testing.assert_close(e.baseline_output, torch.full((4,), 1.5))
+
+
+def test_edges_of_sums():
+    """The edges of a sum are those of its terms; one that is added to further, a residual stream, is one edge there."""
+    x = torch.ones(1, 1)
+
+    def found(f):
+        e = NET(f).explain(x)
+        return e.positive.item(), e.negative.item()
+
+    assert found(lambda v: 3 * v - 2 * v) == (3, 2)
+    assert found(lambda v: (3 * v - 2 * v) * 2) == (6, 4)
+    assert found(lambda v: (3 * v - 2 * v) + v) == (2, 0)
+    assert found(lambda v: v - (2 * v - 3 * v)) == (2, 0)
+    assert found(lambda v: (3 * v - 2 * v) - (v - 3 * v)) == (3, 0)

@@ -40,24 +40,30 @@ def naive(layers, x, target, c, reference=None):
 
         activated = phi(value).detach().requires_grad_()
         slopes = torch.autograd.grad(rest(activated), activated)[0]
-        new = [k.clone() for k in shares]
-        for u in range(len(value)):
-            ks, ru, a = [k[u].item() for k in shares], r[u], value[u]
-            p, n = sum(max(k, 0) for k in ks), sum(max(-k, 0) for k in ks)
-            up, down = phi(ru + p) - phi(max(a, ru)), phi(min(a, ru)) - phi(ru - n)
-            big, small = max(up, down, torch.zeros(())), max(-up, -down, torch.zeros(()))
-            d, change = a - ru, phi(a) - phi(ru)
-            h = min(p, n) * (change / d if d != 0 else torch.zeros(()))
-            k_all = c * big + (1 - c) * min(max(h, torch.zeros(())), big)
-            m_all = c * small + (1 - c) * min(max(-h, torch.zeros(())), small)
-            add(pairs, ks, slopes[u].item() * (big - small - (k_all - m_all)).item())
-            plus = ((change if d >= 0 else 0) + k_all - m_all) / p if p else 0
-            minus = ((-change if d < 0 else 0) + k_all - m_all) / n if n else 0
-            for f, k in enumerate(ks):
-                new[f][u] = k * (plus if k > 0 else minus)
+        new = at_units(pairs, shares, r, value, phi, slopes, c)
         shares, r, value = new, phi(r), phi(value)
     weight, bias = weights[-1]
     return pairs + at_output([k.tolist() for k in shares], weight[target].tolist(), bias[target].item())
+
+
+def at_units(pairs, shares, r, value, phi, slopes, c):
+    """The contributions behind phi; what is cancelled at each unit and does not go on is added to the pairs."""
+    new = [k.clone() for k in shares]
+    for u in range(len(value)):
+        ks, ru, a = [k[u].item() for k in shares], r[u], value[u]
+        p, n = sum(max(k, 0) for k in ks), sum(max(-k, 0) for k in ks)
+        up, down = phi(ru + p) - phi(max(a, ru)), phi(min(a, ru)) - phi(ru - n)
+        big, small = max(up, down, torch.zeros(())), max(-up, -down, torch.zeros(()))
+        d, change = a - ru, phi(a) - phi(ru)
+        h = min(p, n) * (change / d if d != 0 else torch.zeros(()))
+        k_all = c * big + (1 - c) * min(max(h, torch.zeros(())), big)
+        m_all = c * small + (1 - c) * min(max(-h, torch.zeros(())), small)
+        add(pairs, ks, slopes[u].item() * (big - small - (k_all - m_all)).item())
+        plus = ((change if d >= 0 else 0) + k_all - m_all) / p if p else 0
+        minus = ((-change if d < 0 else 0) + k_all - m_all) / n if n else 0
+        for f, k in enumerate(ks):
+            new[f][u] = k * (plus if k > 0 else minus)
+    return new
 
 
 def at_output(shares, weights, bias):
@@ -121,6 +127,55 @@ def test_pairs_are_those_of_the_definition(activation, seed, c, with_reference, 
     for row in range(2):
         twin = naive(layers_of(model, ACTIVATIONS[activation]), x[row], 1, c, None if reference is None else reference[0])
         torch.testing.assert_close(found[row], twin, rtol=1e-9, atol=1e-10)
+
+
+def pooling(seed):
+    """Units, the larger of each two, and a weighted sum."""
+    torch.manual_seed(seed)
+    first, last = nn.Linear(3, 6), nn.Linear(3, 2)
+    return first, last, lambda x: last(nn.functional.max_pool1d(first(x).relu(), 2))
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 1.0]), st.booleans())
+def test_a_maximum_takes_part_in_pairs_with_the_weights_of_its_mix(seed, c, with_reference):
+    """w is what the engine's maximum gives to each element: tau where it won at the reference, 1 - tau at the input."""
+    first, last, model = pooling(seed)
+    x = torch.randn(1, 3)
+    reference = torch.randn(1, 3) if with_reference else None
+    found = CAFE(model, c, "feature").explain(x, reference, target=1, pairs=True).conflict_pairs[0]
+    start = torch.zeros(3) if reference is None else reference[0]
+    weight, bias = first.weight.detach(), first.bias.detach()
+    shares = [weight[:, f] * (x[0, f] - start[f]) for f in range(3)] + [bias]
+    r, value = weight @ start, weight @ x[0] + bias
+    taus = torch.zeros(6)
+    for one, two in ((0, 1), (2, 3), (4, 5)):
+        a, b = value[[one, two]].relu().tolist(), r[[one, two]].relu().tolist()
+        now = [float(v == max(a)) / a.count(max(a)) for v in a]
+        then = [float(v == max(b)) / b.count(max(b)) for v in b]
+        behind = max(b) - sum(w * v for w, v in zip(now, b, strict=True))
+        ahead = max(a) - sum(w * v for w, v in zip(then, a, strict=True))
+        tau = behind / (behind + ahead) if behind + ahead > 0 and with_reference else 0.0
+        taus[[one, two]] = torch.tensor([tau * t + (1 - tau) * n for t, n in zip(then, now, strict=True)])
+    out = last.weight.detach()[1]
+    pairs = torch.zeros(4, 4)
+    behind = at_units(pairs, shares, r, value, torch.relu, out.repeat_interleave(2) * taus, c)
+    pooled = [(k * taus).view(3, 2).sum(1).tolist() for k in behind]
+    expected = pairs + at_output(pooled, out.tolist(), last.bias[1].item())
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_what_cancels_at_a_unit_before_a_maximum_does_not_depend_on_c():
+    """Half of the maximum is the unit that won at the reference: half of the 3 that cancel there count, wherever it shows."""
+
+    def model(x):
+        mine = torch.relu(3 * x[:, 0] - 2 * x[:, 1] + x[:, 3])
+        return torch.maximum(mine, 3 * x[:, 2])
+
+    x, reference = torch.tensor([[1.0, 1.0, 4 / 3, 1.0]]), torch.tensor([[0.0, 0.0, 0.0, 2.0]])
+    expected = torch.zeros(5, 5)
+    expected[0, 1], expected[0, 3] = 1.0, 0.5
+    for c in (0.0, 0.4, 1.0):
+        torch.testing.assert_close(CAFE(model, c, "feature").explain(x, reference, pairs=True).conflict_pairs[0], expected)
 
 
 def test_a_single_unit():
@@ -257,3 +312,48 @@ def test_pairs_behind_values_whose_scores_wait(name):
     e = CAFE(model, 1.0, netting="feature").explain(torch.randn(3, 4), target=0, pairs=True)
     up, down = (part.sum(1) + bias for part, bias in ((e.positive, e.bias_positive), (e.negative, e.bias_negative)))
     torch.testing.assert_close(e.conflict_pairs.sum((1, 2)), torch.minimum(up, down))
+
+
+def _several_ends():
+    torch.manual_seed(3)
+    before, layer, one, two = nn.Linear(4, 4), nn.Linear(4, 5), nn.Linear(5, 5), nn.Linear(5, 5)
+
+    def after(end):
+        return lambda x: end(layer(before(x).tanh()))
+
+    def written(h):
+        y = h.clone()
+        y[:, :2].copy_(h[:, 2:4])
+        y = y.tanh()
+        y[:, 1:3] += h[:, :2]
+        first, _ = y.chunk(2, 1)
+        first.mul_(2)
+        return y
+
+    ends = {
+        "twice": lambda h: h + h,
+        "less itself": lambda h: h - h / 2,
+        "with a layer of it": lambda h: h + one(h),
+        "less its mean": lambda h: h - h.mean(1, keepdim=True),
+        "with its maximum": lambda h: h.amax(1, keepdim=True) + h,
+        "with a product": lambda h: h * one(h) + h,
+        "joined to a layer of it": lambda h: torch.cat([h, one(h)], 1).view(-1, 2, 5).sum(1),
+        "a stream": lambda h: (h + one(h)) + two(h + one(h)),
+        "a copied stream": lambda h: (h + one(h)).clone() + two(h),
+        "written through a view": written,
+    }
+    return {name: after(end) for name, end in ends.items()}
+
+
+@pytest.mark.parametrize("name", _several_ends())
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_at_c_1_pairs_add_up_however_often_a_value_is_used(name, with_reference):
+    model = _several_ends()[name]
+    x, reference = torch.randn(3, 4), torch.randn(1, 4) if with_reference else None
+    cafe = CAFE(model, 1.0, netting="feature")
+    e = cafe.explain(x, reference, target=0, pairs=True)
+    up, down = (part.sum(1) + bias for part, bias in ((e.positive, e.bias_positive), (e.negative, e.bias_negative)))
+    torch.testing.assert_close(e.conflict_pairs.sum((1, 2)), torch.minimum(up, down))
+    plain = cafe.explain(x, reference, target=0)
+    assert torch.equal(e.positive, plain.positive)
+    assert torch.equal(e.negative, plain.negative)

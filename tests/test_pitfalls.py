@@ -11,6 +11,7 @@ from torch import nn
 
 import models
 from cafexai import CAFE, supported
+from cafexai._scores.steps import Added, Biases
 
 
 def close(one, two):
@@ -310,3 +311,67 @@ def test_groups_do_not_swallow_features_of_the_same_name():
 def test_targets_are_neither_cut_nor_rounded(target):
     with pytest.raises(ValueError, match="target"):
         CAFE(models.mlp(3, 5, 2)).explain(FRAME, target=target)
+
+
+@pytest.mark.parametrize("netting", ["path", "feature"])
+def test_a_view_behind_a_function_that_is_not_0_at_0(netting):
+    """The reference behind it is one row for all, without memory for each; shapes are those of the model all the same."""
+    x = torch.randn(4, 3)
+    for f in (
+        lambda v: torch.max(v, torch.ones(3)),
+        lambda v: torch.max(v[:, :1], torch.ones(3)),
+        lambda v: v.clamp(torch.ones(3)),
+        torch.cos,
+    ):
+        one = CAFE(lambda v: f(v).view(-1).view(len(v), 3).sum(1), netting=netting).explain(x)
+        two = CAFE(lambda v: f(v).sum(1, keepdim=True), netting=netting).explain(x)
+        same(one, two)
+
+
+@pytest.mark.parametrize("netting", ["path", "feature"])
+def test_a_power_in_float64_of_float32(netting):
+    x = torch.rand(4, 3).float() + 0.5
+    double = nn.Linear(3, 2).double()
+    e = CAFE(lambda v: double(v.float_power(1.5)), netting=netting).explain(x, 1.0, target=0, check="each")
+    exact = CAFE(lambda v: double(v.pow(1.5)), netting=netting).explain(x.double(), 1.0, target=0)
+    torch.testing.assert_close(e.combined.double(), exact.combined, rtol=1e-5, atol=1e-6)
+    e = CAFE(lambda v: torch.float_power(2.0, v).sum(1), netting=netting).explain(x)
+    torch.testing.assert_close(e.output.double(), torch.float_power(2.0, x).sum(1), rtol=1e-5, atol=0)
+
+
+def test_a_unit_inside_of_a_transformer_layer():
+    """Its modules are not called on torch's fast path."""
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    model, x = nn.Sequential(layer, nn.Flatten(), nn.Linear(12, 2)).eval(), torch.randn(2, 3, 4)
+    seen = []
+    handle = layer.linear1.register_forward_hook(lambda module, args, output: seen.append(output))
+    model(x)
+    handle.remove()
+    e = CAFE(model).explain(x, target=(1, 5), target_layer="0.linear1")
+    close(e.output, seen[0][:, 1, 5].detach())
+
+
+def test_constants_that_were_joined_may_change_later():
+    """What they brought is what they were when they were joined."""
+    layer = nn.Linear(5, 1)
+
+    def model(x, changes):
+        constant = torch.ones(len(x), 2)
+        joined = torch.cat([x, constant], 1)
+        if changes:
+            constant.mul_(100)
+        return layer(joined)
+
+    x = torch.randn(3, 3)
+    same(CAFE(lambda v: model(v, True), 0.6).explain(x), CAFE(lambda v: model(v, False), 0.6).explain(x))
+
+
+def test_what_flows_back_to_an_infinite_constant_is_no_number():
+    """A mask of -inf has no share where nothing flows back to it, and else one that no check lets pass."""
+    for gradient, expected in (([1.0, 0.0, 2.0], 1.0 + 6.0), ([1.0, 1e-9, 2.0], torch.nan)):
+        book = Biases(1)
+        book.note_layer("mask", torch.zeros(1))
+        added = Added(book, torch.tensor([1.0, -torch.inf, 3.0]), "mask")
+        added.enter(torch.tensor([gradient]), torch.tensor([gradient]))
+        sums, _ = book.take()
+        torch.testing.assert_close(sums["mask"], torch.tensor([2 * expected]), equal_nan=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -300,3 +304,64 @@ def test_a_rule_in_the_place_of_another_has_its_kinds():
     assert not table.TABLE[torch.relu].kinds
     with pytest.raises(ValueError, match="no kinds"):
         table.rule("relu", kinds=["moves"])(lambda x: x)
+
+
+def _largest_of(x, reference):
+    """The scores of max(x) against max(reference), in exact arithmetic: ties share, tau mixes both winners."""
+    x, reference = ([Fraction(v) for v in values.tolist()] for values in (x, reference))
+    best, best_then = max(x), max(reference)
+    now, then = ([k for k, v in enumerate(values) if v == top] for values, top in ((x, best), (reference, best_then)))
+    r_now, x_then = sum(reference[k] for k in now) / len(now), sum(x[k] for k in then) / len(then)
+    gap = best_then - r_now + best - x_then
+    tau = (best_then - r_now) / gap if gap > 0 else 0
+    weights = [(k in then) * tau / len(then) + (k in now) * (1 - tau) / len(now) for k in range(len(x))]
+    return torch.tensor([float(w * (a - r)) for w, a, r in zip(weights, x, reference, strict=True)])
+
+
+_LARGEST = {
+    "amax": lambda v: v.amax(1),
+    "max": lambda v: v.max(1).values,
+    "max_pool1d": lambda v: F.max_pool1d(v[:, None], v.shape[1])[:, 0, 0],
+    "adaptive": lambda v: F.adaptive_max_pool1d(v[:, None], 1)[:, 0, 0],
+    "amin": lambda v: -(-v).amin(1),
+}
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", _LARGEST)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ties_against_a_reference_are_not_decided_by_rounding(name, dtype, data):
+    from cafexai import CAFE
+
+    size = data.draw(st.integers(2, 6))
+    seed = data.draw(st.integers(0, 10**6))
+    generator = torch.Generator().manual_seed(seed)
+    levels = torch.rand(3, generator=generator)  # few values, so that most windows have ties
+    x = levels[torch.randint(0, 3, (1, size), generator=generator)].to(dtype)
+    reference = (torch.rand(1, size, generator=generator) * 10 ** data.draw(st.integers(-3, 1))).to(dtype)
+    found = CAFE(_LARGEST[name]).explain(x, reference).combined[0].double()
+    torch.testing.assert_close(
+        found, _largest_of(x[0], reference[0]), rtol=0, atol=100 * torch.finfo(dtype).eps * float(reference.max() + 1)
+    )
+
+
+def test_what_counts_as_a_tie_is_rounding_alone():
+    """Behind a convolution too; values that differ by more, or have nothing to be rounded with, are told apart."""
+    from cafexai import CAFE
+
+    reference = torch.tensor([[0.0634, 0.0490, 0.3]]).float()
+    for value in torch.linspace(0.5, 0.9, 50).tolist():
+        equal = torch.tensor([[value, value, 0.4]]).float()
+        assert (CAFE(lambda v: v.amax(1)).explain(equal, reference).combined[0, :2] > 0.05).all()
+        apart = torch.tensor([[value, value * (1 + 2e-5), 0.4]]).float()
+        assert CAFE(lambda v: v.amax(1)).explain(apart, reference).combined[0, 0] == 0
+    close_by = torch.tensor([[0.7, 0.7 + 1e-7, 0.1]]).float()
+    for zeros in (None, torch.zeros(1, 3).float()):
+        assert CAFE(lambda v: v.amax(1)).explain(close_by, zeros).combined[0].tolist() == [0, close_by[0, 1].item(), 0]
+    torch.manual_seed(1)
+    convolution = nn.Conv2d(3, 4, 3)
+    image, noise = torch.rand(1, 3, 1, 1).expand(1, 3, 8, 8), torch.rand(1, 3, 8, 8)
+    model = nn.Sequential(convolution, nn.GELU(), nn.MaxPool2d(6), nn.Flatten(), nn.Linear(4, 1))
+    exact = CAFE(model).explain(image, noise).combined
+    short = CAFE(model.float()).explain(image.float(), noise.float()).combined
+    torch.testing.assert_close(short.double(), exact, rtol=1e-3, atol=1e-4)

@@ -329,3 +329,15 @@ def test_committed_results_keep_their_config_and_the_page_of_claims_is_theirs():
             str(Finding(**entry)) for entry in json.loads((folder / "findings.json").read_text())
         ], folder
     assert (ROOT / "docs" / "claims.md").read_text() == claims.page(ROOT / "studies")
+
+
+def test_a_part_that_is_no_result_is_named(tmp_path):
+    one, nothing = lambda settings, place: [Task("a", dict)], lambda settings, results: Report([], [])
+    study = Study("one", "", "", {"toy": {}}, {}, one, nothing)
+    (tmp_path / "parts").mkdir()
+    for text in ("{", "", "\x00"):
+        (tmp_path / "parts" / "a.json").write_text(text)
+        with pytest.raises(ValueError, match=r"parts/a\.json does not hold a result.*Remove it"):
+            run(study, "toy", tmp_path, show_progress=False)
+    (tmp_path / "parts" / "a.json").unlink()
+    run(study, "toy", tmp_path, show_progress=False)

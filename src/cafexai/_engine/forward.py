@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import BaseTorchFunctionMode
 
 from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._inputs.baselines import Reference, references
@@ -212,7 +213,8 @@ def _plain(job: Job, batch: Batch) -> Tensor:
     with torch.no_grad():
         if job.target_layer is None:
             return select_output(job.subject.model(*arguments, **batch.options), job.output)
-        with module_paths(Run(1, job.settings), job.subject.names, _until(job.target_layer, None)):
+        # under any such mode torch leaves out its fast path for Transformers, which does not call the modules inside
+        with BaseTorchFunctionMode(), module_paths(Run(1, job.settings), job.subject.names, _until(job.target_layer, None)):
             return select_output(_or_reached(job, arguments, batch.options), job.output)
 
 
@@ -293,6 +295,11 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
     if final is not None:
         notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)
     shape = scores.template.shape
+    if scores.rows is not None and shape and shape[0] == run.batch:
+        raise ValueError(
+            "explain(...): the model lets rows depend on each other, or gives them back in another order, so that an output "
+            "has no row of its own. batch_size=1 explains every row by itself, as the model sees it alone."
+        )
     if scores.rows is not None or not shape or shape[0] != run.batch:
         raise ValueError(
             f"explain(...): the output of shape {tuple(shape)} does not have one entry per row in dimension 0, for "

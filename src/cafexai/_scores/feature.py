@@ -87,7 +87,9 @@ class FeatureScores(Scores):
         return self.edges.sum(0)
 
     def _copied(self) -> Any:
-        return self._made((self.reference, self.delta, self.rows), self.contributions, self.edges_of())
+        copy = self._made((self.reference, self.delta, self.rows), self.contributions, self.edges_of())
+        copy.is_sum = self.is_sum
+        return copy
 
     @classmethod
     def outcome(cls, passed: Passed, keep: bool = False) -> Outcome:
@@ -141,7 +143,7 @@ class FeatureScores(Scores):
             else:
                 (result,) = _each(lambda v: fn(v, *factors, *nothing), values)
             if result.shape[1:] != shape:
-                result = result.expand(len(result), *shape)
+                result = _aligned(result, len(shape)).expand(-1, *shape)
             if constant is None:
                 return result
             result = result.clone() if fn in ONE_TO_ONE else result

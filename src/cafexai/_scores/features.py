@@ -35,7 +35,7 @@ class Features:
         then. Every row numbers its features anew, which is right as long as no value depends on several rows; such models
         are refused (``rows.py``).
         """
-        differs = torch.cat([change.flatten(1) for change in changes], 1)
+        differs = torch.cat([change.reshape(len(change), -1) for change in changes], 1)
         index = self.index.to(differs.device)
         active = torch.zeros(len(differs), self.count, dtype=torch.int32, device=differs.device)
         active = active.index_add_(1, index, differs.int()).clamp_max_(1)

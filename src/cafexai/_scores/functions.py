@@ -48,7 +48,8 @@ def is_plain(phi: Function) -> bool:
 def over_rows(fn: Function, reference: Tensor) -> Tensor:
     """fn, which treats all rows alike, of a reference; computed once if that is one row for all."""
     if reference.ndim and reference.shape[0] > 1 and reference.stride(0) == 0:
-        return fn(reference[:1]).expand(reference.shape[0], *(-1,) * (reference.ndim - 1))
+        one = fn(reference[:1])
+        return one.expand(reference.shape[0], *(-1,) * (one.ndim - 1))
     return fn(reference)
 
 
@@ -65,6 +66,7 @@ def affine(value: Tensor, *factors_and_bias: Any) -> Tensor:
     return value * factors[-1] if bias is None else torch.addcmul(bias, value, factors[-1])
 
 
+ROUNDING = 16  # how far r + d may be off, in units in the last place of |r| + |r + d|: enough behind a few layers
 ONE_TO_ONE = (plus, affine, torch.mul, torch.div)  # linear maps that do not sum over elements
 
 
@@ -74,27 +76,29 @@ def winners(
     """The weight of every element in the maximum over dims, and the maximum at the reference, with dims kept.
 
     With winner i at the input and j at the reference, tau = (r_j - r_i) / ((r_j - r_i) + (a_i - a_j)); the result
-    takes tau of element j and 1 - tau of element i. Ties share equally; where ``valid`` is False nothing wins.
+    takes tau of element j and 1 - tau of element i. Ties share equally; where ``valid`` is False nothing wins. A value that
+    was added to a reference other than 0 is known up to rounding, so that all that may be the largest are (``ROUNDING``).
     """
-    weights, top = _ties(value, dims, valid)
     if reference is None:
-        return weights, None
-    at_reference, reference_top = _ties(reference, dims, valid)
-    reference_gap = reference_top - (weights * _masked(reference, valid)).sum(dims, keepdim=True)
-    value_gap = top - (at_reference * _masked(value, valid)).sum(dims, keepdim=True)
+        value = _possible(value, valid)
+        wins = (value == value.amax(dims, keepdim=True)).to(value.dtype)
+        return wins / wins.sum(dims, keepdim=True), None
+    value, reference = value.contiguous(), reference.contiguous()  # windows that were cut are slow to add up
+    now, then = _possible(value, valid), _possible(reference, valid)
+    top, reference_top = now.amax(dims, keepdim=True), then.amax(dims, keepdim=True)
+    doubt = (reference.abs() + value.abs()).mul_(reference.sign().abs_())
+    ulps = ROUNDING * torch.finfo(value.dtype).eps
+    surely = torch.sub(now, doubt, alpha=ulps).amax(dims, keepdim=True)
+    wins = (torch.add(now, doubt, alpha=ulps) >= surely).to(value.dtype)
+    won = (then == reference_top).to(value.dtype)
+    count, count_won = wins.sum(dims, keepdim=True), won.sum(dims, keepdim=True)
+    reference_gap = ((reference_top - reference) * wins).sum(dims, keepdim=True) / count
+    value_gap = ((top - value) * won * (1 - wins)).sum(dims, keepdim=True) / count_won
     gap = reference_gap + value_gap
     tau = torch.where(gap > 0, reference_gap / gap, torch.zeros_like(gap))
-    return torch.lerp(weights, at_reference, tau), reference_top
+    return (wins * ((1 - tau) / count)).addcmul_(won, tau / count_won), reference_top
 
 
-def _masked(value: Tensor, valid: Tensor | None) -> Tensor:
-    return value if valid is None else torch.where(valid, value, torch.zeros_like(value))
-
-
-def _ties(value: Tensor, dims: tuple[int, ...], valid: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Equal weights on all elements that attain the maximum, and the maximum."""
-    if valid is not None:
-        value = value.masked_fill(~valid, -torch.inf)
-    top = value.amax(dims, keepdim=True)
-    wins = (value == top).to(value.dtype)
-    return wins / wins.sum(dims, keepdim=True), top
+def _possible(value: Tensor, valid: Tensor | None) -> Tensor:
+    """Where nothing can win, less than anything."""
+    return value if valid is None else value.masked_fill(~valid, -torch.inf)

@@ -2,14 +2,15 @@
 
 *At the output.* All positive scores add up to P and all negative ones to N (features and biases), so min(P, N) is cancelled. It
 is split in two steps. The edges into the output meet first where they come from: of a value that the last weighted sum takes
-with weight w, and whose contributions k_f push up by p and down by n in all, the pair of f with k_f > 0 and g with k_g < 0 has
-|w| min(p, n) (k_f / p) (-k_g / n). What is left of all positive and negative scores meets at the output, in proportion to them.
-Both steps together give min(P, N) exactly.
+with weight w (all its edges together), and whose contributions k_f push up by p and down by n in all, the pair of f with
+k_f > 0 and g with k_g < 0 has |w| min(p, n) (k_f / p) (-k_g / n). What is left of all positive and negative scores meets at the
+output, in proportion to them. Both steps together give min(P, N) exactly.
 
 *Inside.* With c < 1 a part of what features cancel at a unit phi(a), a = r + sum of k_f, never reaches the output: the paper's
 K - M of c = 1 less k - m of this c (see ``activation.py``; for ReLU against 0, c = 0 and a dead unit that is min(p, n)). It
-is shared among pairs in the same way, with w the derivative of the explained output with respect to phi(a), what is frozen
-being held constant: so far the output would move, to first order, if it were let through.
+is shared among pairs in the same way, with w the derivative of the explained output with respect to phi(a), what is frozen, and
+the weights by which maxima and products pass on contributions, being held constant: so far the output would move, to first
+order, if it were let through.
 
 Where w is negative, the feature that pushes the value down is the one that pushes the output up.
 """
@@ -17,7 +18,7 @@ Where w is negative, the feature that pushes the value down is the one that push
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,20 +53,25 @@ class PairedScores(FeatureScores):
 
     def met(self) -> tuple[Any, tuple[Meeting, ...]]:
         """A copy of the value with a gate, and the meeting behind it."""
-        gate = torch.zeros_like(self.delta).requires_grad_()
+        gate, before, run = torch.zeros_like(self.delta).requires_grad_(), self.delta.view_as(self.delta), self.run
+        if before.requires_grad:
+            before.register_hook(lambda gradient: torch.zeros_like(gradient) if run.shut else None)
         copy = self.copy()
-        copy.delta = self.delta + gate
+        copy.delta = before + gate
         positive, negative = self.sides()
         smaller = torch.minimum(positive, negative)
         return copy, (Meeting(gate, self.contributions, positive, negative, smaller, self.rows),)
 
     def ends(self) -> tuple[Any, tuple[Meeting, ...]]:
-        """The edges that this value is made of, or itself as one."""
-        return (self, self.ends_in) if self.ends_in else self.met()
+        """The edges that this value is made of, or itself as one. Views share its memory, so that it stays the same value."""
+        if not self.ends_in:
+            met, self.ends_in = self.met()
+            self.delta = self.template = met.delta
+        return self, self.ends_in
 
     def _copied(self) -> Any:
         copy: Any = super()._copied()
-        copy.is_sum, copy.ends_in = self.is_sum, self.ends_in
+        copy.ends_in = self.ends_in
         return copy
 
     @classmethod
@@ -126,17 +132,24 @@ def conflict_pairs(passed: Passed) -> Tensor:
     """How much two features, or a feature and the biases, cancelled of each other. (rows, pushed up, pushed down)"""
     last: Any = passed.chosen
     chosen, edges = last.ends()
-    meetings = [*edges, *passed.run.meetings]
-    gates = [meeting.gate for meeting in meetings]
-    weights = torch.autograd.grad(chosen.delta.sum(), gates, retain_graph=True, allow_unused=True)
-    zero = chosen.contributions.new_zeros(passed.run.batch, len(chosen.contributions), len(chosen.contributions))
-    found = [zero if w is None else _at(meeting, w, passed.run.batch) for meeting, w in zip(meetings, weights, strict=True)]
-    first: Tensor = sum(found[: len(edges)], zero)
+    run = passed.run
+    run.shut = True  # edges that come from further back are others
+    first = _at_all({id(meeting.gate): meeting for meeting in edges}.values(), chosen, run.batch)
+    run.shut = False
     up, down = ((chosen.edges + sign * chosen.contributions).mT / 2 for sign in (1, -1))  # (rows, features + 1)
     up, down = (up - first.sum(2)).clamp_min(0), (down - first.sum(1)).clamp_min(0)
     larger = torch.maximum(up.sum(1), down.sum(1))[:, None, None]
     left = up[:, :, None] * down[:, None] / torch.where(larger == 0, torch.ones_like(larger), larger)
-    return sum(found[len(edges) :], first + left)
+    return first + left + _at_all(run.meetings, chosen, run.batch)
+
+
+def _at_all(meetings: Iterable[Meeting], chosen: Any, batch: int) -> Tensor:
+    """The pairs at all values of these meetings."""
+    known, count = list(meetings), len(chosen.contributions)
+    gates = [meeting.gate for meeting in known]
+    weights = torch.autograd.grad(chosen.delta.sum(), gates, retain_graph=True, allow_unused=True) if gates else ()
+    found = (_at(meeting, w, batch) for meeting, w in zip(known, weights, strict=True) if w is not None)
+    return sum(found, chosen.contributions.new_zeros(batch, count, count))
 
 
 def _at(meeting: Meeting, weight: Tensor, batch: int) -> Tensor:

@@ -100,6 +100,7 @@ class Run:
         self.steps: list[tuple[Step, Any, Any]] | None = None  # the way back, where it is known without torch's graph
         self.features: Features | None = None  # for carriers that keep features apart: which elements belong together
         self.meetings: list[Any] = []  # for carriers that look back: where contributions met
+        self.shut = False  # for these too: gradients end at the first gate that they come to
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
         self.deltas = deltas  # what several passes over the same rows have in common

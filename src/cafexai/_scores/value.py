@@ -82,7 +82,11 @@ class Scores(Carrier):
         deltas = [moved_deltas] if single else list(moved_deltas)
         references: list[Any] = [None] * len(deltas)
         if in_reference or any(part.reference is not None for part in scored):
-            at_start = fn(*[_at_start(part, settings.biases_in_reference) for part in parts])
+            starts = [_at_start(part, settings.biases_in_reference) for part in parts]
+            try:
+                at_start = fn(*starts)
+            except RuntimeError:  # a view of a reference that is one row for all, and has no memory for each
+                at_start = fn(*[start.contiguous() for start in starts])
             references = [at_start] if single else list(at_start)
         rows: list[Any] = [None] * len(deltas)
         if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):

@@ -31,20 +31,30 @@ def makes_numbers(rule: Rule | None, args: Any, kwargs: Any) -> bool:
     return "floating" in rule.kinds
 
 
-def looked_up(table: Tensor, index: Any) -> Scores:
-    """table[codes]: an embedding without its function."""
+def looked_up(table: Tensor, index: Any) -> Scores | Tensor:
+    """table[codes]: an embedding without its function; codes looked up in a table of integers are codes again."""
     if not isinstance(index, Coded):
         raise UnsupportedOperation("a table is indexed by codes together with other indices; use F.embedding")
-    return index.leaf(lambda ids: table[ids])
+    if table.is_floating_point():
+        return index.leaf(lambda ids: table[ids])
+    found = table[index.plain()]
+    if not _integers(table):
+        index.run.note_frozen("__getitem__ by codes", "choice")
+        return found
+    places = index.places.view(*index.shape, *(1,) * (table.ndim - 1))
+    return index.changed(found, places, None if index.reference is None else table[index.reference])
 
 
 def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
     """A call on codes alone: moves and offsets keep them codes, numbers made of them are scored, all else is frozen."""
-    if rule is not None and "subscript" in rule.kinds and not isinstance(args[0], Coded):
-        return looked_up(args[0].detach(), args[1])
+    kinds = frozenset() if rule is None else rule.kinds
+    if "index" in kinds and not isinstance(args[0], Coded):
+        if "subscript" in kinds:
+            return looked_up(args[0].detach(), args[1])
+        if "move" in kinds:
+            raise UnsupportedOperation("codes choose among the slices of a table; look them up by table[codes] or F.embedding")
     parts = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Coded)]
     first, name = parts[0], rule.name if rule is not None else getattr(function, "__name__", str(function))
-    kinds = frozenset() if rule is None else rule.kinds
     if (rule is not None and rule.in_place) or (name.endswith("_") and not name.endswith("__")):
         raise UnsupportedOperation("integer codes are changed in place, or written into another tensor; use torch.where")
 
@@ -52,7 +62,7 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
         return function(*(_mapped(part, pick) for part in args), **{key: _mapped(part, pick) for key, part in kwargs.items()})
 
     result = call(lambda part: part.plain() if isinstance(part, Coded) else part)
-    moves = rule is not None and (rule.view or "move" in kinds)
+    moves = rule is not None and (rule.view or "move" in kinds or "padding" in kinds)
     if isinstance(result, Tensor) and result.is_floating_point() and result.shape == first.shape and not moves:
         _only_one(parts, name)
         return first.leaf(lambda ids: call(lambda part: ids if isinstance(part, Coded) else part))
@@ -67,6 +77,8 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
     if any(part.reference is not None for part in parts):
         reference = call(lambda part: part.reference if isinstance(part, Coded) else part)
     places: Any = call(_place) if moves else first.places
+    if "padding" in kinds:  # what stays the same whatever the places are is no code
+        places = torch.where(places == call(lambda part: part.places + 1), -1, places)
     if isinstance(result, Tensor):
         return first.changed(result, places, reference) if _integers(result) else result
     many = zip(result, places, reference or [None] * len(result), strict=True)

@@ -14,6 +14,7 @@ from .._scores.functions import pointwise
 from .._scores.tensors import Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
+from .conversion import as_dtype
 from .table import Rule, plain_function, rule, variants
 from .table import add as register
 
@@ -25,7 +26,7 @@ _EVERYWHERE = """
     atan2 arctan2 hypot copysign logaddexp logaddexp2
 """.split()
 _PARTIAL = """
-    log log2 log10 log1p sqrt pow float_power tan asin arcsin acos arccos atanh arctanh acosh arccosh
+    log log2 log10 log1p sqrt pow tan asin arcsin acos arccos atanh arctanh acosh arccosh
     logit erfinv lgamma digamma
 """.split()
 
@@ -77,7 +78,7 @@ def keeps_zero(function: Callable[..., Tensor], args: tuple[Any, ...], options: 
     return _at_zero(function, args, tuple(sorted(options.items())))
 
 
-def _spread(x: Scores, *others: Any) -> Scores:
+def spread(x: Scores, *others: Any) -> Scores:
     """x in the shape that it takes together with tensors among the other arguments."""
     shape = torch.broadcast_shapes(x.shape, *(part.shape for part in others if isinstance(part, Tensor)))
     return x if shape == x.shape else x.reshape(lambda v: v.expand(shape))
@@ -88,7 +89,7 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
         if not isinstance(x, Scores) or any(isinstance(part, Scores) for part in (*args, *options.values())):
             raise UnsupportedOperation("only its first argument may depend on the input")
         if any(isinstance(part, Tensor) for part in (*args, *options.values())):
-            x = _spread(x, *args, *options.values())
+            x = spread(x, *args, *options.values())
         phi = pointwise(function, args, options)
         zero = keeps_zero(function, args, options)
         if not partial:
@@ -140,7 +141,7 @@ def inverse_root(x: Scores) -> Any:
 @rule("__rpow__")
 def rpow(x: Scores, base: Any) -> Any:
     """base ** x for a constant base."""
-    x = _spread(x, base)
+    x = spread(x, base)
     return x.elementwise(finite(x, "pow", lambda v: torch.pow(base, v)))
 
 
@@ -158,6 +159,18 @@ def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 for _function, _writes in variants("pow"):
     register(_function, Rule("pow", _power(_apply(torch.pow, "pow", True)), in_place=_writes))
+
+
+@rule("float_power")
+def float_power(x: Any, exponent: Any) -> Any:
+    """A power in float64, whatever x is."""
+    result = _power(_apply(torch.pow, "float_power", True))(_doubled(x), _doubled(exponent))
+    result.nominal = torch.float64
+    return result
+
+
+def _doubled(part: Any) -> Any:
+    return as_dtype(part, torch.float64) if isinstance(part, Scores) else part.double() if isinstance(part, Tensor) else part
 
 
 @rule("prelu", in_place=False)

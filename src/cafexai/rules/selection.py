@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .._scores.value import Scores
 from .arithmetic import constant_like
+from .elementwise import spread
 from .table import rule
 
 
@@ -53,9 +54,7 @@ def _of_two(a: Any, b: Any, sign: int) -> Any:
         a, b = b, a
     if not isinstance(b, Scores):
         constant = constant_like(b, a)
-        shape = torch.broadcast_shapes(a.shape, constant.shape)
-        wide = a if shape == a.shape else a.reshape(lambda v: v.expand(shape))
-        return wide.elementwise(lambda v: function(v, constant))
+        return spread(a, constant).elementwise(lambda v: function(v, constant))
     shape = torch.broadcast_shapes(a.shape, b.shape)
     both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
     return _over(both, -1, False, sign)

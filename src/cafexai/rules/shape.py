@@ -91,7 +91,7 @@ def block_diag(*parts: Any) -> Any:
     return _together(lambda tensors: torch.block_diag(*tensors))(parts)
 
 
-@rule("pad")
+@rule("pad", kinds=["padding"])
 def pad(x: Scores, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     aligned = len(pad) // 2 < x.ndim
     result = x.reshape(lambda v: F.pad(v, pad, mode), aligned)

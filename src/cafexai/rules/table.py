@@ -22,6 +22,7 @@ KINDS = frozenset(
         "cast",  # an identity whose dtype is an argument
         "floating",  # a cast to a floating point type
         "move",  # elements only move, also those of integer codes
+        "padding",  # a move that puts a constant beside the elements
         "offset",  # codes that are shifted, bounded or masked stay codes
         "index",  # places among its arguments choose among values
         "subscript",  # table[places]

@@ -19,7 +19,10 @@ def do(folder: Path, task: Task) -> None:
 def kept(folder: Path, key: str) -> Any:
     """The result of a task, or None if it was not done."""
     path = _path(folder, key)
-    return json.loads(path.read_text()) if path.exists() else None
+    try:
+        return json.loads(path.read_text()) if path.exists() else None
+    except ValueError as problem:
+        raise ValueError(f"study: {path} does not hold a result ({problem}). Remove it, and the task is done again.") from None
 
 
 def any_kept(folder: Path) -> bool:
