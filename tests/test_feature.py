@@ -16,6 +16,7 @@ import models
 import naive
 from architectures import ARCHITECTURES
 from cafexai import CAFE
+from cafexai._engine.kept import Kept
 from cafexai._engine.trace import Trace
 from cafexai._scores.feature import FeatureScores
 from cafexai._scores.features import Features
@@ -96,7 +97,7 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
             leaf = Scored(FeatureScores(run, leaf.reference, delta, parts, None, None), torch.float64)
         arguments.append(leaf)
     args, kwargs = torch.utils._pytree.tree_unflatten(arguments, structure)
-    trace = Trace(run, dict)
+    trace = Trace(run, dict, Kept(None))
     with trace:
         result = function(*args, **kwargs)
     assert not trace.problems, trace.problems[0]

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import cases
 import naive
+from cafexai._engine.kept import Kept
 from cafexai._engine.trace import Trace
 from cafexai._scores.path import PathScores
 from cafexai._scores.run import Run, Settings
@@ -83,7 +84,7 @@ def call(case, function, seed, c, edit=None):
     queue = iter(states)
     arguments = [Scored(next(queue), torch.float64) if isinstance(leaf, naive.Pair) else leaf for leaf in leaves]
     args, kwargs = tree_unflatten(arguments, structure)
-    trace = Trace(run, dict)
+    trace = Trace(run, dict, Kept(None))
     with trace:
         result = function(*args, **kwargs)
     assert not trace.problems, trace.problems[0]
@@ -235,7 +236,7 @@ def test_zero_reference_is_never_materialised_but_gives_the_same(function):
     run = Run(2, Settings(PathScores))
     state = scored(pairs[0], run)
     state.reference = None
-    with Trace(run, dict):
+    with Trace(run, dict, Kept(None)):
         without = function(Scored(state, torch.float64)).state
     close(without.delta, with_zeros.state.delta)
     close(without.total, with_zeros.state.total)
@@ -252,7 +253,7 @@ def test_ties_share_equally(twin):
     run = Run(1, Settings(PathScores))
     state = scored(pair, run)
     sign = 1 if twin == "largest" else -1
-    with Trace(run, dict):
+    with Trace(run, dict, Kept(None)):
         result = F.max_pool2d(Scored(state, torch.float64) * sign, 3, 2, 1) * sign
     expected = naive.selection(lambda x: F.max_pool2d(x * sign, 3, 2, 1) * sign, [pair], sign)
     p, n = expected.scores([pair])
