@@ -72,14 +72,14 @@ def build(case, seed, edit=None):
 def scored(pair, run):
     delta = (pair.positive - pair.negative).requires_grad_()
     total = (pair.positive + pair.negative).requires_grad_()
-    return PathScores(run, pair.reference, delta, total, None)
+    return run.settings.carrier(run, pair.reference, delta, total, None)
 
 
-def call(case, function, seed, c, edit=None):
+def call(case, function, seed, c, edit=None, carrier=PathScores):
     """The engine's result and what the twin needs."""
     leaves, structure, pairs = build(case, seed, edit)
     rows = {pair.reference.shape[0] for pair in pairs}
-    run = Run(rows.pop() if len(rows) == 1 and case.name not in JOIN_ROWS else 1, Settings(PathScores, lambda path: c))
+    run = Run(rows.pop() if len(rows) == 1 and case.name not in JOIN_ROWS else 1, Settings(carrier, lambda path: c))
     states = [scored(pair, run) for pair in pairs]
     queue = iter(states)
     arguments = [Scored(next(queue), torch.float64) if isinstance(leaf, naive.Pair) else leaf for leaf in leaves]

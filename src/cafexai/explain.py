@@ -26,6 +26,7 @@ from ._scores.features import Features
 from ._scores.pairs import PairedScores
 from ._scores.path import PathScores
 from ._scores.run import C, Sensitivity, Settings
+from ._scores.unit import UnitScores
 from ._scores.value import Scores
 from .explanation import Explanation
 from .explanations import Explanations
@@ -62,7 +63,7 @@ class _Every(_More, total=False):
     c: Any
 
 
-CARRIERS: dict[str, type[Scores]] = {"path": PathScores, "feature": FeatureScores}
+CARRIERS: dict[str, type[Scores]] = {"path": PathScores, "feature": FeatureScores, "unit": UnitScores}
 PAIRED: dict[type[Scores], type[Scores]] = {FeatureScores: PairedScores}  # carriers that know which feature cancels which
 
 
@@ -86,6 +87,7 @@ class CAFE:
         c: C = 0.5,
         netting: str = "path",
         *,
+        flows: str = "peak",
         norm_mean: str = "bias",
         biases: str = "scores",
         background: Any = None,
@@ -94,6 +96,11 @@ class CAFE:
         if netting not in CARRIERS:
             words = ", and ".join(f'"{word}", {carrier.meaning}' for word, carrier in CARRIERS.items())
             raise ValueError(f"CAFE(..., netting={netting!r}): the words are {words}.")
+        if flows not in ("peak", "mean"):
+            raise ValueError(
+                f'CAFE(..., flows={flows!r}): the words are "peak", as published (what was cancelled shows in the larger of '
+                'the two ways in which it can), and "mean" (in the mean of both).'
+            )
         if biases not in ("scores", "reference"):
             raise ValueError(
                 f'CAFE(..., biases={biases!r}): the words are "scores", as published (biases have scores of their own), and '
@@ -103,6 +110,7 @@ class CAFE:
             raise ValueError(f'CAFE(..., norm_mean={norm_mean!r}): the words are "bias" and "linear".')
         self.c = c
         self.netting = netting
+        self.flows = flows
         self.norm_mean = norm_mean
         self.biases = biases
         self.background = background
@@ -113,7 +121,7 @@ class CAFE:
     @property
     def _settings(self) -> Settings:
         sensitivity = Sensitivity(self.c, self._subject.names.values())
-        return Settings(CARRIERS[self.netting], sensitivity, self.norm_mean, self.biases == "reference")
+        return Settings(CARRIERS[self.netting], sensitivity, self.norm_mean, self.biases == "reference", flows=self.flows)
 
     @property
     def model(self) -> Any:
@@ -326,6 +334,7 @@ class CAFE:
         return {
             "c": dict(c) if isinstance(c, Mapping) else c,
             "netting": self.netting,
+            "flows": self.flows,
             "norm_mean": self.norm_mean,
             "biases": self.biases,
             "layer": job.layer,

@@ -63,8 +63,9 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
             if reference is not None:
                 reference = over_rows(lambda r, weight=layer[0]: F.linear(r, weight), reference)  # type: ignore[misc]
         else:
-            step, before, behind, phi = activation(delta, reference, layer[0], True)
-            arguments, reference = (before, behind, phi, run.settings.sensitivity(path)), behind
+            c = run.settings.c_at(path)
+            step, before, behind, phi = activation(delta, reference, layer[0], True, c)
+            arguments, reference = (before, behind, phi, c), behind
         delta, total, *saved = step.apply(delta, total, *arguments)
         run.steps.append((step, *saved))  # type: ignore[arg-type]
     return PathScores(run, reference, delta, total, None)

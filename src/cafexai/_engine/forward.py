@@ -157,7 +157,7 @@ class _Begin:
             return self._begin(value.detach().clone())
         if not isinstance(value, Scored):
             raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
-        scores = value.state.reshape(lambda v: v.view_as(v))  # behind the layer's own bias
+        scores = value.state.reshape(lambda v: v.view_as(v)).begun()  # behind the layer's own bias
         self.run.leaves.append(Leaf(scores, 0))
         return Scored(scores, value.dtype)
 

@@ -19,6 +19,9 @@ s = (k + m) / min(p, n), t = p + n and 2 max(p, n) = t + |d|,
     delta' = [(e t + sgn(d) D) delta + (D - e d) total] / (t + |d|)
     total' = [(sgn(d) |D| - s d) delta + (s t + |D|) total] / (t + |d|).
 
+With mean flows (``Mean``) k - m is (1 - c) h + c (up + down) / 2 instead, nothing being capped, and k + m its size. Where d is
+within rounding, D / d is the derivative of phi.
+
 In this form no coefficient is a difference of large numbers: the combined scores of a deep net keep their digits in
 float32 although its totals are many times its outputs.
 """
@@ -33,18 +36,21 @@ import torch
 from torch import Tensor
 
 from . import kernels
-from .functions import Function, is_plain, over_rows
+from .functions import Function, is_plain, over_rows, slope
 from .steps import Pair, Step
 
 
-def activated(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+class Mean(float):
+    """A constant c with which cancelled influence shows in the mean of its two ways instead of the larger of them."""
+
+
+def activated(
+    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
+) -> tuple[Tensor, ...]:
     """The new delta and total and the multipliers: two for ReLU, else four. ``points``: see ``at_points``."""
-    if not points and phi is torch.relu:
+    if not points and phi is torch.relu and not isinstance(c, Mean):
         return _relu(delta, total, c)
-    moved = changes(delta, total, points, phi)
-    del points  # tensors are given up as soon as they are not needed
-    change, along, against, smaller = flows(delta, total, *moved, c)
-    del moved
+    change, along, against, smaller = flows(delta, total, points, phi, c, reference)
     new_total = torch.sub(along, against).mul_(2).add_(change.abs())
     return change, new_total, *multipliers(delta, total, change, along, against, smaller)
 
@@ -88,9 +94,23 @@ def changes(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Functio
 
 
 def flows(
+    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """D, k, -m of the formulas above, and 2 min(p, n). ``reference`` is asked for mean flows alone."""
+    change, up, down = changes(delta, total, points, phi)
+    if isinstance(c, Mean):
+        start = torch.zeros_like(delta) if reference is None else reference
+        smaller = torch.sub(total, delta.abs()).clamp_min_(0)
+        linear = slope(phi, start, start + delta, delta, change).mul_(smaller).mul_(0.5)
+        net = torch.lerp(linear, up.add_(down).mul_(0.5), float(c))
+        return change, net.clamp_min(0), net.clamp_max(0), smaller
+    return _peak_flows(delta, total, change, up, down, c)
+
+
+def _peak_flows(
     delta: Tensor, total: Tensor, change: Tensor, up: Tensor, down: Tensor, c: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """D, k, -m of the formulas above, and 2 min(p, n); ``up`` and ``down`` are used up."""
+    """``up`` and ``down`` are used up."""
     size, sign = delta.abs(), delta.sign()
     smaller = torch.sub(total, size).clamp_min_(0)
     linear = sign.mul_(change).div_(size.clamp_min_(torch.finfo(delta.dtype).tiny))  # 0 where delta and change are 0
@@ -152,7 +172,7 @@ BLOCK = 2**18  # elements that are then worked on at a time
 
 
 def activation(
-    delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool
+    delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, c: float
 ) -> tuple[Step, Tensor | None, Tensor | None, Function]:
     """The step through phi for values like these, with the reference before and behind it; ``keeps_zero``: phi(0) = 0."""
     plain = is_plain(phi)
@@ -161,8 +181,9 @@ def activation(
     if reference is None and not keeps_zero:
         reference = delta.new_zeros(()).expand(delta.shape)
     behind = None if reference is None else over_rows(phi, reference)
-    pays = plain and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
-    closed = phi is torch.relu and reference is None
+    mean = isinstance(c, Mean)
+    pays = plain and not mean and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
+    closed = phi is torch.relu and reference is None and not mean
     if delta.numel() >= LARGE and (pays or not closed):
         return (COMPILED if pays else RECOMPUTED), reference, behind, phi
     return (KEPT_COMPILED if pays else KEPT), reference, behind, phi
@@ -195,7 +216,7 @@ def _kept(kernel: bool, delta: Tensor, total: Tensor, reference: Any, behind: An
     if kernel:
         made = kernels.run(activated, (delta, total), at_points(delta, total, reference, behind, phi), phi, c)
     else:
-        made = activated(delta, total, at_points(delta, total, reference, behind, phi), phi, c)
+        made = activated(delta, total, at_points(delta, total, reference, behind, phi), phi, c, reference)
     return *made[:2], made[2:], ()
 
 
@@ -208,7 +229,7 @@ def _recompute(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: F
     new_delta, new_total = torch.empty_like(delta), torch.empty_like(total)
     for rows in _blocks(delta, phi):
         d, t, r, b = _cut(rows, delta, total, reference, behind)
-        change, along, against, _ = flows(d, t, *changes(d, t, at_points(d, t, r, b, phi), phi), c)
+        change, along, against, _ = flows(d, t, at_points(d, t, r, b, phi), phi, c, r)
         torch.add(along.sub_(against).mul_(2), change.abs(), out=new_total[rows])
         new_delta[rows] = change
     return new_delta, new_total, (delta, total, reference, behind), (phi, c)
@@ -222,7 +243,7 @@ def _pull_recomputed(gradients: Sequence[Tensor | None], tensors: Sequence[Any],
     to_delta, to_total = torch.empty_like(delta), torch.empty_like(total)
     for rows in _blocks(delta, phi):
         d, t, r, b = _cut(rows, delta, total, reference, behind)
-        maps = multipliers(d, t, *flows(d, t, *changes(d, t, at_points(d, t, r, b, phi), phi), c))
+        maps = multipliers(d, t, *flows(d, t, at_points(d, t, r, b, phi), phi, c, r))
         to_delta[rows], to_total[rows] = _pulled(_cut(rows, *gradients), maps)  # type: ignore[assignment]
     return to_delta, to_total
 

@@ -67,7 +67,7 @@ class Outcome:
 def both_signs(passed: Passed, keep: bool = False) -> Outcome:
     """Two backward passes: one for the combined scores, one for the totals."""
     check_range(passed)
-    cut = _cut(passed)
+    cut = cut_off(passed)
     net = distribute(passed, 0, keep=True)
     total = distribute(passed, 1, keep)
     return Outcome(
@@ -84,19 +84,19 @@ def both_signs(passed: Passed, keep: bool = False) -> Outcome:
     )
 
 
-def _cut(passed: Passed) -> list[Tensor]:
+def cut_off(passed: Passed) -> list[Tensor]:
     """Which elements of the inputs have a part in values that were cut off: those that influence flows back to."""
     run = passed.run
     if not run.cuts:
         return []
-    ends = [leaf.scores.parts[-1] for leaf in run.leaves]
+    ends = [(leaf, part) for leaf in run.leaves for part in leaf.scores.parts]
     whole = torch.stack([value.parts[-1].sum() for value in run.cuts]).sum()
-    gradients = torch.autograd.grad(whole, ends, retain_graph=True, allow_unused=True)
+    gradients = torch.autograd.grad(whole, [part for _, part in ends], retain_graph=True, allow_unused=True)
     run.biases.take()  # what flowed back to biases is of no interest
     found = [torch.zeros(x.shape, dtype=torch.bool, device=x.device) for x in passed.inputs]
-    for leaf, end, gradient in zip(run.leaves, ends, gradients, strict=True):
+    for (leaf, part), gradient in zip(ends, gradients, strict=True):
         if gradient is not None:
-            found[leaf.source] |= _at_features(end.detach() * gradient, leaf, passed.inputs[leaf.source].shape) != 0
+            found[leaf.source] |= at_features((part.detach() * gradient).abs(), leaf, passed.inputs[leaf.source].shape) > 0
     return found
 
 
@@ -141,7 +141,7 @@ def _terms(passed: Passed, part: int, keep: bool) -> list[tuple[int, Tensor]]:
         whole = passed.chosen.parts[part].sum()
         gradients = torch.autograd.grad(whole, [tensor for _, tensor in of_part], retain_graph=keep, allow_unused=True)
     terms = [
-        (leaf.source, _at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape))
+        (leaf.source, at_features(tensor.detach() * gradient, leaf, passed.inputs[leaf.source].shape))
         for (leaf, tensor), gradient in zip(of_part, gradients, strict=True)
         if gradient is not None
     ]
@@ -163,7 +163,7 @@ def _stepwise(passed: Passed, part: int, keep: bool) -> tuple[Tensor | None, ...
     return gradients
 
 
-def _at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:
+def at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:
     """The term in the shape of the input; all elements of an embedding belong to its code."""
     if leaf.places is None:
         return term

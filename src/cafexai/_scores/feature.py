@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .activation import at_points, changes, flows
+from .activation import at_points, flows
 from .backward import Outcome, Passed, halved
 from .contract import Made, Move
 from .features import Features
@@ -188,7 +188,7 @@ class FeatureScores(Scores):
         positive, negative = sides
         total = positive + negative
         points = at_points(delta, total, reference, behind, phi)
-        change, along, against, _ = flows(delta, total, *changes(delta, total, points, phi), c)
+        change, along, against, _ = flows(delta, total, points, phi, c, reference)
         net = along.add_(against).where((positive > 0) & (negative > 0), 0)  # rounding must not make up what cancels
         return behind, change, net
 

@@ -102,3 +102,37 @@ def winners(
 def _possible(value: Tensor, valid: Tensor | None) -> Tensor:
     """Where nothing can win, less than anything."""
     return value if valid is None else value.masked_fill(~valid, -torch.inf)
+
+
+def divided(amount: Tensor, by: Tensor) -> Tensor:
+    """amount / by, with 0 where ``by`` is 0."""
+    return torch.where(by == 0, torch.zeros_like(amount), amount / torch.where(by == 0, torch.ones_like(by), by))
+
+
+def slope(phi: Function, start: Tensor, value: Tensor, delta: Tensor, change: Tensor) -> Tensor:
+    """change / delta, the change of phi from start to value by that of its argument.
+
+    Of a small delta the quotient loses its digits, of one within rounding it means nothing: take the derivative, where there is
+    one between the two points.
+    """
+    eps = torch.finfo(delta.dtype).eps
+    size = start.abs() + value.abs()
+    quotient = divided(change, delta)
+    small = delta.abs() <= eps**0.5 * size
+    if bool(small.any()):
+        slopes = derivative(phi, value), derivative(phi, start)
+        smooth = (slopes[0] - slopes[1]).abs() <= eps**0.5 * (slopes[0].abs() + slopes[1].abs())
+        small &= smooth | (delta.abs() <= 8 * eps * size)
+        quotient = torch.where(small, (slopes[0] + slopes[1]) / 2, quotient)
+    return quotient
+
+
+def derivative(phi: Function, at: Tensor) -> Tensor:
+    """The slope of an elementwise function."""
+    with torch.enable_grad():
+        point = at.detach().requires_grad_()
+        result = phi(point)
+        if not result.requires_grad:
+            return torch.zeros_like(at)
+        (slope,) = torch.autograd.grad(result.sum(), point, allow_unused=True)
+    return torch.zeros_like(at) if slope is None else slope

@@ -119,7 +119,7 @@ class PairedScores(FeatureScores):
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         result = super()._activated(phi, keeps_zero)
         sides = self.sides()
-        full, passed_on = (self.flows(phi, keeps_zero, c, sides)[2] for c in (1.0, self.run.c))
+        full, passed_on = (self.flows(phi, keeps_zero, c, sides)[2] for c in (type(self.run.c)(1.0), self.run.c))
         value, delta = self.value.requires_grad_(), self.delta.detach()
         (slope,) = torch.autograd.grad(phi(value).sum(), value)
         gate = torch.zeros_like(delta).requires_grad_()

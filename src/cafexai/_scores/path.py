@@ -126,7 +126,7 @@ class PathScores(Scores):
         return type(self)(self.run, reference, delta, torch.add(self.total, other.total, alpha=abs(alpha)), rows)
 
     def _activated(self, phi: Function, keeps_zero: bool) -> PathScores:
-        step, reference, behind, phi = activation(self.delta, self.reference, phi, keeps_zero)
+        step, reference, behind, phi = activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
         delta, total = InGraph.apply(self.delta, self.total, step, reference, behind, phi, self.run.c)
         return type(self)(self.run, behind, delta, total, self.rows)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .activation import Mean
 from .steps import Biases, Deltas, Magnitudes, Step
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ class Settings:
     norm_mean: str = "bias"  # what the mean inside a normalisation is: "bias" (the paper) or "linear"
     biases_in_reference: bool = False  # the reference is the model itself at the reference input, biases included
     dtype: torch.dtype = torch.float32  # scores are carried in this at least
+    flows: str = "peak"  # what shows of cancelled influence: the larger of its two ways (the paper), or their "mean"
+
+    def c_at(self, path: str) -> float:
+        """The constant c of a module."""
+        c = self.sensitivity(path)
+        return Mean(c) if self.flows == "mean" else c
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,7 @@ class Run:
         self.features: Features | None = None  # for carriers that keep features apart: which elements belong together
         self.meetings: list[Any] = []  # for carriers that look back: where contributions met
         self.shut = False  # for these too: gradients end at the first gate that they come to
+        self.edges: list[Any] = []  # for carriers that ask for shares along the first edges: these, with what flowed back
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
         self.deltas = deltas  # what several passes over the same rows have in common
@@ -114,6 +122,7 @@ class Run:
         """Let go of what the way back needs: leaves know their run, so that it would wait for the garbage collector."""
         self.leaves.clear()
         self.cuts.clear()
+        self.edges.clear()
         self.steps = None
 
     def wide(self, x: Tensor) -> Tensor:
@@ -123,7 +132,7 @@ class Run:
     @property
     def c(self) -> float:
         """The conflict sensitivity constant where the pass is now."""
-        return self.settings.sensitivity(self.path)
+        return self.settings.c_at(self.path)
 
     def note_operation(self, name: str) -> None:
         """Count a call."""

@@ -110,8 +110,3 @@ class Multiplied(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         multipliers = ctx.saved_tensors
         return (None, *(gradients[0] * m for m in multipliers), *(None for _ in multipliers))
-
-
-def divided(amount: Tensor, by: Tensor) -> Tensor:
-    """amount / by, with 0 where ``by`` is 0."""
-    return torch.where(by == 0, torch.zeros_like(amount), amount / torch.where(by == 0, torch.ones_like(by), by))

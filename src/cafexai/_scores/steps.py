@@ -106,10 +106,27 @@ class Added:
                 amount = self.constant().abs() if absolute else self.constant()
             else:
                 amount = self.amount[absolute]
-            share = per_row(gradient, amount, self.rows, self.book.batch)
-            if self.masks and not math.isfinite(share.sum().item()):
-                share = self._without_infinity(gradient, amount)
-            self.book.page.append((self.path, share))
+            self.book.page.append((self.path, self._share(gradient, amount)))
+        if self.book.sizes is not None:
+            self._enter_size(from_delta, from_total)
+
+    def _enter_size(self, from_delta: Tensor | None, from_total: Tensor | None) -> None:
+        """Write down the size of what flows back, |g b + h |b|| element by element."""
+        assert self.book.sizes is not None
+        known = from_delta if from_delta is not None else from_total
+        if known is None:
+            return
+        g, h = (torch.zeros_like(known) if one is None else one for one in (from_delta, from_total))
+        amount = self.constant() if callable(self.constant) else self.constant
+        rising, falling = (g + h).abs(), (g - h).abs()
+        size = self._share((rising + falling) / 2, amount.abs()) + self._share((rising - falling) / 2, amount)
+        self.book.sizes.append((self.path, size))
+
+    def _share(self, gradient: Tensor, amount: Tensor) -> Tensor:
+        share = per_row(gradient, amount, self.rows, self.book.batch)
+        if self.masks and not math.isfinite(share.sum().item()):
+            return self._without_infinity(gradient, amount)
+        return share
 
     def _without_infinity(self, gradient: Tensor, amount: Tensor) -> Tensor:
         """The share of a constant with infinite elements, as in a mask; nothing may flow back to these."""
@@ -125,6 +142,7 @@ class Biases:
         self.batch = batch
         self.layers: dict[str, tuple[torch.dtype, torch.device]] = {}  # in order, with what its scores are held in
         self.page: list[tuple[str, Tensor]] = []
+        self.sizes: list[tuple[str, Tensor]] | None = None  # the same without signs, where that is asked for
 
     def note_layer(self, path: str, like: Tensor) -> None:
         """The layer is listed, also if nothing flows back to it."""
@@ -142,10 +160,17 @@ class Biases:
 
     def take(self) -> dict[str, Tensor]:
         """The finished page, one sum for each layer; a new page is begun."""
+        page, self.page = self.page, []
+        return self._by_layer(page)
+
+    def take_sizes(self) -> dict[str, Tensor]:
+        """The same for what was entered without signs."""
+        return self._by_layer(self.sizes or [])
+
+    def _by_layer(self, page: list[tuple[str, Tensor]]) -> dict[str, Tensor]:
         sums: dict[str, Tensor] = {}
-        for path, share in self.page:
+        for path, share in page:
             sums[path] = sums[path] + share if path in sums else share
-        self.page = []
         return {
             path: sums[path] if path in sums else torch.zeros(self.batch, dtype=dtype, device=device)
             for path, (dtype, device) in self.layers.items()

@@ -23,7 +23,7 @@ from torch import Tensor
 from .contract import Carrier, Move
 from .functions import ONE_TO_ONE, Function, plus, winners
 from .origin import Origin
-from .rows import UNKNOWN, behind_map, behind_product, merged, moved
+from .rows import UNKNOWN, Rows, behind_map, behind_product, merged, moved
 from .run import Run
 from .steps import weighted
 
@@ -60,6 +60,14 @@ class Scores(Carrier):
         """The number of dimensions of the value."""
         return self.template.ndim
 
+    def watch(self, constant: Any, rows: Rows, path: str) -> None:
+        """Have what flows back to this new value through a constant, which was added to it, entered in the book."""
+        self.run.biases.watch(self.parts, constant, rows, path)
+
+    def begun(self: S) -> S:
+        """This value as what scores are about, in place of the inputs."""
+        return self
+
     # ---- what rules say --------------------------------------------------------------------------------------------
     @classmethod
     def join(cls, run: Run, fn: Move, parts: Sequence[Any], aligned: bool = False) -> Any:
@@ -95,7 +103,7 @@ class Scores(Carrier):
         if constants and not in_reference and settings.carrier.has_book:
             amounts = _joined_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
-                run.biases.watch(result.parts, functools.partial(amounts, place), result.rows, run.path)
+                result.watch(functools.partial(amounts, place), result.rows, run.path)
         if scored[0].origin is not None:
             for place, result in enumerate(results):
                 result.origin = Origin.joined(fn, parts, None if single else place)
@@ -133,7 +141,7 @@ class Scores(Carrier):
         if self.origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
             result.origin = self.origin.changed(lambda v: fn(v, *constants, *given))
         if amount is not None and self.has_book:
-            run.biases.watch(result.parts, making if callable(making) else amount, rows, run.path)
+            result.watch(making if callable(making) else amount, rows, run.path)
         return result
 
     def weighted(self: S, weight: Tensor, bias: Tensor | None, aligned: bool) -> S:

@@ -17,13 +17,12 @@ from torch import Tensor
 
 from .._scores.backward import Passed
 from .._scores.contract import Made, Move
-from .._scores.functions import ONE_TO_ONE, Function
+from .._scores.functions import ONE_TO_ONE, Function, derivative
 from .._scores.rows import Rows
 from .._scores.run import Run, Settings
 from .._scores.signed import Multiplied, SignedScores
 from ..errors import UnsupportedOperation
 from .case import Case, method
-from .deeplift import derivative
 from .engine import carried
 
 Site = tuple[Tensor, Tensor, Tensor]  # the value that a bias was added to, the bias, the shares of the value

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .._scores.signed import Multiplied, SignedScores, divided
+from .._scores.functions import divided, slope
+from .._scores.signed import Multiplied, SignedScores
 
 
 class RescaleScores(SignedScores):
@@ -22,18 +23,7 @@ class RescaleScores(SignedScores):
         start = self.start
         at_start = phi(start)
         change = phi(self.value) - at_start
-        delta = self.delta.detach()
-        # Of a small change the quotient loses its digits, of one within rounding it means nothing: take the slope, where there
-        # is one slope between the two points.
-        eps = torch.finfo(delta.dtype).eps
-        size = start.abs() + self.value.abs()
-        multiplier = divided(change, delta)
-        small = delta.abs() <= eps**0.5 * size
-        if bool(small.any()):
-            slopes = derivative(phi, self.value), derivative(phi, start)
-            smooth = (slopes[0] - slopes[1]).abs() <= eps**0.5 * (slopes[0].abs() + slopes[1].abs())
-            small &= smooth | (delta.abs() <= 8 * eps * size)
-            multiplier = torch.where(small, (slopes[0] + slopes[1]) / 2, multiplier)
+        multiplier = slope(phi, start, self.value, self.delta.detach(), change)
         return at_start, Multiplied.apply(change, self.delta, multiplier)
 
 
@@ -66,14 +56,3 @@ class RelevanceScores(SignedScores):
         if bool(alone.any()):
             self.run.biases.watch((delta,), alone, self.rows, self.run.path)
         return None, delta
-
-
-def derivative(phi: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """The slope of an elementwise function."""
-    with torch.enable_grad():
-        point = at.detach().requires_grad_()
-        result = phi(point)
-        if not result.requires_grad:
-            return torch.zeros_like(at)
-        (slope,) = torch.autograd.grad(result.sum(), point, allow_unused=True)
-    return torch.zeros_like(at) if slope is None else slope

@@ -1,0 +1,260 @@
+"""A carrier in which only the direct inputs of a unit are in conflict, with their net values (``netting="unit"``).
+
+As for paths, but total restarts at |delta| before every map that sums over elements (weights, convolutions, attention, means,
+products, maxima) and behind every elementwise function: what cancelled before a unit does not come back. So nothing grows with
+depth, and the combined scores follow from delta alone.
+
+Positive and negative of a feature are its net shares along its first edges, split by sign there. With w the weight of an
+edge from an element with value d to a unit, and g, h the gradients at delta and total there, the share is w d (g + h sgn(w d)).
+Over all units its size is |d| times
+
+    |W|' (a + b) / 2 + sgn(d) W' (a - b) / 2,    a = |g + h|, b = |g - h|,
+
+one more product with the weights and their absolute values at the inputs. What came straight from an input to such a map, by
+moves, scales and sums, is its part in ``first``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .activation import activation
+from .backward import Outcome, Passed, at_features, cut_off, distribute, halved
+from .contract import Made, Move
+from .functions import ONE_TO_ONE, Function
+from .path import PathScores
+from .rows import Rows
+from .run import Run
+from .steps import Added, InGraph, Pair
+from .sums import check_range, proportion
+
+Shares = tuple[Tensor, Tensor]  # of delta and of total
+Sizes = Callable[[Tensor, Tensor], tuple[Tensor | None, Tensor]]  # of the gradients behind, what sizes have at ``first``
+
+
+class Seen(torch.autograd.Function):
+    """Delta and total as they are; what flows back to both is shown to ``see``."""
+
+    @staticmethod
+    def forward(ctx: Any, delta: Tensor, total: Tensor, see: Callable[[Tensor | None, Tensor | None], None]) -> Shares:
+        ctx.see = see
+        ctx.set_materialize_grads(False)
+        return delta.view_as(delta), total.view_as(total)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        ctx.see(*gradients)
+        return (*gradients, None)
+
+
+class UnitScores(PathScores):
+    """delta and total, the sum of the sizes of the direct inputs."""
+
+    meaning = "in which only the direct inputs of a unit are in conflict"
+    netted = False  # total is |delta|
+    first: Shares | None = None  # of delta and total, what came from the inputs through no unit yet
+
+    @classmethod
+    def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
+        scores: Any = super().of_input(run, x, reference)
+        scores.first, scores.netted = scores.parts, True
+        return scores
+
+    def begun(self) -> Any:
+        scores = self._alone()
+        scores.first = scores.parts
+        return scores
+
+    def _copied(self) -> Any:
+        copy: Any = super()._copied()
+        copy.first, copy.netted = self.first, self.netted
+        return copy
+
+    def _alone(self) -> Any:
+        """As a direct input of what follows: with its net value alone."""
+        if self.netted:
+            return self._copied()
+        alone: Any = type(self)(self.run, self.reference, self.delta, self.delta.abs(), self.rows)
+        alone.first, alone.netted = self.first, True
+        return alone
+
+    def _see(self, see: Callable[[Tensor | None, Tensor | None], None]) -> None:
+        """Have what flows back to this value, which nobody has used yet, seen."""
+        self.delta, self.total = self.parts = Seen.apply(self.delta, self.total, see)
+        self.template = self.delta
+
+    def watch(self, constant: Any, rows: Rows, path: str) -> None:
+        added = Added(self.run.biases, constant, path)
+        added.rows = rows
+        self.run.biases.note_layer(path, self.delta)
+        self._see(added.enter)
+
+    def _edges(self, behind: Any, first: Shares | None, sizes: Sizes) -> None:
+        """Note the edges from ``first`` to a new value."""
+        run = self.run
+        if first is not None:
+            behind._see(lambda *gradients: run.edges.append((first, sizes, gradients)))
+
+    def _along(self, of_delta: Function, of_total: Function) -> Sizes:
+        """The sizes along the edges of a map of this value, which has its net value; given as it acts on delta and on total."""
+        value = self.delta.detach()
+
+        def sizes(half_difference: Tensor, half_sum: Tensor) -> tuple[None, Tensor]:
+            pulled = []
+            for fn, gradient in ((of_delta, half_difference), (of_total, half_sum)):
+                with torch.enable_grad():
+                    start = torch.zeros_like(value).requires_grad_()
+                    pulled.append(torch.autograd.grad(fn(start).expand(gradient.shape), start, gradient)[0])
+            return None, torch.addcmul(pulled[1], value.sign(), pulled[0])
+
+        return sizes
+
+    @classmethod
+    def _joined(
+        cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
+    ) -> list[Any]:
+        results: list[Any] = super()._joined(run, fn, parts, deltas, references, rows)
+        netted = all(isinstance(part, Tensor) or part.netted for part in parts)
+        firsts = None
+        if any(isinstance(part, UnitScores) and part.first is not None for part in parts):
+            moved = [fn(*[_first(part)[side] for part in parts]) for side in (0, 1)]
+            firsts = [tuple(moved)] if isinstance(moved[0], Tensor) else list(zip(*moved, strict=True))
+        for place, result in enumerate(results):
+            result.netted, result.first = netted, None if firsts is None else firsts[place]
+        return results
+
+    def _mapped(
+        self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
+    ) -> Any:
+        sizes, nothing = tuple(None if one is None else abs(one) for one in constants), (None,) * len(bias)
+        if fn in ONE_TO_ONE:
+            result: Any = super()._mapped(fn, constants, bias, made, amount)
+            result.netted = self.netted and amount is None
+            if self.first is not None:
+                delta, total = self.first
+                shape = result.delta.shape
+                result.first = (fn(delta, *constants, *nothing).expand(shape), fn(total, *sizes, *nothing).expand(shape))
+            return result
+        alone = self._alone()
+        result = super(UnitScores, alone)._mapped(fn, constants, bias, made, amount)
+        self._edges(result, self.first, alone._along(lambda v: fn(v, *constants, *nothing), lambda v: fn(v, *sizes, *nothing)))
+        return result
+
+    def _through(
+        self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, known: Tensor | None
+    ) -> Any:
+        alone = self._alone()
+        result: Any = super(UnitScores, alone)._through(weight, bias, aligned, reference, known)
+        wide = weight.to(self.delta.dtype)
+        self._edges(result, self.first, alone._along(lambda v: F.linear(v, wide), lambda v: F.linear(v, wide.abs())))
+        return result
+
+    def _added(self, other: Any, alpha: float, made: Made) -> Any:
+        result: Any = super()._added(other, alpha, made)
+        if self.first is not None or other.first is not None:
+            (delta, total), (yours, size) = _first(self), _first(other)
+            shape = result.delta.shape
+            result.first = (
+                torch.add(delta, yours, alpha=alpha).expand(shape),
+                torch.add(total, size, alpha=abs(alpha)).expand(shape),
+            )
+        return result
+
+    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
+        entering: Any = self._copied()
+        self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
+        # not ReLU's closed form: where all inputs of a unit push one way, the multiplier of the other is 0
+        phi = F.relu if phi is torch.relu else phi
+        step, reference, behind, phi = activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
+        delta, _ = InGraph.apply(entering.delta, entering.total, step, reference, behind, phi, self.run.c)
+        result: Any = type(self)(self.run, behind, delta, delta.abs(), self.rows)
+        result.netted = True
+        return result
+
+    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
+        def mixed(value: Tensor) -> Tensor:
+            return (value * weights).sum(dims, keepdim=True)
+
+        alone = self._alone()
+        result: Any = super(UnitScores, alone)._mixed(weights, dims, made)
+        self._edges(result, self.first, alone._along(mixed, mixed))
+        return result
+
+    def _multiplied(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
+        mine, yours = halves
+        one, two = self._alone(), other._alone()
+        result: Any = super(UnitScores, one)._multiplied(two, fn, halves, made)
+        self._edges(result, self.first, one._along(lambda v: fn(v, yours), lambda v: fn(v, yours.abs())))
+        self._edges(result, other.first, two._along(lambda v: fn(mine, v), lambda v: fn(mine.abs(), v)))
+        return result
+
+    @classmethod
+    def outcome(cls, passed: Passed, keep: bool = False) -> Outcome:
+        check_range(passed)
+        run, chosen = passed.run, passed.chosen
+        cut = cut_off(passed)
+        run.edges, run.biases.sizes = [], []
+        net = distribute(passed, 0, keep=True)
+        biases = run.biases.take_sizes()
+        entries = [(first, *_sized(sizes, *gradients)) for first, sizes, gradients in run.edges]
+        straight: Any = chosen.first  # type: ignore[attr-defined]
+        if straight is not None:  # to the output without any map
+            entries.append((straight, None, torch.ones_like(straight[1])))
+        sizes = _at_inputs(passed, entries, keep)
+        run.edges, run.biases.sizes = [], None
+        return Outcome(
+            net.net,
+            {
+                layer or "(model)": torch.stack([halved(biases[layer] + n), halved(biases[layer] - n), n], 1)
+                for layer, n in net.biases.items()
+            },
+            net.lack,
+            positive=[halved(size + n) for size, n in zip(sizes, net.net, strict=True)],
+            negative=[halved(size - n) for size, n in zip(sizes, net.net, strict=True)],
+            notes=proportion(passed, net.net),
+            cut=cut,
+        )
+
+
+def _first(part: Any) -> Shares:
+    if isinstance(part, Tensor):
+        return torch.zeros_like(part), torch.zeros_like(part)
+    return part.first if part.first is not None else (torch.zeros_like(part.delta), torch.zeros_like(part.delta))
+
+
+def _sized(sizes: Sizes, from_delta: Tensor | None, from_total: Tensor | None) -> Pair:
+    """The gradients that sizes have at ``first``, of those of a value behind."""
+    if from_delta is None and from_total is None:
+        return None, None
+    known = from_delta if from_delta is not None else from_total
+    assert known is not None
+    g, h = (torch.zeros_like(known) if one is None else one for one in (from_delta, from_total))
+    rising, falling = (g + h).abs(), (g - h).abs()
+    return sizes((rising - falling) / 2, (rising + falling) / 2)
+
+
+def _at_inputs(passed: Passed, entries: list[Any], keep: bool) -> list[Tensor]:
+    """The sizes of the features, from the gradients that these have along their first edges."""
+    ends = [(leaf, tensor) for leaf in passed.run.leaves for tensor in leaf.scores.parts]
+    sizes = [torch.zeros(x.shape, dtype=passed.chosen.delta.dtype, device=x.device) for x in passed.inputs]
+    starts = [(part, g) for first, *pair in entries for part, g in zip(first, pair, strict=True) if g is not None]
+    starts = [(part, g.expand(part.shape)) for part, g in starts if part.requires_grad]
+    if not starts:
+        return sizes
+    gradients = torch.autograd.grad(
+        [part for part, _ in starts],
+        [tensor for _, tensor in ends],
+        [g for _, g in starts],
+        retain_graph=keep,
+        allow_unused=True,
+    )
+    for (leaf, tensor), gradient in zip(ends, gradients, strict=True):
+        if gradient is not None:
+            shape = passed.inputs[leaf.source].shape
+            sizes[leaf.source] = sizes[leaf.source] + at_features(tensor.detach() * gradient, leaf, shape)
+    return sizes
