@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all lint benchmark architectures conflicts claims layers picture clean
+.PHONY: demo test test-all mutants lint benchmark architectures conflicts claims layers picture clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -13,6 +13,9 @@ test: .venv/dev
 
 test-all: .venv/dev
 	$(BIN)/python -m pytest -n auto -m ""
+
+mutants: .venv/mutants
+	$(BIN)/python tests/mutants.py $(MUTANTS)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -41,7 +44,7 @@ picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/explanation.png
 
 # A mark per set of requirements: pip runs again only when they change.
-.venv/demo .venv/dev: pyproject.toml constraints.txt
+.venv/demo .venv/dev .venv/mutants: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
 	touch $@

@@ -156,6 +156,22 @@ def test_prevalence_by_hand():
         prevalence(nn.Linear(2, 1), x)
 
 
+def test_prevalence_behind_other_activations():
+    """Layers before tanh are no units of it, those behind are."""
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)), torch.randn(20, 3)
+    assert list(prevalence(model, x).by_layer) == ["2"]
+    assert prevalence(model, x).overall == prevalence(model[2:], model[:2](x).detach()).overall
+
+
+def test_layers_at_a_baseline_are_those_of_the_model_without_biases():
+    from cafexai.conflicts.local import local_layers
+
+    model, x, baseline = models.mlp(3, 5, 4, 1), torch.randn(4, 3), torch.randn(1, 3)
+    first, second = local_layers(model, x, baseline)
+    torch.testing.assert_close(first.reference, baseline.expand(4, 3))
+    torch.testing.assert_close(second.reference, torch.relu(baseline @ model[0].weight.detach().T).expand(4, 5))
+
+
 def test_tuning_c():
     model, x = models.mlp(4, 8, 8, 2), torch.randn(20, 4)
     best = CAFE(model, 0.25).attribute(x, target=0)

@@ -309,3 +309,25 @@ def test_layers_by_class_and_by_name():
             return self.used(v) + self.alone(torch.ones(len(v), 4))
 
     assert {u.layer for u in metrics.random_units(Constant(), x, 30)} == {"used"}
+
+
+def test_infidelity_of_no_scores_is_the_mean_square_change():
+    """Nothing is fitted to zeros."""
+    model, x = models.mlp(4, 6, 1), torch.randn(3, 4)
+    zeros = torch.zeros_like(x)
+    with_fit, without = (metrics.infidelity(model, x, zeros, noisy, normalize=fit, seed=2) for fit in (True, False))
+    assert (without > 0).all()
+    assert torch.equal(with_fit, without)
+
+
+def test_metrics_refuse_other_shapes():
+    model, x = models.mlp(4, 6, 2), torch.randn(3, 4)
+    for perturb in (lambda rows, _: rows[:, :3], lambda rows, _: rows[:2], lambda rows, _: rows[..., None]):
+        with pytest.raises(ValueError, match="give disturbed rows of shape"):
+            metrics.infidelity(model, x, x, perturb, target=0)
+    for odd in (lambda v: model(v)[:1], lambda v: model(v).sum(), lambda v: [model(v)]):
+        with pytest.raises(ValueError, match="one entry per row"):
+            metrics.infidelity(odd, x, x, noisy, target=0)
+    for blocks in ([[9]], [[4]], [[-1]], [[0], [0, 1]]):
+        with pytest.raises(ValueError, match="at most one block"):
+            metrics.TabularPerturbation(x, blocks)

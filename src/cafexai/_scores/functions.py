@@ -79,11 +79,12 @@ def winners(
     takes tau of element j and 1 - tau of element i. Ties share equally; where ``valid`` is False nothing wins. A value that
     was added to a reference other than 0 is known up to rounding, so that all that may be the largest are (``ROUNDING``).
     """
+    value = value.contiguous()  # windows that were cut are slow to add up
     if reference is None:
         value = _possible(value, valid)
         wins = (value == value.amax(dims, keepdim=True)).to(value.dtype)
         return wins / wins.sum(dims, keepdim=True), None
-    value, reference = value.contiguous(), reference.contiguous()  # windows that were cut are slow to add up
+    reference = reference.contiguous()
     now, then = _possible(value, valid), _possible(reference, valid)
     top, reference_top = now.amax(dims, keepdim=True), then.amax(dims, keepdim=True)
     doubt = (reference.abs() + value.abs()).mul_(reference.sign().abs_())
