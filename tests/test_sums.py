@@ -213,7 +213,7 @@ def test_one_moved_feature_and_an_output_of_exactly_0_are_no_lost_path(dtype):
         for netting in ("path", "feature"):
             e = explained(model, x, baseline, 3, target_layer="3", biases="reference", netting=netting)
             assert e.completeness_error.abs().max() <= 1e-6
-    METHODS["deeplift_rescale"](model, x, baseline, target=1)
+    METHODS["deeplift_rescale"](model, x, baselines=baseline, target=1)
 
 
 def revin(x, body, head):

@@ -18,7 +18,8 @@ from .._scores.activation import LARGE, activation
 from .._scores.functions import over_rows
 from .._scores.path import PathScores
 from .._scores.run import Leaf, Run, Settings
-from .._scores.steps import LINEAR, Added
+from .._scores.steps import Added
+from .._scores.unit import UnitScores
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
 from .trace import hooks_of_others, usual_settings
@@ -40,35 +41,37 @@ def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
     weights = [layer[1] for layer in layers if len(layer) == 3]
     if any(w.dtype is not x.dtype or w.device != x.device or len(x) * len(w) > LARGE for w in weights):
         return None
-    return layers if weights else None
+    return layers if layers and len(layers[0]) == 3 else None
 
 
 def _usual(job: Job, settings: Settings) -> bool:
-    """Scores of the inputs are asked for, as published, and nothing else."""
-    if settings.carrier is not PathScores or settings.dtype is torch.float64 or settings.biases_in_reference:
+    """Scores of the inputs are asked for, biases having scores, and nothing else."""
+    if settings.carrier not in (PathScores, UnitScores) or settings.dtype is torch.float64 or settings.biases_in_reference:
         return False
     return job.check == "output" and job.layer is None and job.target_layer is None and job.output is None
 
 
 def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
     """The scored output; the steps of the way back are left with the run."""
+    carrier: Any = run.settings.carrier
     (x,), (reference,) = batch.tensors, batch.references
     delta = x if reference is None else x - reference
     total = delta.abs()
-    run.leaves.append(Leaf(PathScores(run, reference, delta, total, None), 0))
+    leaf = carrier(run, reference, delta, total, None)
+    run.leaves.append(Leaf(leaf, 0))
     run.steps = []
     for path, *layer in layers:
         if len(layer) == 2:
-            step, arguments = LINEAR, _linear(run, path, delta, *layer)
+            step, arguments = leaf.linear_step(layer[0], not run.steps), _linear(run, path, delta, *layer)
             if reference is not None:
                 reference = over_rows(lambda r, weight=layer[0]: F.linear(r, weight), reference)  # type: ignore[misc]
         else:
             c = run.settings.c_at(path)
-            step, before, behind, phi = activation(delta, reference, layer[0], True, c)
+            step, before, behind, phi = activation(delta, reference, carrier.general(layer[0]), True, c)
             arguments, reference = (before, behind, phi, c), behind
         delta, total, *saved = step.apply(delta, total, *arguments)
-        run.steps.append((step, *saved))  # type: ignore[arg-type]
-    return PathScores(run, reference, delta, total, None)
+        run.steps.append((step, *saved))
+    return carrier(run, reference, delta, total, None)
 
 
 def _linear(run: Run, path: str, delta: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Any, ...]:

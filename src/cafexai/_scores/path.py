@@ -18,7 +18,7 @@ from .contract import Made, Move
 from .functions import Function, over_rows
 from .rows import Rows, behind_map
 from .run import Run
-from .steps import LINEAR, Added, InGraph, weighted
+from .steps import LINEAR, Added, InGraph, Step, weighted
 from .value import Pending, Scores
 
 
@@ -42,6 +42,15 @@ class PathScores(Scores):
 
     def _copied(self) -> PathScores:
         return type(self)(self.run, self.reference, self.delta, self.total, self.rows)
+
+    def linear_step(self, weight: Tensor, first: bool) -> Step:
+        """A linear layer in a chain of layers that begins with this value; the first of them takes the value itself."""
+        return LINEAR
+
+    @staticmethod
+    def general(phi: Function) -> Function:
+        """A function in the form whose multipliers this carrier takes."""
+        return phi
 
     def influence(self) -> Tensor:
         return self.total.detach()

@@ -16,7 +16,7 @@ moves, scales and sums, is its part in ``first``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ from .functions import ONE_TO_ONE, Function
 from .path import PathScores
 from .rows import Rows
 from .run import Run
-from .steps import Added, InGraph, Pair
+from .steps import LINEAR, Added, InGraph, Pair, Step
 from .sums import check_range, proportion
 
 Shares = tuple[Tensor, Tensor]  # of delta and of total
@@ -87,6 +87,22 @@ class UnitScores(PathScores):
         """Have what flows back to this value, which nobody has used yet, seen."""
         self.delta, self.total = self.parts = Seen.apply(self.delta, self.total, see)
         self.template = self.delta
+
+    @staticmethod
+    def general(phi: Function) -> Function:
+        """Not the closed form of ReLU: where all inputs of a unit push one way, the multiplier of the other is 0."""
+        return F.relu if phi is torch.relu else phi
+
+    def linear_step(self, weight: Tensor, first: bool) -> Step:
+        if not first:
+            return NET_LINEAR
+        sizes = self._along(lambda v: F.linear(v, weight), lambda v: F.linear(v, weight.abs()))
+
+        def pull(gradients: Sequence[Tensor | None], tensors: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
+            self.run.edges.append((self.parts, sizes, gradients))
+            return LINEAR.pull(gradients, tensors, rest)
+
+        return Step(LINEAR.apply, pull)
 
     def watch(self, constant: Any, rows: Rows, path: str) -> None:
         added = Added(self.run.biases, constant, path)
@@ -168,9 +184,7 @@ class UnitScores(PathScores):
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         entering: Any = self._copied()
         self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
-        # not ReLU's closed form: where all inputs of a unit push one way, the multiplier of the other is 0
-        phi = F.relu if phi is torch.relu else phi
-        step, reference, behind, phi = activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
+        step, reference, behind, phi = activation(self.delta, self.reference, self.general(phi), keeps_zero, self.run.c)
         delta, _ = InGraph.apply(entering.delta, entering.total, step, reference, behind, phi, self.run.c)
         result: Any = type(self)(self.run, behind, delta, delta.abs(), self.rows)
         result.netted = True
@@ -203,22 +217,48 @@ class UnitScores(PathScores):
         biases = run.biases.take_sizes()
         entries = [(first, *_sized(sizes, *gradients)) for first, sizes, gradients in run.edges]
         straight: Any = chosen.first  # type: ignore[attr-defined]
+        if run.steps is not None:  # a chain, of which the first edges are those of its first layer
+            (((_, total), _, of_total),) = entries
+            return _finished(passed, net, biases, [total if of_total is None else total * of_total], cut)
         if straight is not None:  # to the output without any map
             entries.append((straight, None, torch.ones_like(straight[1])))
-        sizes = _at_inputs(passed, entries, keep)
-        run.edges, run.biases.sizes = [], None
-        return Outcome(
-            net.net,
-            {
-                layer or "(model)": torch.stack([halved(biases[layer] + n), halved(biases[layer] - n), n], 1)
-                for layer, n in net.biases.items()
-            },
-            net.lack,
-            positive=[halved(size + n) for size, n in zip(sizes, net.net, strict=True)],
-            negative=[halved(size - n) for size, n in zip(sizes, net.net, strict=True)],
-            notes=proportion(passed, net.net),
-            cut=cut,
-        )
+        return _finished(passed, net, biases, _at_inputs(passed, entries, keep), cut)
+
+
+def _finished(passed: Passed, net: Outcome, biases: Mapping[str, Tensor], sizes: list[Tensor], cut: list[Tensor]) -> Outcome:
+    """The outcome, of combined scores and their sizes."""
+    passed.run.edges, passed.run.biases.sizes = [], None
+    return Outcome(
+        net.net,
+        {
+            layer or "(model)": torch.stack([halved(biases[layer] + n), halved(biases[layer] - n), n], 1)
+            for layer, n in net.biases.items()
+        },
+        net.lack,
+        positive=[halved(size + n) for size, n in zip(sizes, net.net, strict=True)],
+        negative=[halved(size - n) for size, n in zip(sizes, net.net, strict=True)],
+        notes=proportion(passed, net.net),
+        cut=cut,
+    )
+
+
+def _net_through_weights(delta: Tensor, total: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Sequence[Any], Any]:
+    """A linear layer of net values."""
+    new_delta, new_total, tensors, rest = LINEAR.apply(delta, delta.abs(), *arguments)
+    return new_delta, new_total, (delta, *tensors), rest
+
+
+def _pull_net_weights(gradients: Sequence[Tensor | None], tensors: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
+    """What flows back to the size of a value flows back to the value, with its sign."""
+    delta, *others = tensors
+    to_delta, to_total = LINEAR.pull(gradients, others, rest)
+    if to_total is not None:
+        to_total = to_total.mul_(delta.sign())
+        to_delta = to_total if to_delta is None else to_total.add_(to_delta)
+    return to_delta, None
+
+
+NET_LINEAR = Step(_net_through_weights, _pull_net_weights)
 
 
 def _first(part: Any) -> Shares:
