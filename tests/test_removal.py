@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 
@@ -14,7 +15,7 @@ from scipy import stats
 from torch import nn
 
 import models
-from cafexai import compare, metrics
+from cafexai import CAFE, compare, metrics
 from cafexai.methods import METHODS
 
 METRICS = {
@@ -229,6 +230,18 @@ def test_tokens(name, replace):
     torch.testing.assert_close(found, by_hand(twin, model, ids, target, scores, [[1], [2, 3], [4]], fill))
 
 
+def test_sentences_of_different_lengths():
+    """Padding and the ends of a sentence stay; every row has words of its own, and equals the row alone."""
+    model = Tokens()
+    ids = torch.tensor([[1, 5, 6, 7, 2, 0], [1, 8, 2, 0, 0, 0]])
+    words = torch.tensor([[-1, 0, 1, 1, -1, -1], [-1, 0, -1, -1, -1, -1]])
+    scores = CAFE(model).explain(ids, target=1).combined
+    for metric, replace in itertools.product(METRICS.values(), ("mask", "delete")):
+        how = {"target": 1, "replace": replace, "baselines": 10}
+        alone = [metric(model, ids[i : i + 1], scores[i : i + 1], feature_groups=words[i], **how) for i in range(2)]
+        torch.testing.assert_close(metric(model, ids, scores, feature_groups=words, **how), torch.cat(alone))
+
+
 # ---- where the truth is known -----------------------------------------------------------------------------------------
 
 
@@ -369,6 +382,13 @@ def test_portions_change_nothing(name, monkeypatch):
     for key, value in whole.items():
         torch.testing.assert_close(cut[key], value)
         torch.testing.assert_close(METRICS[name](model, x, scores[key].numpy(), target=1), value)
+
+
+def test_help_says_what_all_of_them_take():
+    for metric in METRICS.values():
+        assert "``replace``: what stands" in metric.__doc__
+        assert {"replace", "feature_groups"} <= set(inspect.signature(metric).parameters)
+    assert "steps" in inspect.signature(metrics.deletion).parameters
 
 
 def test_few_steps():

@@ -132,6 +132,7 @@ def by_removal(title: str, best: Best) -> Callable[[Callable[..., Tensor]], Remo
 
         shared = [p for p in inspect.signature(run, follow_wrapped=False).parameters.values() if p.kind is not p.VAR_KEYWORD]
         options = [p for p in inspect.signature(own).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        run.__doc__ = f"{inspect.getdoc(own)}\n\n{inspect.getdoc(RemovalMetric)}"
         run.__signature__ = inspect.Signature([*shared, *options])  # type: ignore[attr-defined]
         return run
 
