@@ -325,6 +325,7 @@ def test_what_does_not_vary():
     same = torch.full((2, 3), 0.1)
     assert metrics.occlusion_correlation(model, x, same).tolist() == [0, 0]
     assert metrics.occlusion_correlation(model, x, 0 * same, ranks=True).tolist() == [0, 0]
+    assert metrics.occlusion_correlation(model, x, torch.tensor([[0.1 + 0.2, 0.3, 0.3]] * 2)).tolist() == [0, 0]
     silent = nn.Linear(3, 1)
     silent.weight.data.zero_()
     assert metrics.occlusion_correlation(silent, x, x).tolist() == [0, 0]
@@ -358,7 +359,7 @@ def test_equal_scores_go_in_the_order_of_their_places():
 
 def test_what_is_within_rounding_is_no_effect():
     x = torch.ones(1, 2, dtype=torch.float32)
-    noisy = metrics.sign_agreement(lambda v: 1000 + v[:, 0] + 1e-6 * v[:, 1], x, torch.tensor([[1.0, 0.0]]), weighted=False)
+    noisy = metrics.sign_agreement(lambda v: 1000 + v[:, 0] + 3e-4 * v[:, 1], x, torch.tensor([[1.0, 0.0]]), weighted=False)
     assert noisy.tolist() == [1]
 
 
@@ -389,6 +390,12 @@ def test_help_says_what_all_of_them_take():
         assert "``replace``: what stands" in metric.__doc__
         assert {"replace", "feature_groups"} <= set(inspect.signature(metric).parameters)
     assert "steps" in inspect.signature(metrics.deletion).parameters
+
+
+def test_shares_are_rounded_up():
+    x = torch.ones(1, 100)
+    for share, count in ((0.07, 7), (0.071, 8), (1e-9, 1), (1, 100)):
+        assert metrics.comprehensiveness(lambda v: v.sum(1), x, x, shares=[share]).tolist() == [count]
 
 
 def test_few_steps():

@@ -53,7 +53,7 @@ def top(scores: Tensor, counts: Tensor) -> Tensor:
 def _counts(call: str, groups: int, shares: Sequence[float]) -> Tensor:
     if not len(shares) or not all(0 < share <= 1 for share in shares):
         raise ValueError(f"{call}(..., shares={shares!r}): give shares of the features, each above 0 and at most 1.")
-    return torch.tensor([math.ceil(share * groups - 1e-9) for share in shares])
+    return torch.tensor([max(1, math.ceil(share * groups - 1e-9)) for share in shares])
 
 
 def _evenly(call: str, groups: int, steps: int) -> Tensor:
