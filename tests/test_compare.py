@@ -34,7 +34,7 @@ def test_compare_on_scikit_learn_data(wine):
     result = compare(model, x, seeds=(0, 1), show_progress=False)
     assert not result.reasons
     assert set(result.values) == set(default_methods()) == set(result.seconds)
-    assert result.metrics == ("infidelity", "max_sensitivity", "complexity", "completeness_error")
+    assert result.metrics == ("infidelity", "infidelity_as_is", "max_sensitivity", "complexity", "completeness_error")
     assert result.against == "cafe c=0.5"
     for name in result.values:
         for metric in result.metrics:
@@ -55,7 +55,7 @@ def test_compare_on_scikit_learn_data(wine):
     assert text.count("**") >= 2 * 3
     assert "cafe c=0.5" in text
     assert "<u>" in text
-    assert len(result.plot().axes) == 5
+    assert len(result.plot().axes) == 6
 
 
 def test_a_method_that_cannot_run_is_a_line_with_its_reason():

@@ -115,6 +115,13 @@ ASKED = {  # of a model and rows
     "tune_c": lambda f, x: conflicts.tune_c(f, x, metric=largest),
     "infidelity": lambda f, x: metrics.infidelity(f, x, torch.ones_like(x), noise),
     "completeness_error": lambda f, x: metrics.completeness_error(f, x, torch.ones_like(x)),
+    "occlusion_correlation": lambda f, x: metrics.occlusion_correlation(f, x, torch.ones_like(x)),
+    "sign_agreement": lambda f, x: metrics.sign_agreement(f, x, torch.ones_like(x)),
+    "comprehensiveness": lambda f, x: metrics.comprehensiveness(f, x, torch.ones_like(x)),
+    "sufficiency": lambda f, x: metrics.sufficiency(f, x, torch.ones_like(x)),
+    "deletion": lambda f, x: metrics.deletion(f, x, torch.ones_like(x)),
+    "insertion": lambda f, x: metrics.insertion(f, x, torch.ones_like(x)),
+    "normalized_aopc": lambda f, x: metrics.normalized_aopc(f, x, torch.ones_like(x)),
     "random_units": lambda f, x: metrics.random_units(f, x, 2),
     "structural_infidelity": lambda f, x: metrics.structural_infidelity(attribute, f, x, noise, n_units=2),
     "compare": lambda f, x: compare(f, x, methods=["gradient_x_input"], metrics=["complexity"]),
@@ -125,7 +132,17 @@ ROWS_ONLY = {
 
 
 def test_all_that_is_public_is_asked():
-    known = {*ASKED, *ROWS_ONLY, "linear_conflicts", "relu_conflicts", "inactive_conflicts", "complexity", "rmse", "runtime"}
+    known = {
+        *ASKED,
+        *ROWS_ONLY,
+        "cells",
+        "linear_conflicts",
+        "relu_conflicts",
+        "inactive_conflicts",
+        "complexity",
+        "rmse",
+        "runtime",
+    }
     functions = {
         name
         for module in (conflicts, metrics)

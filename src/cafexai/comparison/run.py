@@ -27,7 +27,7 @@ NOTES = (
     "back-propagation adds up to f(x), gradient x input and SmoothGrad do not aim at it. In attention and norms our engine "
     "takes the pattern and the statistics of the row as they are, also for the baseline of DeepLIFT.",
 )
-DEFAULT_METRICS = ("infidelity", "max_sensitivity", "complexity", "completeness_error")
+DEFAULT_METRICS = ("infidelity", "infidelity_as_is", "max_sensitivity", "complexity", "completeness_error")
 
 
 def default_methods() -> dict[str, Method]:
@@ -47,6 +47,7 @@ def compare(
     baselines: Any = None,
     feature_groups: Any = None,
     perturb: measure.Perturb | None = None,
+    replace: measure.Replace = "baseline",
     truth: Tensor | None = None,
     n_samples: int = 20,
     n_units: int = 50,
@@ -58,11 +59,12 @@ def compare(
 
     ``methods``: names from ``cafexai.methods.METHODS``, or name -> function with their signature
     (``{"cafe c=1": functools.partial(METHODS["cafe"], c=1.0)}``); None is all of them. The others are tested against the
-    first one of CAFE. ``metrics``: "infidelity", "structural_infidelity" (of ``n_units`` random units), "max_sensitivity",
-    "complexity", "completeness_error", "rmse" (against ``truth``), and what else is registered
-    (``cafexai.metrics.metric``). ``perturb`` is what infidelity does to rows; by default noise of half a standard deviation of
-    each column, with every group of several columns in ``feature_groups`` as one category, and patches for images. A
-    method that cannot run on this model is a line with its reason.
+    first one of CAFE. ``metrics``: names from ``cafexai.metrics.METRICS``, such as "infidelity" and "infidelity_as_is",
+    "structural_infidelity" (of ``n_units`` random units), "rmse" (against ``truth``), "deletion". ``perturb`` is what
+    infidelity does to rows; by default noise of half a standard deviation of each column, with every group of several columns
+    in ``feature_groups`` as one category, and patches for images. ``replace`` is what metrics that put features away put in
+    their place ("baseline", "blur" or a function); a group goes as a whole, and so do cells of an eighth of the side of images
+    that have no groups. A method that cannot run on this model is a line with its reason.
     """
     (groups,) = renamed("compare", old, feature_groups=(feature_groups, None, "feature_mask"))
     asked = _methods(methods)
@@ -75,6 +77,8 @@ def compare(
     groups = None if groups is None else given.groups
     if len(given.baselines) > 1:
         raise ValueError("compare(..., baselines=...): metrics take one baseline; a stack of them is for single methods.")
+    cell = max(1, min(given.x.shape[2:]) // 8) if given.x.ndim == 4 and groups is None else 0
+    together = measure.cells(given.x, cell) if cell else given.groups
     disturb = perturb if perturb is not None else _default_perturbation(given)
     values: dict[str, dict[str, list[Tensor]]] = {}
     seconds: dict[str, list[float]] = {}
@@ -112,6 +116,8 @@ def compare(
             n_samples,
             n_units,
             layers,
+            together,
+            replace,
         )
         for name, value in _guarded(metric, bench).items():
             if isinstance(value, Tensor):

@@ -59,12 +59,14 @@ class Comparison:
         return float(needs("scipy.stats", "compare").wilcoxon(pair.cpu().numpy()).pvalue)
 
     def ranking(self, metric: str) -> list[str]:
-        """Methods from best to worst mean; for metrics where less is better."""
-        return sorted((m for m in self.values if metric in self.values[m]), key=lambda m: self.mean(m, metric))
+        """Methods from best to worst mean, where less is better unless the metric says otherwise."""
+        high = metric in METRICS and METRICS[metric].best == "high"
+        measured = (m for m in self.values if metric in self.values[m])
+        return sorted(measured, key=lambda m: self.mean(m, metric), reverse=high)
 
     def best(self, metric: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Best and second best methods; means that agree to four digits share a place."""
-        if metric not in METRICS or not METRICS[metric].ranked:
+        if metric not in METRICS or METRICS[metric].best is None:
             return (), ()
         places: list[list[str]] = []
         for method in self.ranking(metric):
@@ -108,11 +110,18 @@ class Comparison:
         by_feature = [_title(m) for m in self.metrics if m in METRICS and METRICS[m].per == "feature"]
         features = f" ({', '.join(by_feature)}: over the features)" if by_feature else ""
         spread = f"Mean ± standard error over {rows}{features}" if self.rows > 1 else f"Values of {rows}"
-        ranked = [m for m in self.metrics if m in METRICS and METRICS[m].ranked]
-        lines += ["", f"{spread}, {seeds}" + ("; less is better, best in bold, second best underlined." if ranked else ".")]
+        lines += ["", f"{spread}, {seeds}{self._directions()}."]
         if self.against is not None and self.rows > 1:
             lines.append(f"\n\\* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the pairs.")
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+
+    def _directions(self) -> str:
+        """Which values are the best."""
+        low, high = ([_title(m) for m in self.metrics if m in METRICS and METRICS[m].best == end] for end in ("low", "high"))
+        if not low and not high:
+            return ""
+        better = f"less is better, but more of {', '.join(high)}" if low and high else f"{'more' if high else 'less'} is better"
+        return f"; {better}, best in bold, second best underlined"
 
     def _cell(self, method: str, metric: str) -> str:
         if metric not in self.values.get(method, {}):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from .aopc import normalized_aopc
+from .curves import comprehensiveness, deletion, insertion, sufficiency
 from .infidelity import infidelity
+from .occlusion import occlusion_correlation, sign_agreement
 from .perturbations import PatchPerturbation, Perturb, TabularPerturbation
+from .removal import Replace, cells
 from .simple import completeness_error, complexity, max_sensitivity, rmse, runtime
 from .table import METRICS, Bench, metric
 from .units import UnitModel, random_units, structural_infidelity
@@ -13,15 +17,24 @@ __all__ = [
     "Bench",
     "PatchPerturbation",
     "Perturb",
+    "Replace",
     "TabularPerturbation",
     "UnitModel",
+    "cells",
     "completeness_error",
     "complexity",
+    "comprehensiveness",
+    "deletion",
     "infidelity",
+    "insertion",
     "max_sensitivity",
     "metric",
+    "normalized_aopc",
+    "occlusion_correlation",
     "random_units",
     "rmse",
     "runtime",
+    "sign_agreement",
     "structural_infidelity",
+    "sufficiency",
 ]

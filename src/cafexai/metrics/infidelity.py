@@ -73,7 +73,17 @@ def _mean_square(predicted: Tensor, change: Tensor, normalize: bool) -> Tensor:
 
 
 @metric("infidelity")
-def _on_bench(bench: Bench) -> Any:
-    """How badly the scores predict what perturbations do."""
+def _normalized(bench: Bench) -> Any:
+    """How badly the scores predict what perturbations do, whatever their size."""
+    return _on_bench(bench, True)
+
+
+@metric("infidelity_as_is", "infidelity as is")
+def _as_is(bench: Bench) -> Any:
+    """How badly the scores predict what perturbations do, their size included."""
+    return _on_bench(bench, False)
+
+
+def _on_bench(bench: Bench, normalize: bool) -> Any:
     options: dict[str, Any] = {"target": bench.target, "baselines": bench.baselines, "n_samples": bench.n_samples}
-    return infidelity(bench.model, bench.x, bench.scores, bench.perturb, seed=bench.seed, **options)
+    return infidelity(bench.model, bench.x, bench.scores, bench.perturb, seed=bench.seed, normalize=normalize, **options)

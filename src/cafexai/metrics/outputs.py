@@ -17,7 +17,7 @@ AT_ONCE = 2**22  # numbers that a model gets in one call
 
 def chosen_output(
     call: str, model: Callable[[Tensor], Any], x: Tensor, target: Any = None
-) -> Callable[[Tensor, slice], Tensor]:
+) -> Callable[[Tensor, slice | Tensor], Tensor]:
     """A function of (rows, n, *row) and the rows these are, giving (rows, n).
 
     ``target``: an index, one per row, a tuple of indices for outputs of more dimensions; None is the only output, or else
@@ -25,7 +25,7 @@ def chosen_output(
     """
     index = _index(call, model, x, target)
 
-    def outputs(versions: Tensor, rows: slice) -> Tensor:
+    def outputs(versions: Tensor, rows: slice | Tensor) -> Tensor:
         count, n = versions.shape[:2]
         with torch.no_grad():
             out = model(versions.flatten(0, 1))
@@ -60,5 +60,10 @@ def finite_scores(call: str, scores: Any) -> Tensor:
 
 def blocks_of_rows(x: Tensor, n: int) -> list[slice]:
     """Slices of rows of which n versions each go through the model at once; they depend on the shape of x alone."""
-    step = max(1, AT_ONCE // max(1, n * x[0].numel()))
-    return [slice(start, min(start + step, len(x))) for start in range(0, len(x), step)]
+    return slices(len(x), n * x[0].numel())
+
+
+def slices(count: int, size: int) -> list[slice]:
+    """All of ``count`` things of so many numbers each, in pieces that a model gets at once."""
+    step = max(1, AT_ONCE // max(1, size))
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]

@@ -115,7 +115,7 @@ def _complexity(bench: Bench) -> Any:
     return {name: complexity(values) for name, values in bench.scores.items()}
 
 
-@metric("completeness_error", "completeness error", ranked=False)
+@metric("completeness_error", "completeness error", best=None)
 def _completeness_error(bench: Bench) -> Any:
     """Do the scores add up?"""
     options = {"target": bench.target, "baselines": bench.baselines}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from .perturbations import Perturb
 
 Method = Callable[..., Tensor]
+Best = Literal["low", "high"] | None
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,13 @@ class Bench:
     n_samples: int
     n_units: int
     layers: Any
+    groups: Tensor  # the number of the group of each element, shaped like one row: what is put away together
+    replace: Any  # what stands where something was put away
+
+    def shares(self) -> dict[str, Tensor]:
+        """The scores, with those of groups shared out among their elements."""
+        sizes = {name: 1 if of is None else of.flatten().bincount()[of] for name, of in self.once.items()}
+        return {name: values / sizes[name] for name, values in self.scores.items()}
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class Metric:
     name: str
     title: str
     of: Callable[[Bench], Mapping[str, Tensor]]
-    ranked: bool  # the smaller the better
+    best: Best  # which values are, if any
     per: str = "row"  # what it has one number for: a row, or a feature
     needs_truth: bool = False  # it compares with known attributions
 
@@ -48,12 +56,12 @@ METRICS: dict[str, Metric] = {}
 
 
 def metric(
-    name: str, title: str = "", ranked: bool = True, per: str = "row", needs_truth: bool = False
+    name: str, title: str = "", best: Best = "low", per: str = "row", needs_truth: bool = False
 ) -> Callable[[Callable[[Bench], Any]], Callable[[Bench], Any]]:
     """Register a function ``bench -> {method: one number per row}`` under a name; ``title`` is what tables call it."""
 
     def register(of: Callable[[Bench], Any]) -> Callable[[Bench], Any]:
-        METRICS[name] = Metric(name, title or name, of, ranked, per, needs_truth)
+        METRICS[name] = Metric(name, title or name, of, best, per, needs_truth)
         return of
 
     return register

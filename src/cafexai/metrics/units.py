@@ -133,6 +133,7 @@ def structural_infidelity(
     baselines: Any = None,
     feature_groups: Any = None,
     n_samples: int = 20,
+    normalize: bool = True,
     progress: Callable[[Any], Any] = list,
     **old: Any,
 ) -> Any:
@@ -149,7 +150,7 @@ def structural_infidelity(
     for number, unit in enumerate(progress(random_units(model, x, n_units, seed, layers))):
         options = {"target": 0, "baselines": baselines}
         scores = {name: method(unit, x, **options, **groups_by_word(method, groups)) for name, method in many.items()}
-        draws: dict[str, Any] = {"n_samples": n_samples, "seed": seed + number}
+        draws: dict[str, Any] = {"n_samples": n_samples, "seed": seed + number, "normalize": normalize}
         for name, value in infidelity(unit, x, scores, perturb, target=0, baselines=start, **draws).items():
             results[name].append(value)
     joined = {name: torch.stack(values, 1) for name, values in results.items()}
@@ -157,9 +158,19 @@ def structural_infidelity(
 
 
 @metric("structural_infidelity", "structural infidelity")
-def _on_bench(bench: Bench) -> Any:
+def _normalized(bench: Bench) -> Any:
     """Infidelity on random units."""
+    return _on_bench(bench, True)
+
+
+@metric("structural_infidelity_as_is", "structural infidelity as is")
+def _as_is(bench: Bench) -> Any:
+    """Infidelity as is on random units."""
+    return _on_bench(bench, False)
+
+
+def _on_bench(bench: Bench, normalize: bool) -> Any:
     options: dict[str, Any] = {"n_units": bench.n_units, "n_samples": bench.n_samples, "seed": bench.seed}
     options |= {"baselines": bench.baselines} | ({} if bench.layers is None else {"layers": bench.layers})
-    found = structural_infidelity(bench.methods, bench.model, bench.x, bench.perturb, **options)
+    found = structural_infidelity(bench.methods, bench.model, bench.x, bench.perturb, normalize=normalize, **options)
     return {name: value.mean(1) for name, value in found.items()}
