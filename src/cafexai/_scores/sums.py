@@ -96,7 +96,8 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
 
 def _instead(passed: Passed) -> str:
     ways = [
-        'CAFE(model, netting="feature") or netting="unit", whose influence does not grow with depth' * (not passed.chosen.by_feature),
+        'CAFE(model, netting="feature") or netting="unit", whose influence does not grow with depth'
+        * (not passed.chosen.by_feature),
         "a smaller c (CAFE(model, c=0))",
         'CAFE(model, biases="reference")' * (not passed.run.settings.biases_in_reference),
         'explain(..., layer="...") to start at a later layer',
