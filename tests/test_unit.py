@@ -222,6 +222,18 @@ def test_all_options():
         CAFE(model, flows="larger")
 
 
+def test_the_published_method_by_its_name():
+    model, x = models.mlp(5, 8, 8, 3), torch.randn(4, 5)
+    e, expected = (
+        CAFE.published(model, 0.7).explain(x, target=1),
+        CAFE(model, 0.7, "path", biases="scores").explain(x, target=1),
+    )
+    assert torch.equal(e.positive, expected.positive)
+    assert [e.settings[word] for word in ("c", "netting", "flows", "biases")] == [0.7, "path", "peak", "scores"]
+    found = METHODS["cafe"](model, x, target=1, netting="unit", flows="mean")
+    torch.testing.assert_close(found, CAFE(model, netting="unit", flows="mean").attribute(x, None, 1))
+
+
 def test_linear_models_and_outputs_that_no_map_leads_to():
     x = torch.randn(3, 4)
     e = CAFE(lambda v: 2 * v[:, 0] - v[:, 1] + 3, netting="unit").explain(x)

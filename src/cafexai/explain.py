@@ -118,6 +118,11 @@ class CAFE:
         self._subject = Subject(model)
         _ = self._settings  # c is checked
 
+    @classmethod
+    def published(cls, model: Any, c: C = 0.5, *, background: Any = None, feature_names: Sequence[str] | None = None) -> CAFE:
+        """The paper to the letter, whatever ``CAFE(model)`` chooses: paths, peak flows, biases with scores of their own."""
+        return cls(model, c, "path", flows="peak", biases="scores", background=background, feature_names=feature_names)
+
     @property
     def _settings(self) -> Settings:
         sensitivity = Sensitivity(self.c, self._subject.names.values())

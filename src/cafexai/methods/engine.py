@@ -22,9 +22,9 @@ from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
 
 
 @method(aimed=False)
-def cafe(case: Case, *, c: C = 0.5, netting: str = "path", biases: str = "scores") -> Tensor:
+def cafe(case: Case, *, c: C = 0.5, netting: str = "path", flows: str = "peak", biases: str = "scores") -> Tensor:
     """The combined scores of CAFE; ``CAFE(model).explain`` has them apart, with the biases."""
-    return CAFE(case.model, c, netting, biases=biases).attribute(case.x, case.stack, case.wanted)
+    return CAFE(case.model, c, netting, flows=flows, biases=biases).attribute(case.x, case.stack, case.wanted)
 
 
 @method(baselines=False, aimed=False)
