@@ -109,7 +109,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
 
     layers = dict.fromkeys(layer for p in parts for layer in p.bias_by_layer)
     frozen = tuple(dict.fromkeys(line for p in parts for line in p.frozen))
-    nothing = [p.output.new_zeros(len(p.output), 3) for p in parts]
+    nothing = [p.output.new_zeros(p.output.shape[0], 3) for p in parts]
     return Explanation(
         positive=joined("positive"),
         negative=joined("negative"),

@@ -39,7 +39,7 @@ def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
     except NotKnown:
         return None
     weights = [layer[1] for layer in layers if len(layer) == 3]
-    if any(w.dtype is not x.dtype or w.device != x.device or len(x) * len(w) > LARGE for w in weights):
+    if any(w.dtype is not x.dtype or w.device != x.device or x.shape[0] * w.shape[0] > LARGE for w in weights):
         return None
     return layers if layers and len(layers[0]) == 3 else None
 

@@ -43,7 +43,7 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
     """
     if deltas is not None:
         deltas.rewind()
-    run = Run(len(batch.tensors[0]), settings, deltas)
+    run = Run(batch.tensors[0].shape[0], settings, deltas)
     try:
         steps = steps_of(job, batch, settings)
         if steps is not None:

@@ -51,7 +51,7 @@ class InGraph(torch.autograd.Function):
 def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tensor:
     """Sum of gradient * constant over the elements of each row. Shape (batch,)."""
     if rows is None and constant.ndim == 1 and gradient.ndim > 1 and gradient.shape[0] == batch:
-        if gradient.shape[-1] == len(constant):  # the bias of a linear layer
+        if gradient.shape[-1] == constant.shape[0]:  # the bias of a linear layer
             shares = gradient @ constant
             return shares if shares.ndim == 1 else shares.reshape(batch, -1).sum(1)
     constant = constant.view((1,) * (gradient.ndim - constant.ndim) + constant.shape)

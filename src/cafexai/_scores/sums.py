@@ -77,7 +77,7 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
     """Say so where nearly all influence cancels on its way; warn where the combined scores, too, are far from the output."""
     chosen = passed.chosen
     change, total = chosen.delta.detach().abs().mean().item(), chosen.influence().mean().item()
-    if not total > MUCH * change > 0:
+    if not total > MUCH**2 * change > 0:
         return ()
     net = sum(per_row(part.abs(), widest(part.device)).mean().item() for part in combined)
     loud = net > MUCH * max(change, chosen.value.abs().mean().item())
