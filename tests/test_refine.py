@@ -159,6 +159,18 @@ def test_groups_are_single_features():
     )
 
 
+def test_superpixels_and_hidden_units():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3)).eval()
+    cafe = CAFE(model, background=rows(20, 1, 6, 6, seed=4))
+    x, mask = rows(3, 1, 6, 6), torch.arange(36).view(1, 6, 6) // 12
+    e = cafe.explain(x, feature_groups=mask, refine=30, target=0)
+    assert e.refined.shape == (3, 3)
+    assert (e.correction.sum(1).abs() < 1e-12).all()
+    assert cafe.explain(x, refine=6, target=0).refined.shape == x.shape
+    unit = cafe.explain(x, refine=6, target=(1, 2, 2), target_layer="0")
+    assert unit.correction.abs().max() < 1e-12  # a unit in front of the ReLU is linear
+
+
 class Shop(nn.Module):
     def __init__(self):
         super().__init__()
@@ -233,6 +245,7 @@ def test_files_tables_and_slices_keep_it(tmp_path):
     e.save(tmp_path / "e.safetensors")
     again = Explanation.load(tmp_path / "e.safetensors")
     assert torch.equal(again.refined, e.refined)
+    assert again.settings["refine"] == {"samples": 6, "ridge": 1.0, "seed": 0}
     assert torch.equal(again[2].refined_error, e.refined_error[2:3])
     assert "refined" in e.ledger(0).splitlines()[1]
     assert "refined" not in CAFE(model).explain(x).ledger(0)

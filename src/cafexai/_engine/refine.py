@@ -122,7 +122,7 @@ def refined(
             change = explanation.output[rows, None].to(answers) - _picked(answers, explanation.target[rows])
             scores = _by_group(explanation._flat(explanation.combined)[rows].to(lost), index)
             fits[key].append(fitted(lost, present, scores, change, refine.ridge))
-    return {key: _with_fit(explanation, fits[key], groups is not None) for key, explanation in entries.items()}
+    return {key: _with_fit(explanation, fits[key], refine, groups is not None) for key, explanation in entries.items()}
 
 
 def _noises(
@@ -240,7 +240,7 @@ def _by_group(values: Tensor, index: Tensor | None) -> Tensor:
     return values.new_zeros(*values.shape[:-1], int(index.max()) + 1).index_add_(-1, index, values)
 
 
-def _with_fit(explanation: Explanation, fits: list[Fit], grouped: bool) -> Explanation:
+def _with_fit(explanation: Explanation, fits: list[Fit], refine: Refine, grouped: bool) -> Explanation:
     """The explanation with what was fitted, in its shapes and numbers."""
     parts = explanation._each(explanation.combined)
 
@@ -255,4 +255,5 @@ def _with_fit(explanation: Explanation, fits: list[Fit], grouped: bool) -> Expla
     values: dict[str, Any] = {
         name: shaped(part) if part.ndim > 1 else part.to(explanation.output) for name, part in joined._asdict().items()
     }
-    return dataclasses.replace(explanation, **values)
+    how = {"samples": int(refine.samples), "ridge": refine.ridge, "seed": int(refine.seed)}
+    return dataclasses.replace(explanation, **values, settings={**explanation.settings, "refine": how})

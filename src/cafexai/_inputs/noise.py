@@ -9,6 +9,8 @@ from torch import Tensor
 
 from .._scores.numbers import all_finite
 
+MOST = 1000  # rows of data that are looked at, evenly taken
+
 
 @dataclass(frozen=True)
 class DataNoise:
@@ -37,7 +39,8 @@ class DataNoise:
                 f"explain(..., refine=...): rows of shape {tuple(x.shape[1:])} for a background with rows of shape "
                 f"{tuple(self.data.shape[1:])}; the noise is taken element by element."
             )
-        data, rows = self.data.to(x).reshape(len(self.data), -1), x.reshape(len(x), 1, -1)
+        some = self.data[:: -(-len(self.data) // MOST)].to(x)
+        data, rows = some.reshape(len(some), -1), x.reshape(len(x), 1, -1)
         width, device = data.shape[1], x.device
         groups = torch.arange(width, device=device) if self.groups is None else self.groups.flatten().to(device)
         _, groups = groups.unique(return_inverse=True)
