@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import models
-from cafexai import CAFE, DataNoise, Explanation, Refine
+from cafexai import CAFE, DataNoise, Explanation, Explanations, Refine
 from cafexai._engine.refine import fitted
 from cafexai.methods import METHODS
 
@@ -197,6 +197,8 @@ def test_codes_are_resampled_and_several_inputs_are_tuples():
         return given[0] + 1, torch.randint(0, 6, given[1].shape, generator=generator)
 
     assert CAFE(model).explain((numbers, city), refine=Refine(6, swap)).refined[1].shape == (7,)
+    with pytest.raises(ValueError, match="several inputs"):
+        CAFE(model).explain((numbers, city), refine=Refine(6, DataNoise(data[0])))
 
 
 def test_the_noise_of_the_data():
@@ -210,6 +212,8 @@ def test_the_noise_of_the_data():
     assert (found[..., 1] != x[:, None, 1]).any()
     with pytest.raises(ValueError, match="at least two rows"):
         DataNoise(data[:1])
+    with pytest.raises(ValueError, match="ndarray"):
+        DataNoise(data.numpy())
 
 
 def test_mistakes_are_named():
@@ -254,6 +258,16 @@ def test_files_tables_and_slices_keep_it(tmp_path):
     wrong.save(tmp_path / "wrong.safetensors")
     with pytest.raises(ValueError, match="correction changes the sum"):
         Explanation.load(tmp_path / "wrong.safetensors")
+
+
+def test_a_single_feature_and_several_explanations_are_saved(tmp_path):
+    pytest.importorskip("safetensors")
+    cafe = CAFE(models.mlp(1, 4, 2), background=rows(9, 1))
+    every = cafe.explain(rows(3, 1, seed=1), target="all", refine=4)
+    every[0].save(tmp_path / "e.safetensors")
+    assert Explanation.load(tmp_path / "e.safetensors").correction.abs().max() < 1e-12  # nothing can move
+    every.save(tmp_path / "every.safetensors")
+    assert torch.equal(Explanations.load(tmp_path / "every.safetensors")[1].refined, every[1].refined)
 
 
 def test_the_method_is_refined_and_absent():

@@ -347,12 +347,11 @@ class Explanation:
             return "some of its positive or negative scores are below 0"
         if bool(((up - down - net).abs() > rounding * (up + down)).any()):
             return "combined is not positive - negative"
-        if self.correction is not None:
-            moved = self._flat(self.correction).double()
-            if bool((moved.sum(1).abs() > rounding * moved.abs().sum(1)).any()):
-                return "its correction changes the sum of its scores"
         missed = net.sum(1) - (self.output - self.baseline_output).double() - self.completeness_error.double()
         size = net.abs().sum(1) + self.output.abs() + self.baseline_output.abs()
+        moved = torch.zeros_like(net) if self.correction is None else self._flat(self.correction).double()
+        if bool((moved.sum(1).abs() > rounding * (moved.abs().sum(1) + size)).any()):
+            return "its correction changes the sum of its scores"
         return "its scores do not add up to its output" if bool((missed.abs() > rounding * size).any()) else None
 
 

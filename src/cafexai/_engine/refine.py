@@ -130,6 +130,10 @@ def _noises(
 ) -> list[DataNoise]:
     """One for each input; none if the user has a function."""
     if isinstance(refine.perturb, DataNoise):
+        if len(shapes) > 1:
+            raise ValueError(
+                "Refine(..., perturb=DataNoise(...)): there are several inputs; give CAFE(model, background=(...))."
+            )
         return [refine.perturb]
     if refine.perturb is not None:
         return []

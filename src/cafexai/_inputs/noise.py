@@ -27,10 +27,9 @@ class DataNoise:
     flip: float = 0.2
 
     def __post_init__(self) -> None:
-        if self.data.ndim < 1 or len(self.data) < 2 or not all_finite(self.data):
-            raise ValueError(
-                f"DataNoise(data): data are at least two rows of finite numbers; these have shape {tuple(self.data.shape)}."
-            )
+        if not isinstance(self.data, Tensor) or self.data.ndim < 1 or len(self.data) < 2 or not all_finite(self.data):
+            what = f"of shape {tuple(self.data.shape)}" if isinstance(self.data, Tensor) else f"a {type(self.data).__name__}"
+            raise ValueError(f"DataNoise(data): data is a tensor with at least two rows of finite numbers; this is {what}.")
 
     def versions(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(rows, samples, *row): every row, disturbed."""
