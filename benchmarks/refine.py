@@ -31,6 +31,7 @@ METHODS_HERE: dict[str, Any] = {
     "lime": METHODS["lime"],
     "kernel_shap": METHODS["kernel_shap"],
     **{f"refine={n}": functools.partial(METHODS["cafe_refined"], refine=n) for n in (10, 20, 50)},
+    "refine=20, c=0": functools.partial(METHODS["cafe_refined"], c=0.0),
 }
 
 
