@@ -112,6 +112,7 @@ KNOWN = {  # (file, what it names): why
     ("_inputs/groups.py", "torch.arange"): "makes names",
     ("_engine/forward.py", "softmax"): "a kind",
     ("methods/bias.py", "softmax"): "a kind",
+    ("_engine/refine.py", "seed"): "a setting",
 }
 
 

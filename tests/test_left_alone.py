@@ -340,7 +340,9 @@ def test_all_runs_draw_what_the_next_call_draws():
     torch.testing.assert_close(e[0].output, model(x)[:, 1])
 
 
-@pytest.mark.parametrize("name", ["gradient_shap", "smoothgrad", "lime", "kernel_shap", "shapley_value_sampling"])
+@pytest.mark.parametrize(
+    "name", ["cafe_refined", "gradient_shap", "smoothgrad", "lime", "kernel_shap", "shapley_value_sampling"]
+)
 def test_methods_do_not_touch_the_generator(name, monkeypatch):
     for touch in ("manual_seed", "set_rng_state"):
         monkeypatch.setattr(torch, touch, lambda *args: pytest.fail("the generator is everybody's"))

@@ -45,7 +45,7 @@ CARRIERS = {
     "deeplift_revealcancel": RevealCancelScores,
     "lrp": RelevanceScores,
 }
-CHANCE = ["gradient_shap", "smoothgrad", "kernel_shap", "shapley_value_sampling", "lime"]
+CHANCE = ["cafe_refined", "gradient_shap", "smoothgrad", "kernel_shap", "shapley_value_sampling", "lime"]
 
 
 def explosion(x):

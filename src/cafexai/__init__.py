@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
+    from ._engine.refine import Refine as Refine
     from ._engine.support import supported as supported
+    from ._inputs.noise import DataNoise as DataNoise
     from .comparison import compare as compare
     from .errors import LawBroken as LawBroken
     from .errors import UnsupportedOperation as UnsupportedOperation
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
 # Loaded when they are first asked for, so that the command line need not wait for torch.
 _PLACES = {
     "CAFE": ".explain",
+    "DataNoise": "._inputs.noise",
     "Explanation": ".explanation",
     "Explanations": ".explanations",
     "LawBroken": ".errors",
+    "Refine": "._engine.refine",
     "UnsupportedOperation": ".errors",
     "compare": ".comparison",
     "elementwise_module": ".rules.table",

@@ -16,8 +16,9 @@ from ._engine.batches import R, Results, carry_out
 from ._engine.forward import plain_output
 from ._engine.job import Job, as_arguments
 from ._engine.plain import refuse_rows
+from ._engine.refine import Refine, refined
 from ._engine.subject import Subject, with_gradients
-from ._inputs.baselines import references
+from ._inputs.baselines import background_rows, references
 from ._inputs.given import Inputs, different, prepare
 from ._inputs.groups import default_names, places
 from ._scores.backward import Outcome, Passed
@@ -53,6 +54,7 @@ class Options(TypedDict, total=False):
     show_progress: bool | None
     check: str
     pairs: bool
+    refine: int | Refine | None
 
 
 class _More(Options, total=False):
@@ -181,6 +183,7 @@ class CAFE:
         check: str = "output",
         c: Any = None,
         pairs: bool = False,
+        refine: int | Refine | None = None,
     ) -> Any:
         """Positive and negative scores of every feature and of the biases for one output of each row.
 
@@ -202,6 +205,9 @@ class CAFE:
         ``target="all"`` explains every class from one forward pass, a list of values ``c=[0, 0.5, 1]`` the same target for
         each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
         explainer. ``pairs=True`` (``netting="feature"`` only) adds ``conflict_pairs``: which features cancel which.
+
+        ``refine=20`` evaluates the model at 20 perturbed versions of every row, by the noise of the background, and adds
+        ``correction`` and ``refined``, scores that predict better what such changes do; ``Refine(20, perturb=...)`` for more.
         """
         subject = self._subject
         subject.ready()
@@ -215,6 +221,9 @@ class CAFE:
         several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
         if not several:
             raise ValueError("explain(..., c=[]): give at least one value.")
+        how = Refine(refine) if refine is not None and not isinstance(refine, Refine) else refine
+        if how is not None and layer is not None:
+            raise ValueError("explain(..., refine=..., layer=...): rows are perturbed at the inputs; refine scores of these.")
         for option, name in (("layer", layer), ("target_layer", target_layer)):
             if name is not None:
                 subject.has_module(option, name)
@@ -251,6 +260,8 @@ class CAFE:
                 shared = {name: getattr(one_of, name) for name in ("inputs", "baselines", "display")}
                 explanation = dataclasses.replace(explanation, **shared)
             entries[place if isinstance(one, Mapping) else one, number] = explanation
+        if how is not None:
+            entries = refined(job, entries, how, functools.partial(self._background, given), feature_groups)
         if feature_groups is not None:
             entries = {key: grouped(explanation, feature_groups) for key, explanation in entries.items()}
         return _by_what_differs(entries, several is c, job.every_class)
@@ -321,6 +332,15 @@ class CAFE:
             return Features.of(shapes, places(groups, shapes, lambda: names)[0])
 
         return features
+
+    def _background(self, given: Inputs, place: int) -> Tensor:
+        """The background of one input, whose noise perturbs rows."""
+        if self.background is None:
+            raise ValueError(
+                "explain(..., refine=...): perturbed by the noise of which data? Give them: CAFE(model, background=x_train), "
+                "or a function: refine=Refine(20, perturb=lambda rows, generator: ...)."
+            )
+        return background_rows(self.background, place, self.model, given.columns)
 
     def _with_what_was_frozen(self, job: Job, chunks: Sequence[Piece], explanation: Explanation) -> Explanation:
         """The explanation with what the model does that its scores do not say."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Tensors = Tensor | tuple[Tensor, ...]
 BY_NAME = ("bias_by_layer", "cut")  # fields that hold tensors by name
+REFINED = ("correction", "absent", "correction_error", "combined_error", "refined_error")  # there with explain(..., refine=...)
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
 
@@ -53,6 +54,11 @@ class Explanation:
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model itself at the baseline
+    correction: Tensors | None = None  # like combined, sum 0: what evaluations at perturbed rows add to combined
+    absent: Tensors | None = None  # like combined: for features at their baseline, the change per unit; no part of the sum
+    correction_error: Tensors | None = None  # like combined: standard errors of correction and absent
+    combined_error: Tensor | None = None  # (rows,): root mean square of what combined misses at the perturbed rows
+    refined_error: Tensor | None = None  # (rows,): what refined + absent misses there, held out of the fit
     final: str | None = None  # "sigmoid" or "softmax": the one at the end that was left out, the scores being about its logit
     frozen: tuple[str, ...] = ()  # what was taken as a constant, and where
     cut: Mapping[str, Tensor] = field(
@@ -140,6 +146,15 @@ class Explanation:
         return sum((scores[:, column] for scores in self.bias_by_layer.values()), torch.zeros_like(self.output))
 
     @property
+    def refined(self) -> Tensors:
+        """combined + correction: these, too, add up to the output. Shaped like combined."""
+        if self.correction is None:
+            raise ValueError("refined: ask for it: explain(..., refine=20).")
+        pairs = zip(self._each(self.combined), self._each(self.correction), strict=True)
+        sums = tuple(net + more for net, more in pairs)
+        return sums if isinstance(self.combined, tuple) else sums[0]
+
+    @property
     def frozen_part(self) -> Tensor:
         """model_at_baseline - baseline_output: what freezing attention and norms at the row has moved the start by. (rows,)"""
         if self.model_at_baseline is None:
@@ -197,6 +212,8 @@ class Explanation:
         columns["positive"] = _beside(self._flat(self.positive), self.bias_positive)
         columns["negative"] = _beside(self._flat(self.negative), self.bias_negative)
         columns["combined"] = _beside(self._flat(self.combined), self.bias)
+        if self.correction is not None:
+            columns["refined"] = _beside(self._flat(self.refined), self.bias)
         return pandas.DataFrame(columns)
 
     def to_shap(self, scores: str = "combined") -> Any:
@@ -255,7 +272,7 @@ class Explanation:
         described: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
-            if value is None and entry.name in ("display", "conflict_pairs", "final", "model_at_baseline"):
+            if value is None and entry.name in ("display", "conflict_pairs", "final", "model_at_baseline", *REFINED):
                 continue
             if isinstance(value, Tensor):
                 tensors[entry.name] = value
@@ -299,16 +316,18 @@ class Explanation:
         """What contradicts the definition of an explanation: shapes, signs, or sums; None if nothing does."""
         rows, biases = len(self), list(self.bias_by_layer.values())
         per_row = [self.output, self.baseline_output, self.completeness_error]
-        per_row += [] if self.model_at_baseline is None else [self.model_at_baseline]
+        more = (self.model_at_baseline, self.combined_error, self.refined_error)
+        per_row += [one for one in more if one is not None]
         scores = [self._each(part) for part in (self.positive, self.negative, self.combined)]
         about = [*self._each(self.inputs), *self._each(self.baselines), self.target]
-        shapes = [[part.shape for part in parts] for parts in scores]
+        extra = [self._each(part) for part in (self.correction, self.absent, self.correction_error) if part is not None]
+        shapes = [[part.shape for part in parts] for parts in (*scores, *extra)]
         if (
             any(one.shape != (rows,) for one in per_row)
             or any(one.shape != (rows, 3) for one in biases)
             or any(one.shape != (rows,) for one in self.cut.values())
             or any(len(part) != rows for part in (*scores[0], *about))
-            or shapes != [shapes[0]] * 3
+            or shapes != [shapes[0]] * len(shapes)
             or (not self.grouped and shapes[0] != [part.shape for part in self._each(self.inputs)])
             or len(self._each(self.inputs)) != len(self._each(self.baselines))
             or (self.display is not None and self.display.shape != self._each(self.inputs)[0].shape)
@@ -317,7 +336,7 @@ class Explanation:
             or (self.conflict_pairs is not None and len(self.conflict_pairs) != rows)
         ):
             return "the shapes of its numbers do not fit each other"
-        if not all(part.isfinite().all() for part in (*per_row, *biases, *(p for parts in scores for p in parts))):
+        if not all(part.isfinite().all() for part in (*per_row, *biases, *(p for parts in (*scores, *extra) for p in parts))):
             return "some of its numbers are not finite"
         up, down, net = (
             torch.cat([self._flat(parts), *(layer[:, [side]] for layer in biases)], 1).double()
@@ -330,6 +349,9 @@ class Explanation:
             return "combined is not positive - negative"
         missed = net.sum(1) - (self.output - self.baseline_output).double() - self.completeness_error.double()
         size = net.abs().sum(1) + self.output.abs() + self.baseline_output.abs()
+        moved = torch.zeros_like(net) if self.correction is None else self._flat(self.correction).double()
+        if bool((moved.sum(1).abs() > rounding * (moved.abs().sum(1) + size)).any()):
+            return "its correction changes the sum of its scores"
         return "its scores do not add up to its output" if bool((missed.abs() > rounding * size).any()) else None
 
 

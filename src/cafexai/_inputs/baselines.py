@@ -126,13 +126,18 @@ def _statistic(name: str, background: Any, place: int, model: Any, columns: tupl
         raise ValueError(f'{call}(..., baselines={name!r}): the words are "mean", "median" and "mode".')
     if background is None:
         raise ValueError(f"{call}(..., baselines={name!r}): of which data? Give them: CAFE(model, background=x_train).")
-    data = background[place] if isinstance(background, (tuple, list)) else background
-    if takes_raw(model):
-        data = model.from_raw(dense(data, "the background", "CAFE"), None)[0]
-    data = _by_name(data, columns, None, "CAFE(..., background=frame)")
-    data = checked(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")
+    data = background_rows(background, place, model, columns)
     if name == "mean":
         if not data.is_floating_point():
             raise ValueError(f'{call}(..., baselines="mean"): codes have no mean; use "mode", a code, or None.')
         return data.mean(0, keepdim=True)
     return (data.median(0) if name == "median" else data.mode(0)).values[None]
+
+
+def background_rows(background: Any, place: int, model: Any, columns: tuple[str, ...] | None) -> Tensor:
+    """The background of one input as a tensor; a pipeline transforms it as it does the rows."""
+    data = background[place] if isinstance(background, (tuple, list)) else background
+    if takes_raw(model):
+        data = model.from_raw(dense(data, "the background", "CAFE"), None)[0]
+    data = _by_name(data, columns, None, "CAFE(..., background=frame)")
+    return checked(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from .._engine.batches import carry_out
 from .._engine.job import Job
+from .._engine.refine import Refine
 from .._engine.subject import Subject
 from .._inputs.given import Inputs
+from .._inputs.noise import DataNoise
 from .._scores.backward import Passed
 from .._scores.numbers import tolerance
 from .._scores.run import C, Settings
@@ -25,6 +28,29 @@ from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
 def cafe(case: Case, *, c: C = 0.5, netting: str = "path", flows: str = "peak", biases: str = "scores") -> Tensor:
     """The combined scores of CAFE; ``CAFE(model).explain`` has them apart, with the biases."""
     return CAFE(case.model, c, netting, flows=flows, biases=biases).attribute(case.x, case.stack, case.wanted)
+
+
+@method(aimed=False)
+def cafe_refined(
+    case: Case,
+    *,
+    refine: int = 20,
+    c: C = 0.25,
+    netting: str = "path",
+    biases: str = "reference",
+    ridge: float = 1.0,
+    seed: int = 0,
+    background: Tensor | None = None,
+) -> Tensor:
+    """CAFE's scores corrected by ``refine`` evaluations for each row: ``refined`` + ``absent`` of ``CAFE.explain``.
+
+    The rows are perturbed by the noise of ``background``, by default that of x; categories of one group move together.
+    """
+    data = case.x if background is None else background.to(case.x)
+    data = data if len(data) > 1 else torch.cat([data, *(one[:1] for one in case.starts)])
+    how = Refine(refine, DataNoise(data, case.groups), ridge, seed)
+    e = CAFE(case.model, c, netting, biases=biases).explain(case.x, case.stack, case.wanted, refine=how)
+    return cast(Tensor, e.refined) + cast(Tensor, e.absent)
 
 
 @method(baselines=False, aimed=False)

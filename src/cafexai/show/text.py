@@ -20,6 +20,7 @@ class Line(NamedTuple):
     negative: float
     net: float
     single: bool = False  # one feature, not a sum of several
+    refined: float | None = None  # the net score as evaluations of the model correct it
 
 
 def ledger(explanation: Explanation, most: int = 12) -> str:
@@ -27,11 +28,15 @@ def ledger(explanation: Explanation, most: int = 12) -> str:
     lines = [*feature_lines(explanation, most), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()
     *nets, first, last = aligned([*(line.net for line in lines), start, end])
+    refined = [""] * (len(lines) + 2)
+    if explanation.correction is not None:
+        refined = aligned([start, *(line.net if line.refined is None else line.refined for line in lines), end])
     influences = aligned([*(line.positive for line in lines), *(line.negative for line in lines)])
-    table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net"), ("baseline output", "", "", "", first)]
+    table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net", "refined")]
+    table.append(("baseline output", "", "", "", first, refined[0]))
     for i, line in enumerate(lines):
-        table.append((shortened(line.name, 40), line.value, influences[i], influences[i + len(lines)], nets[i]))
-    table.append(("output", "", "", "", last))
+        table.append((shortened(line.name, 40), line.value, influences[i], influences[i + len(lines)], nets[i], refined[i + 1]))
+    table.append(("output", "", "", "", last, refined[-1]))
     body = _columns(table)
     body.insert(-1, "-" * len(body[0]))
     return "\n".join(
@@ -40,6 +45,7 @@ def ledger(explanation: Explanation, most: int = 12) -> str:
             *body,
             f"conflict (cancelled between features): {explanation.conflict.item():.4g}",
             *pair_lines(explanation),
+            *refined_lines(explanation),
             f"completeness error: {explanation.completeness_error.item():.1e}",
             *frozen_lines(explanation),
             *explanation.notes,
@@ -56,15 +62,18 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
     parts = (explanation.positive, explanation.negative, explanation.combined)
     positive, negative, net = (explanation._flat(part)[0].double().cpu() for part in parts)
     order = (positive + negative).argsort(descending=True, stable=True)
+    refined = None if explanation.correction is None else explanation._flat(explanation.refined)[0].double().cpu()
     names, values = explanation.names(), _values(explanation)
     lines = []
     for i in order[:most].tolist():
         value = "" if values is None else number(values[i].item())
-        lines.append(Line(names[i], value, positive[i].item(), negative[i].item(), net[i].item(), True))
+        better = None if refined is None else refined[i].item()
+        lines.append(Line(names[i], value, positive[i].item(), negative[i].item(), net[i].item(), True, better))
     rest = order[most:]
     if len(rest):
         label = f"{len(rest)} other{'s' * (len(rest) > 1)}"
-        lines.append(Line(label, "", positive[rest].sum().item(), negative[rest].sum().item(), net[rest].sum().item()))
+        up, down, left = (part[rest].sum().item() for part in (positive, negative, net))
+        lines.append(Line(label, "", up, down, left, refined=None if refined is None else refined[rest].sum().item()))
     return lines
 
 
@@ -72,6 +81,14 @@ def pair_lines(explanation: Explanation, most: int = 3) -> list[str]:
     """Which features cancelled which, where that is known."""
     pairs = [] if explanation.conflict_pairs is None else explanation.pairs(most=most)
     return [f"  {shortened(up, 40)} up, {shortened(down, 40)} down: {amount:.4g}" for up, down, amount in pairs]
+
+
+def refined_lines(explanation: Explanation) -> list[str]:
+    """How well the scores predict what perturbations do, where that was tried."""
+    if explanation.combined_error is None or explanation.refined_error is None:
+        return []
+    before, after = explanation.combined_error.item(), explanation.refined_error.item()
+    return [f"at perturbed rows, net misses the change of the output by {before:.4g}, refined by {after:.4g}"]
 
 
 def frozen_lines(explanation: Explanation) -> list[str]:

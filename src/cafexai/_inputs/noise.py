@@ -1,0 +1,55 @@
+"""The data's own noise: rows as they might have been."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .._scores.numbers import all_finite
+
+MOST = 1000  # rows of data that are looked at, evenly taken
+
+
+@dataclass(frozen=True)
+class DataNoise:
+    """Noise of ``std`` standard deviations on numbers; ``flip`` of the categories are replaced by those of other rows.
+
+    ``data`` are rows (rows, ...). Integers, and columns with no more than two different values, are categories. ``groups``
+    (integers shaped like one row) says which elements belong together: categories of one group are replaced together.
+    Every row gets the same draws, each followed by its mirror image, and every category is replaced at least once.
+    """
+
+    data: Tensor
+    groups: Tensor | None = None
+    std: float = 1.0
+    flip: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, Tensor) or self.data.ndim < 1 or len(self.data) < 2 or not all_finite(self.data):
+            what = f"of shape {tuple(self.data.shape)}" if isinstance(self.data, Tensor) else f"a {type(self.data).__name__}"
+            raise ValueError(f"DataNoise(data): data is a tensor with at least two rows of finite numbers; this is {what}.")
+
+    def versions(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+        """(rows, samples, *row): every row, disturbed."""
+        if x.shape[1:] != self.data.shape[1:]:
+            raise ValueError(
+                f"explain(..., refine=...): rows of shape {tuple(x.shape[1:])} for a background with rows of shape "
+                f"{tuple(self.data.shape[1:])}; the noise is taken element by element."
+            )
+        some = self.data[:: -(-len(self.data) // MOST)].to(x)
+        data, rows = some.reshape(len(some), -1), x.reshape(len(x), 1, -1)
+        width, device = data.shape[1], x.device
+        groups = torch.arange(width, device=device) if self.groups is None else self.groups.flatten().to(device)
+        _, groups = groups.unique(return_inverse=True)
+        count = int(groups.max()) + 1
+        flips = torch.rand(samples, count, generator=generator, device=device).argsort(0) < max(1, round(self.flip * samples))
+        others = torch.randint(len(data), (samples, count), generator=generator, device=device)[:, groups]
+        replaced = torch.where(flips[:, groups], data.gather(0, others), rows)
+        if not x.is_floating_point():
+            return replaced.view(len(x), samples, *x.shape[1:])
+        category = ((data == data.amin(0)) | (data == data.amax(0))).all(0)
+        half = torch.randn(-(-samples // 2), width, dtype=x.dtype, generator=generator, device=device) * self.std * data.std(0)
+        disturbed = rows + torch.stack([half, -half], 1).flatten(0, 1)[:samples]
+        return torch.where(category, replaced, disturbed).view(len(x), samples, *x.shape[1:])
