@@ -237,7 +237,7 @@ def _through_weights(
     """Delta meets the weight, total its absolute value; ``known`` is the new delta where that was computed before."""
     magnitude, keep = magnitudes.of(weight, total)
     bias, size = (None, None) if added is None else added.amount
-    new_delta = F.linear(delta, weight.to(delta.dtype), bias) if known is None else known.detach()
+    new_delta = F.linear(delta, _like(weight, delta), bias) if known is None else known.detach()
     return new_delta, F.linear(total, magnitude, size), (weight,), (magnitude if keep else None, added)
 
 
@@ -246,10 +246,15 @@ def _pull_weights(gradients: Sequence[Tensor | None], tensors: Sequence[Tensor],
     (weight,), (magnitude, added), (from_delta, from_total) = tensors, rest, gradients
     if added is not None:
         added.enter(from_delta, from_total)
-    to_delta = None if from_delta is None else from_delta @ weight.to(from_delta.dtype)
+    to_delta = None if from_delta is None else from_delta @ _like(weight, from_delta)
     if from_total is None:
         return to_delta, None
-    return to_delta, from_total @ (weight.to(from_total.dtype).abs() if magnitude is None else magnitude)
+    return to_delta, from_total @ (_like(weight, from_total).abs() if magnitude is None else magnitude)
+
+
+def _like(weight: Tensor, value: Tensor) -> Tensor:
+    """The weight in the precision of the value; asked first, as the answer nearly always is that it has it."""
+    return weight if weight.dtype is value.dtype else weight.to(value.dtype)
 
 
 LINEAR = Step(_through_weights, _pull_weights)
