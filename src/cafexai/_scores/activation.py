@@ -48,8 +48,9 @@ def activated(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """The new delta and total and the multipliers: two for ReLU, else four. ``points``: see ``at_points``."""
-    if not points and phi is torch.relu and not isinstance(c, Mean):
-        return _relu(delta, total, c)
+    if not points and (phi is torch.relu or phi is one_sided_relu) and not isinstance(c, Mean):
+        made = _relu(delta, total, c)
+        return made if phi is torch.relu else (*made[:2], *_one_sided(delta, total, *made))
     change, along, against, smaller = flows(delta, total, points, phi, c, reference)
     new_total = torch.sub(along, against).mul_(2).add_(change.abs())
     return change, new_total, *multipliers(delta, total, change, along, against, smaller)
@@ -165,6 +166,18 @@ def _relu(delta: Tensor, total: Tensor, c: Any) -> tuple[Tensor, ...]:
     return new_delta, new_total, same, cross
 
 
+def one_sided_relu(value: Tensor) -> Tensor:
+    """ReLU for carriers that ask what an input without influence would be multiplied by: see ``_one_sided``."""
+    return torch.relu(value)
+
+
+def _one_sided(delta: Tensor, total: Tensor, active: Tensor, _: Tensor, same: Tensor, cross: Tensor) -> tuple[Tensor, Tensor]:
+    """The multipliers, that of a side from which nothing comes being 0, as it is in the general form."""
+    cancels = torch.sub(total, delta.abs()).clamp_min_(0).sign_()
+    alone = active.sign().mul_(0.5).mul_(1 - cancels)
+    return same.mul_(cancels).add_(alone), cross.mul_(cancels).add_(alone)
+
+
 # ---- as a step: three ways to keep what the way back needs
 
 LARGE = 2**20  # elements from which on multipliers are computed again for each backward pass instead of being kept
@@ -183,7 +196,7 @@ def activation(
     behind = None if reference is None else over_rows(phi, reference)
     mean = isinstance(c, Mean)
     pays = plain and not mean and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
-    closed = phi is torch.relu and reference is None and not mean
+    closed = (phi is torch.relu or phi is one_sided_relu) and reference is None and not mean
     if delta.numel() >= LARGE and (pays or not closed):
         return (COMPILED if pays else RECOMPUTED), reference, behind, phi
     return (KEPT_COMPILED if pays else KEPT), reference, behind, phi

@@ -38,11 +38,11 @@ def pointwise(function: Callable[..., Tensor], args: tuple[Any, ...], options: d
 
 
 def is_plain(phi: Function) -> bool:
-    """The function is torch's alone: it holds no tensor and gives the same for each element, wherever that stands."""
+    """The function is torch's or ours alone: it holds no tensor and gives the same for each element, wherever that stands."""
     if isinstance(phi, Pointwise):
         phi = phi.function
     plain = isinstance(phi, (BuiltinFunctionType, FunctionType)) and getattr(phi, "__closure__", None) is None
-    return plain and str(getattr(phi, "__module__", "")).startswith("torch")
+    return plain and str(getattr(phi, "__module__", "")).startswith(("torch", __package__))
 
 
 def over_rows(fn: Function, reference: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .activation import activation
+from .activation import activation, one_sided_relu
 from .backward import Outcome, Passed, at_features, cut_off, distribute, halved
 from .contract import Made, Move
 from .functions import ONE_TO_ONE, Function
@@ -90,8 +90,8 @@ class UnitScores(PathScores):
 
     @staticmethod
     def general(phi: Function) -> Function:
-        """Not the closed form of ReLU: where all inputs of a unit push one way, the multiplier of the other is 0."""
-        return F.relu if phi is torch.relu else phi
+        """Where all inputs of a unit push one way, the multiplier of the other is 0: inputs whose net is 0 pass on the mean."""
+        return one_sided_relu if phi is torch.relu else phi
 
     def linear_step(self, weight: Tensor, first: bool) -> Step:
         if not first:
