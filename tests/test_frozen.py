@@ -112,6 +112,38 @@ def test_a_feature_that_is_cut_off_on_one_way_alone_is_named(netting):
     torch.testing.assert_close(e.cut["b"], (model(X) - model(without)).detach().flatten())
 
 
+def _only_positive(x):
+    if bool((x[:, 2] <= 0).any()):
+        raise RuntimeError("x2 must be positive")
+    return x[:, :1] + x[:, 2:].detach()
+
+
+@pytest.mark.parametrize("model", [lambda x: x[:, :1] / x[:, 2:], _only_positive])
+def test_where_the_model_cannot_be_asked_what_a_feature_does_is_not_known(model):
+    e = CAFE(model, biases="reference").explain(torch.tensor([[1.0, 2.0, 4.0]]))
+    assert e.cut["x2"].isnan().all()
+    assert "was not tried" in e.ledger()
+
+
+def test_a_large_row_does_not_hide_what_is_cut_off_in_others():
+    e = CAFE(lambda x: x[:, :1] + x[:, 1:].detach()).explain(torch.tensor([[1.0, 5.0], [1e8, 0.0]]))
+    torch.testing.assert_close(e.cut["x1"], torch.tensor([5.0, 0.0]))
+
+
+def test_groups_of_features_have_one_score():
+    groups = {"a": [0, 1], "b": [2]}
+    for netting in NETTINGS:
+        assert not CAFE(lambda x: LINEAR(x) * (x[:, 2:] > -2), netting=netting).explain(X, feature_groups=groups).cut
+
+
+def test_codes_that_do_not_exist_at_the_baseline_are_named():
+    table = nn.Embedding(6, 2)
+    with pytest.raises(ValueError, match=r"at the baseline the codes of input 0 are -1 to -1, .* Give baselines"):
+        CAFE(lambda x: table((x[:, 0] - 1).long())).explain(X[:2], target=0)
+    e = CAFE(lambda x: table((x[:, 0] - 1).long())).explain(X[:2], X[:1], target=0)
+    assert e.completeness_error.abs().max() < 1e-12
+
+
 def test_comparisons_that_cut_nothing_off_name_nothing():
     assert not CAFE(lambda x: LINEAR(x * (x > 0))).explain(X).cut
     assert not CAFE(lambda x: LINEAR(torch.where(x[:, :1] > 9, x, 2 * x))).explain(X).cut

@@ -118,6 +118,26 @@ def test_as_the_output_a_softmax_spelled_out_is_left_out(softmax):
     torch.testing.assert_close(e.combined, logit.combined)
 
 
+QUOTIENTS = {
+    "odds": lambda e: e[:, :1] / e[:, 1:].sum(1, keepdim=True),
+    "small odds": lambda e: 1e-6 * e[:, :1] / e[:, 1:].sum(1, keepdim=True),
+    "root of the sum": lambda e: e / e.sum(1, keepdim=True).sqrt(),
+    "more than the terms": lambda e: (e + 3) / e.sum(1, keepdim=True),
+    "weighted sum": lambda e: e / (e @ torch.tensor([1.0, 2.0, 3.0, 4.0]))[:, None],
+    "sum so far": lambda e: e / e.cumsum(1),
+}
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_other_quotients_of_exponentials_are_no_softmax(name):
+    def model(x):
+        return QUOTIENTS[name](x.exp()).sum(1) + 0.1 * x[:, 0]
+
+    e = explained(model, torch.randn(3, 4))
+    assert not any("softmax" in line for line in e.frozen)
+    assert any("denominator" in line for line in e.frozen)
+
+
 def test_a_sigmoid_spelled_out_is_no_softmax():
     def gate(x):
         e = x.exp()

@@ -212,10 +212,11 @@ def test_all_options():
     torch.testing.assert_close(cafe.attribute(x, None, 2), one.combined)
     grouped = cafe.explain(x, target=2, feature_groups={"a": [0, 1]})
     torch.testing.assert_close(grouped.positive[:, 0], one.positive[:, :2].sum(1))
-    hidden = cafe.explain(x, target=2, layer="1")
-    reported = cafe.explain(x, target=2, layer="1", start=False)
-    torch.testing.assert_close(hidden.combined, reported.combined)
-    torch.testing.assert_close(hidden.positive, reported.positive)
+    for layer in ("0", "1", "2"):
+        hidden = cafe.explain(x, target=2, layer=layer)
+        reported = cafe.explain(x, target=2, layer=layer, start=False)
+        torch.testing.assert_close(hidden.combined, reported.combined)
+        torch.testing.assert_close(hidden.positive, reported.positive)
     assert one.settings["netting"] == "unit"
     assert one.settings["flows"] == "peak"
     with pytest.raises(ValueError, match='the words are "peak"'):

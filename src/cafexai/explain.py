@@ -254,7 +254,7 @@ class CAFE:
             one = several[place]
             explanation = assembled(chunks, given, self._described(job, one))
             if explanation.frozen and layer is None:
-                explanation = self._with_what_was_frozen(job, chunks, explanation)
+                explanation = self._with_what_was_frozen(job, chunks, explanation, feature_groups is not None)
             if entries:  # what all have in common is there once
                 one_of = next(iter(entries.values()))
                 shared = {name: getattr(one_of, name) for name in ("inputs", "baselines", "display")}
@@ -342,12 +342,12 @@ class CAFE:
             )
         return background_rows(self.background, place, self.model, given.columns)
 
-    def _with_what_was_frozen(self, job: Job, chunks: Sequence[Piece], explanation: Explanation) -> Explanation:
+    def _with_what_was_frozen(self, job: Job, chunks: Sequence[Piece], explanation: Explanation, groups: bool) -> Explanation:
         """The explanation with what the model does that its scores do not say."""
         cut: Mapping[str, Tensor] = {}
         if all(chunk.cut is not None for chunk in chunks):
             reached = [torch.cat(same) for same in zip(*(chunk.cut or [] for chunk in chunks), strict=True)]
-            cut = cut_features(job, explanation, reached)
+            cut = cut_features(job, explanation, reached, not (groups and job.features is not None))
         at_baseline = explanation.model_at_baseline
         if self.biases == "reference":
             at_baseline = model_at_baseline(job, explanation.target)

@@ -24,19 +24,21 @@ ROWS = 1024  # rows at a time
 NOTHING = 1e-6  # a change that is smaller, beside the outputs, is rounding
 
 
-def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor]) -> dict[str, Tensor]:
+def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], alone: bool) -> dict[str, Tensor]:
     """Features that were cut off -> (rows,): model(x) - model(x with the feature at its baseline).
 
-    It is 0 in rows in which the feature is not cut off, and NaN if there are too many of them to be tried.
+    It is 0 in rows in which it is not cut off, and NaN if there are too many such features to try, or the model fails there.
+
     ``reached`` says which elements of the inputs had a part in a value that was cut. To these come features without any score
-    although they differ from their baseline, if putting them there shows that they do count.
+    although they differ from their baseline, if putting them there shows that they do count; ``alone`` says that each element
+    has a score of its own.
     """
     flat = explanation._flat
     inputs, baselines = (explanation._each(part) for part in (explanation.inputs, explanation.baselines))
     pairs = list(zip(inputs, baselines, strict=True))
     differs = flat(tuple((x != r) & (x.is_floating_point() | (r >= 0)) for x, r in pairs))  # -1: there is no code for none
     cut = flat(tuple(reached))
-    suspected = differs & (cut | (flat(explanation.positive) + flat(explanation.negative) == 0))
+    suspected = differs & (cut | ((flat(explanation.positive) + flat(explanation.negative) == 0) & alone))
     names = explanation.feature_names or default_names([x.shape[1:] for x in inputs])
     order = suspected.sum(0).argsort(descending=True, stable=True)
     found: dict[str, Tensor] = {}
@@ -44,8 +46,13 @@ def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor]) 
         rows = suspected[:, place] & cut[:, place]
         amount = torch.full_like(explanation.output, torch.nan)
         if number < MOST and not job.every_class:
-            effect = explanation.output - _without(job, explanation, place).to(explanation.output)
-            rows = suspected[:, place] & (cut[:, place] | (effect.abs() > NOTHING * explanation.output.abs().max()))
+            try:
+                without = _without(job, explanation, place).to(explanation.output)
+            except Exception:  # the model itself fails, or is not finite, with this feature at its baseline
+                without = amount
+            effect = explanation.output - without
+            none = effect.abs() <= NOTHING * (explanation.output.abs() + without.abs())
+            rows = suspected[:, place] & (cut[:, place] | ~none)
             amount = torch.where(rows, effect, torch.zeros_like(effect))
         if bool(rows.any()):
             found[names[place]] = amount
@@ -81,7 +88,7 @@ def model_at_baseline(job: Job, target: Tensor) -> Tensor | None:
 
         try:
             found.append(_outputs(job, target, at_baseline, number))
-        except ValueError:  # it is not finite there
+        except Exception:  # the model itself fails, or is not finite, there
             return None
     return torch.stack(found).mean(0)
 

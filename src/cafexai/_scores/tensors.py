@@ -158,7 +158,7 @@ class Coded(Tensor):
     def leaf(self, embed: Callable[[Tensor], Tensor]) -> Scores:
         """The embedded codes as a scored value in which explanations end."""
         value = self.run.wide(embed(self.plain()))
-        reference = None if self.reference is None else self.run.wide(embed(self.reference))
+        reference = None if self.reference is None else self.run.wide(self._at_baseline(embed))
         beyond = (1,) * (value.ndim - self.places.ndim)
         own = (self.places >= 0).view(*self.places.shape, *beyond)
         constant = None
@@ -174,6 +174,17 @@ class Coded(Tensor):
         if not self.run.closed:
             self.run.leaves.append(Leaf(scores, self.source, self.places))
         return scores if constant is None else scores.add_constant(constant)
+
+    def _at_baseline(self, embed: Callable[[Tensor], Tensor]) -> Tensor:
+        assert self.reference is not None
+        try:
+            return embed(self.reference)
+        except (IndexError, RuntimeError) as error:
+            low, high = (end.item() for end in self.reference.aminmax())
+            raise ValueError(
+                f"explain(..., baselines=...): at the baseline the codes of input {self.source} are {low} to {high}, which the "
+                f"model does not take ({error}). Give baselines with codes that it knows."
+            ) from error
 
 
 PLAIN = frozenset((int, float, bool, str, type(None), slice, type(...), torch.dtype, torch.device, torch.Size))

@@ -66,8 +66,8 @@ class UnitScores(PathScores):
         return scores
 
     def begun(self) -> Any:
-        scores = self._alone()
-        scores.first = scores.parts
+        scores = self._alone().reshape(lambda v: v.view_as(v))  # total is no function of the delta that scores are about
+        scores.first, scores.netted = scores.parts, True
         return scores
 
     def _copied(self) -> Any:

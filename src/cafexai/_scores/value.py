@@ -35,7 +35,7 @@ class Scores(Carrier):
 
     logits: Scores | None
     origin: Origin | None = None  # where it was made of an input, element by element
-    exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or "inverse" of a sum of these
+    exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or 1 "over sum" of these
     root_of: Scores | None = None  # the value that this is the square root of
     shifted: Scores | None = None  # this value before something was subtracted from it
 
@@ -319,7 +319,11 @@ class Pending(Scores):
         value = fn(self.template, *constants, *last)
         result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
         if self.exponentials is not None:
-            result.exponentials = self.exponentials if fn in ONE_TO_ONE else (self.exponentials[0], "sum")
+            exponent, role = self.exponentials
+            if fn in ONE_TO_ONE:
+                result.exponentials = self.exponentials
+            elif role != "over sum":
+                result.exponentials = (exponent, "sum")
         return result
 
     def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:

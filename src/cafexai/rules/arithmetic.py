@@ -76,8 +76,10 @@ def multiply(a: Any, b: Any) -> Any:
         return a * b
     if isinstance(b, Scores):
         for terms, inverse in ((a, b), (b, a)):
-            if _of_the_same(terms, inverse, "inverse"):
-                return _softmax(terms, terms.value * inverse.value)
+            if _of_the_same(terms, inverse, "over sum"):
+                weights = _softmax(terms, terms.value * inverse.value)
+                if weights is not None:
+                    return weights
         return a.product(b, torch.mul)
     if not isinstance(b, Tensor) and b == 1:
         return a
@@ -94,8 +96,9 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
             return a / b
         return multiply(reciprocal(b), a)
     if isinstance(b, Scores):
-        if _of_the_same(a, b, "sum"):
-            return _softmax(a, a.value / b.value)
+        weights = _softmax(a, a.value / b.value) if _of_the_same(a, b, "sum") else None
+        if weights is not None:
+            return weights
         b = b.freeze("div (denominator)", lambda value: value)
     aligned = not isinstance(b, Tensor) or b.ndim <= a.ndim
     return a.linear(torch.div, constant_like(b, a) if isinstance(b, Tensor) else b, aligned=aligned)
@@ -107,7 +110,7 @@ def reciprocal(x: Scores) -> Any:
         return inverse_root(x.root_of)
     result = x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True)
     if x.exponentials is not None and x.exponentials[1] == "sum":
-        result.exponentials = (x.exponentials[0], "inverse")
+        result.exponentials = (x.exponentials[0], "over sum")
     return result
 
 
@@ -119,15 +122,22 @@ def _of_the_same(terms: Scores, others: Scores, role: str) -> bool:
     return exponent is other and (first, second) == ("term", role)
 
 
-def _softmax(terms: Scores, value: Tensor) -> Any:
-    """A softmax spelled out: frozen; it remembers its logits if these can be told."""
+def _softmax(terms: Scores, value: Tensor) -> Tensor | None:
+    """A softmax spelled out: frozen; it remembers its logits if these can be told. None if it is another quotient."""
     assert terms.exponentials is not None
-    exponent = terms.exponentials[0]
-    terms.run.note_frozen("softmax (exp / sum)", "softmax")
+    exponent, near = terms.exponentials[0], tolerance(value.dtype)
     for logits in filter(None, (exponent.shifted, exponent)):
         for dim in range(logits.ndim):
-            if logits.shape == value.shape and gap(torch.softmax(logits.value, dim), value) <= tolerance(value.dtype):
+            if logits.shape == value.shape and gap(torch.softmax(logits.value, dim), value) <= near:
+                terms.run.note_frozen("softmax (exp / sum)", "softmax")
                 return Softmaxed.of(value, logits)
+    # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
+    sums, whole = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
+    in_groups = any(bool((((s - 1).abs() <= near) | (s == 0)).all()) for s in sums)
+    in_groups = in_groups or abs(whole - round(whole)) <= near * whole
+    if not in_groups or not bool(((value >= 0) & (value <= 1 + near)).all()):
+        return None
+    terms.run.note_frozen("softmax (exp / sum)", "softmax")
     return value
 
 
