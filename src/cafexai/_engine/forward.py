@@ -86,7 +86,7 @@ def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
     reference = None if reference is None else run.wide(reference)
     scores = run.settings.carrier.of_input(run, x, reference)
     if not run.closed:
-        scores.origin = Origin(source, torch.zeros_like(x) if reference is None else reference)
+        scores.origin = Origin(source, x, reference)
     if run.features is not None:
         scores.belongs(source, torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:]))  # places in a row
     run.leaves.append(Leaf(scores, source))

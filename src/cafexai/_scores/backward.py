@@ -70,15 +70,20 @@ def both_signs(passed: Passed, keep: bool = False) -> Outcome:
     cut = cut_off(passed)
     net = distribute(passed, 0, keep=True)
     total = distribute(passed, 1, keep)
+    return split(passed, net, total.net, total.biases, cut)
+
+
+def split(passed: Passed, net: Outcome, totals: list[Tensor], of_biases: Mapping[str, Tensor], cut: list[Tensor]) -> Outcome:
+    """The outcome with both signs, from the combined scores and the totals of features and biases."""
     return Outcome(
         net.net,
         {
-            layer or "(model)": torch.stack([halved(total.biases[layer] + n), halved(total.biases[layer] - n), n], 1)
+            layer or "(model)": torch.stack([halved(of_biases[layer] + n), halved(of_biases[layer] - n), n], 1)
             for layer, n in net.biases.items()
         },
         net.lack,
-        positive=[halved(t + n) for t, n in zip(total.net, net.net, strict=True)],
-        negative=[halved(t - n) for t, n in zip(total.net, net.net, strict=True)],
+        positive=[halved(t + n) for t, n in zip(totals, net.net, strict=True)],
+        negative=[halved(t - n) for t, n in zip(totals, net.net, strict=True)],
         notes=proportion(passed, net.net),
         cut=cut,
     )

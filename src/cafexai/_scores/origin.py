@@ -18,14 +18,15 @@ class Origin:
     """An input, and the last of the changes since."""
 
     source: int
-    baseline: Tensor  # the input at its baseline, zeros included
+    x: Tensor  # that input
+    reference: Tensor | None  # its baseline, None for zeros
     change: Callable[..., Any] | None = None  # of as many tensors as there are parts
     parts: tuple[Origin | Tensor, ...] = ()  # what was changed: values of this input, and constants
     moves: bool = False  # the change puts elements in other places; else each stays in its own
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Origin:
         """Behind a function of single elements."""
-        return Origin(self.source, self.baseline, change, (self,))
+        return Origin(self.source, self.x, self.reference, change, (self,))
 
     @staticmethod
     def joined(fn: Callable[..., Any], parts: Sequence[Any], place: int | None) -> Origin | None:
@@ -35,12 +36,12 @@ class Origin:
         if None in map(_source, origins) or len(set(map(_source, known))) != 1:
             return None
         change = fn if place is None else lambda *values: fn(*values)[place]
-        return Origin(known[0].source, known[0].baseline, change, tuple(origins), moves=True)
+        return Origin(known[0].source, known[0].x, known[0].reference, change, tuple(origins), moves=True)
 
     def places(self) -> Tensor:
         """The flat place in the input of every element, -1 for constants."""
         if self.change is None:
-            return torch.arange(self.baseline.numel(), device=self.baseline.device).view(self.baseline.shape)
+            return torch.arange(self.x.numel(), device=self.x.device).view(self.x.shape)
         parts = [
             part.places() if isinstance(part, Origin) else torch.full_like(part, -1, dtype=torch.long) for part in self.parts
         ]
@@ -49,7 +50,7 @@ class Origin:
     def at_baseline(self) -> Tensor:
         """What the model computes here at the baseline."""
         if self.change is None:
-            return self.baseline
+            return torch.zeros_like(self.x) if self.reference is None else self.reference
         return self.change(*[part.at_baseline() if isinstance(part, Origin) else part for part in self.parts])
 
 

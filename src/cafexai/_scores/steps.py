@@ -78,6 +78,16 @@ def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tenso
     return (gradient * constant).reshape(batch, -1).sum(1)
 
 
+def half_sizes(from_delta: Tensor | None, from_total: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """(a - b) / 2 and (a + b) / 2 with a = |g + h|, b = |g - h|: what d and |d| have in the size of g d + h |d|."""
+    known = from_delta if from_delta is not None else from_total
+    if known is None:
+        return None
+    g, h = (torch.zeros_like(known) if one is None else one for one in (from_delta, from_total))
+    rising, falling = (g + h).abs(), (g - h).abs()
+    return (rising - falling) / 2, (rising + falling) / 2
+
+
 class Added:
     """A constant that was added to a value of these rows, with the path of the module that did it."""
 
@@ -113,14 +123,10 @@ class Added:
     def _enter_size(self, from_delta: Tensor | None, from_total: Tensor | None) -> None:
         """Write down the size of what flows back, |g b + h |b|| element by element."""
         assert self.book.sizes is not None
-        known = from_delta if from_delta is not None else from_total
-        if known is None:
-            return
-        g, h = (torch.zeros_like(known) if one is None else one for one in (from_delta, from_total))
-        amount = self.constant() if callable(self.constant) else self.constant
-        rising, falling = (g + h).abs(), (g - h).abs()
-        size = self._share((rising + falling) / 2, amount.abs()) + self._share((rising - falling) / 2, amount)
-        self.book.sizes.append((self.path, size))
+        halves = half_sizes(from_delta, from_total)
+        if halves is not None:
+            amount = self.constant() if callable(self.constant) else self.constant
+            self.book.sizes.append((self.path, self._share(halves[0], amount) + self._share(halves[1], amount.abs())))
 
     def _share(self, gradient: Tensor, amount: Tensor) -> Tensor:
         share = per_row(gradient, amount, self.rows, self.book.batch)

@@ -141,7 +141,7 @@ class Coded(Tensor):
         """Codes that the model itself makes of numbers, each of one of them."""
         assert x.origin is not None
         origin, like = x.origin, Coded.__new__(Coded)
-        like.run, like.source, like.width = x.run, origin.source, origin.baseline[0].numel()
+        like.run, like.source, like.width = x.run, origin.source, origin.x[0].numel()
         return like.changed(x.value.to(dtype), origin.places(), origin.at_baseline().to(dtype))
 
     def changed(self, codes: Tensor, places: Tensor, reference: Tensor | None) -> Coded:

@@ -16,7 +16,7 @@ moves, scales and sums, is its part in ``first``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,14 +24,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .activation import activation, one_sided_relu
-from .backward import Outcome, Passed, at_features, cut_off, distribute, halved
+from .backward import Outcome, Passed, at_features, cut_off, distribute, split
 from .contract import Made, Move
 from .functions import ONE_TO_ONE, Function
 from .path import PathScores
 from .rows import Rows
 from .run import Run
-from .steps import LINEAR, Added, InGraph, Pair, Step
-from .sums import check_range, proportion
+from .steps import LINEAR, Added, InGraph, Pair, Step, half_sizes
+from .sums import check_range
 
 Shares = tuple[Tensor, Tensor]  # of delta and of total
 Sizes = Callable[[Tensor, Tensor], tuple[Tensor | None, Tensor]]  # of the gradients behind, what sizes have at ``first``
@@ -219,27 +219,13 @@ class UnitScores(PathScores):
         straight: Any = chosen.first  # type: ignore[attr-defined]
         if run.steps is not None:  # a chain, of which the first edges are those of its first layer
             (((_, total), _, of_total),) = entries
-            return _finished(passed, net, biases, [total if of_total is None else total * of_total], cut)
-        if straight is not None:  # to the output without any map
-            entries.append((straight, None, torch.ones_like(straight[1])))
-        return _finished(passed, net, biases, _at_inputs(passed, entries, keep), cut)
-
-
-def _finished(passed: Passed, net: Outcome, biases: Mapping[str, Tensor], sizes: list[Tensor], cut: list[Tensor]) -> Outcome:
-    """The outcome, of combined scores and their sizes."""
-    passed.run.edges, passed.run.biases.sizes = [], None
-    return Outcome(
-        net.net,
-        {
-            layer or "(model)": torch.stack([halved(biases[layer] + n), halved(biases[layer] - n), n], 1)
-            for layer, n in net.biases.items()
-        },
-        net.lack,
-        positive=[halved(size + n) for size, n in zip(sizes, net.net, strict=True)],
-        negative=[halved(size - n) for size, n in zip(sizes, net.net, strict=True)],
-        notes=proportion(passed, net.net),
-        cut=cut,
-    )
+            sizes = [total if of_total is None else total * of_total]
+        else:
+            if straight is not None:  # to the output without any map
+                entries.append((straight, None, torch.ones_like(straight[1])))
+            sizes = _at_inputs(passed, entries, keep)
+        run.edges, run.biases.sizes = [], None
+        return split(passed, net, sizes, biases, cut)
 
 
 def _net_through_weights(delta: Tensor, total: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Sequence[Any], Any]:
@@ -269,13 +255,8 @@ def _first(part: Any) -> Shares:
 
 def _sized(sizes: Sizes, from_delta: Tensor | None, from_total: Tensor | None) -> Pair:
     """The gradients that sizes have at ``first``, of those of a value behind."""
-    if from_delta is None and from_total is None:
-        return None, None
-    known = from_delta if from_delta is not None else from_total
-    assert known is not None
-    g, h = (torch.zeros_like(known) if one is None else one for one in (from_delta, from_total))
-    rising, falling = (g + h).abs(), (g - h).abs()
-    return sizes((rising - falling) / 2, (rising + falling) / 2)
+    halves = half_sizes(from_delta, from_total)
+    return (None, None) if halves is None else sizes(*halves)
 
 
 def _at_inputs(passed: Passed, entries: list[Any], keep: bool) -> list[Tensor]:

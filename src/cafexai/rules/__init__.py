@@ -1,6 +1,6 @@
 """The rules: what each function of torch does to scored values. The only folder that knows torch operations."""
 
-from . import (  # noqa: F401  # noqa: F401
+from . import (  # noqa: F401
     arithmetic,
     attention,
     constants,
