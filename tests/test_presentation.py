@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import torch
 from torch import nn
 
 from cafexai import CAFE
+from cafexai.show.lines import aligned, number
 from cafexai.show.plots import bars
-from cafexai.show.text import aligned, ledger, number
+from cafexai.show.text import ledger
 
 NAMES = ("age", "income", "a very long name that goes on and on until nobody reads it", "price in $ per $")
 
@@ -77,14 +79,18 @@ EXAMPLES = {
 @pytest.mark.parametrize("most", [1, 3, 12])
 def test_ledger_adds_up_as_printed(make, most):
     explanation = make()
-    table = parts(explanation.ledger(1, most))
+    text = explanation.ledger(1, most)
+    times = float(found[1]) if (found := re.search(r"all numbers x (\S+)", text)) else 1.0
+    table = parts(text)
     assert (table[0][0], table[-1][0]) == ("baseline output", "output")
     printed = [numbers[-1] for _, numbers in table]
     baseline, *nets, output = map(float, printed)
     step = max(map(unit, printed))
     assert step <= 1e-3 * max(map(abs, (baseline, *nets, output)))  # four digits
-    assert baseline + sum(nets) == pytest.approx(output, abs=step * len(table) / 2)
-    assert output == pytest.approx(explanation.output[1].item(), abs=step)
+    assert sum(map(Decimal, printed[:-1])) == Decimal(printed[-1])
+    assert times * output == pytest.approx(explanation.output[1].item(), abs=times * step)
+    for _, (*_, positive, negative, net) in table[1:-1]:
+        assert Decimal(positive) - Decimal(negative) == Decimal(net)
 
 
 def test_ledger_nets_are_positive_minus_negative():

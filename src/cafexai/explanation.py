@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Tensors = Tensor | tuple[Tensor, ...]
 BY_NAME = ("bias_by_layer", "cut")  # fields that hold tensors by name
+LEFT_OUT = ("display", "conflict_pairs", "final", "model_at_baseline", "class_names", "probability")  # of files, where None
 REFINED = ("correction", "absent", "correction_error", "combined_error", "refined_error")  # there with explain(..., refine=...)
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
@@ -52,6 +53,9 @@ class Explanation:
     feature_names: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> what its codes in ``shown`` mean
+    class_names: tuple[str, ...] | None = None  # of the outputs
+    probability: Tensor | None = None  # (rows,): of the explained class, where its logit is what the scores add up to
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model itself at the baseline
     correction: Tensors | None = None  # like combined, sum 0: what evaluations at perturbed rows add to combined
@@ -197,6 +201,26 @@ class Explanation:
             return self.feature_names
         return default_names([part.shape[1:] for part in self._each(self.positive)])
 
+    @property
+    def kind(self) -> str:
+        """What a row is: "text" (words), "image" (channels, height, width), or "table"."""
+        if self.tokens is not None:
+            return "text"
+        parts = self._each(self.positive)
+        return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
+
+    def values(self, row: int = 0) -> list[str | float | None] | None:
+        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
+        if self.grouped or self.tokens is not None:
+            return None
+        found: list[str | float | None] = []
+        numbers = self[row]._flat(self[row].shown)[0].tolist()
+        for name, number in zip(self.names(row), numbers, strict=True):
+            known = self.categories.get(name)
+            code = None if number != number else number
+            found.append(known[int(number)] if known is not None and code is not None else code)
+        return found
+
     def to_frame(self) -> pandas.DataFrame:
         """A long table: one line per row and feature, and one for the bias; needs pandas."""
         pandas = needs("pandas", "tabular")
@@ -272,7 +296,15 @@ class Explanation:
         described: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
-            if value is None and entry.name in ("display", "conflict_pairs", "final", "model_at_baseline", *REFINED):
+            if value is None and entry.name in (
+                "display",
+                "conflict_pairs",
+                "final",
+                "model_at_baseline",
+                "class_names",
+                "probability",
+                *REFINED,
+            ):
                 continue
             if isinstance(value, Tensor):
                 tensors[entry.name] = value
@@ -308,15 +340,16 @@ class Explanation:
             values[head] = (*values.get(head, ()), tensors[name]) if "." in name else tensors[name]
         if values["tokens"] is not None:
             values["tokens"] = tuple(tuple(row) for row in values["tokens"])
-        for name in ("feature_names", "frozen", "notes"):
-            values[name] = None if values[name] is None else tuple(values[name])
+        for name in ("feature_names", "frozen", "notes", "class_names"):
+            values[name] = None if values.get(name) is None else tuple(values[name])
+        values["categories"] = {name: tuple(words) for name, words in values.get("categories", {}).items()}
         return cls(**values)
 
     def _fault(self) -> str | None:
         """What contradicts the definition of an explanation: shapes, signs, or sums; None if nothing does."""
         rows, biases = len(self), list(self.bias_by_layer.values())
         per_row = [self.output, self.baseline_output, self.completeness_error]
-        more = (self.model_at_baseline, self.combined_error, self.refined_error)
+        more = (self.model_at_baseline, self.combined_error, self.refined_error, self.probability)
         per_row += [one for one in more if one is not None]
         scores = [self._each(part) for part in (self.positive, self.negative, self.combined)]
         about = [*self._each(self.inputs), *self._each(self.baselines), self.target]

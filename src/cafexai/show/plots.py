@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
 from ..explanation import Explanation
-from .text import Line, aligned, bias_line, feature_lines, number, shortened, target_name
+from .lines import Line, aligned, bias_line, feature_lines, number
+from .text import shortened, target_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
