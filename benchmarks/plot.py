@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cafexai.show.figures import figure as empty
+from cafexai.show.palette import DOWN, NET, PALE_DOWN, PALE_UP, QUIET, SERIES, UP
 from ways import COMPILED, DEEPLIFT
 
 SHOWN = {
-    "gradient x input (Captum)": "#b0b0b0",
-    DEEPLIFT: "#e0a030",
-    "attribute": "#90b8e8",
-    "attribute" + COMPILED: "#4080c0",
-    "explain": "#90d0a0",
-    "explain" + COMPILED: "#308050",
+    "gradient x input (Captum)": QUIET,
+    DEEPLIFT: SERIES[4],
+    "attribute": PALE_UP,
+    "attribute" + COMPILED: UP,
+    "explain": PALE_DOWN,
+    "explain" + COMPILED: DOWN,
 }
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Bars of every case, and one curve per size that grows."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 9), layout="constrained")
+    figure = empty(12, 9)
     above, below = figure.subfigures(2, 1)
     top, curves = above.subplots(), below.subplots(1, 3)
     names = list(results["cases"])
@@ -34,15 +34,22 @@ def draw(results: dict[str, Any], path: Path) -> None:
             wrong = way == DEEPLIFT and case["deeplift"] != "right"
             label = way if column == 0 else None
             top.bar(column + place / 7, ratio, 1 / 8, color="white" if wrong else colour, edgecolor=colour, label=label)
-    labels = [name.replace(", ", "\n", 1) for name in names]
-    top.set_xticks([column + 2.5 / 7 for column in range(len(names))], labels, fontsize=8)
+    labels = [name.replace(", ", "\n", 1).replace(" with", "\nwith") for name in names]
+    top.set_xticks([column + 2.5 / 7 for column in range(len(names))], labels, fontsize=7)
     top.set_yscale("log")
     top.set_ylabel("time / forward + backward")
     top.set_title("Time of one call (hollow: DeepLIFT is wrong there)", fontsize=10)
     top.legend(fontsize=8)
     for axes, (what, lines) in zip(curves, results.get("growth", {}).items(), strict=False):
         for way in lines[0]["seconds"]:
-            axes.loglog([line["size"] for line in lines], [line["seconds"][way] for line in lines], "o-", label=way)
+            seconds = [line["seconds"][way] for line in lines]
+            axes.loglog(
+                [line["size"] for line in lines],
+                seconds,
+                "o-",
+                label=way,
+                color={**SHOWN, "input gradient": QUIET}.get(way, NET),
+            )
         sizes = [line["size"] for line in lines]
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
         axes.xaxis.minorticks_off()

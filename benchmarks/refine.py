@@ -26,7 +26,8 @@ from cafexai.models import openxai_mlp
 
 METHODS_HERE: dict[str, Any] = {
     "integrated_gradients": METHODS["integrated_gradients"],
-    "cafe c=.25, reference": functools.partial(METHODS["cafe"], c=0.25, biases="reference"),
+    "cafe": METHODS["cafe"],
+    "cafe_published": METHODS["cafe_published"],
     "deeplift_rescale": METHODS["deeplift_rescale"],
     "lime": METHODS["lime"],
     "kernel_shap": METHODS["kernel_shap"],

@@ -1,6 +1,12 @@
-"""Train a small network on breast-cancer data, explain its test set, and read one prediction."""
+"""Train a small network on breast-cancer data, explain its test set, read one prediction, and write a report of all.
+
+python examples/demo.py [REPORT.html]
+"""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import torch
 from sklearn.datasets import load_breast_cancer
@@ -45,7 +51,8 @@ def most_conflicted(explanation: Explanation, correct: Tensor) -> int:
 
 
 def main() -> None:
-    """Print accuracy, one ledger, and how to read it."""
+    """Print accuracy, one ledger and how to read it; write the report."""
+    place = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-report.html")
     explanation, correct = explain_test_set()
     row = most_conflicted(explanation, correct)
     one = explanation[row]
@@ -54,6 +61,17 @@ def main() -> None:
     print(one.ledger())
     print()
     print(reading(one))
+    print(f"\nA report of all {len(explanation)} tumours, for a browser: {write_report(explanation, place).resolve()}")
+
+
+def write_report(explanation: Explanation, place: Path) -> Path:
+    """One page with every tumour."""
+    return explanation.report(
+        place,
+        title="Is this tumour malignant?",
+        data="the test set of scikit-learn's breast cancer data; the score is above 0 where the network says malignant",
+        row_names=[f"Tumour {row}" for row in range(len(explanation))],
+    )
 
 
 def reading(one: Explanation) -> str:

@@ -37,7 +37,7 @@ class Case:
     """How to call a rule, and which naive twin it has."""
 
     name: str
-    twin: str  # linear, elementwise, largest, smallest, product, constant, shaped
+    twin: str  # linear, elementwise, largest, smallest, soft, product, constant, shaped
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     frozen: Callable[..., Any] | None = None  # the linear function at frozen values: frozen(values) -> f
@@ -108,6 +108,10 @@ case("interpolate", "linear", S((2, 1, 2, 3)), scale_factor=2)
 case("interpolate", "linear", S((2, 1, 3)), size=5, mode="linear", align_corners=True)
 case("interpolate", "linear", S((1, 1, 2, 3)), size=(4, 4), mode="bilinear")
 case("interpolate", "linear", S((1, 1, 2, 2, 2)), size=(3, 3, 3), mode="trilinear")
+case("interpolate", "linear", S((2, 1, 3, 4)), size=(5, 3), mode="bicubic")
+case("interpolate", "linear", S((1, 2, 3, 2)), scale_factor=(1.5, 2.0), mode="bicubic", align_corners=True)
+case("interpolate", "linear", S((1, 1, 5, 4)), size=(2, 3), mode="bilinear", antialias=True)
+case("interpolate", "linear", S((1, 1, 5, 4)), scale_factor=0.5, mode="bicubic", antialias=True)
 case("grid_sample", "linear", S((2, 1, 3, 3)), K((2, 2, 2, 2)), align_corners=False)
 
 # ---- matrix products -------------------------------------------------------------------------------------------------
@@ -134,6 +138,35 @@ case("einsum", "linear", "bi, ij, jo", S((2, 3)), K((3, 4)), K((4, 2)))
 case("einsum", "linear", "...i,io", S((2, 2, 3)), K((3, 2)))
 case("einsum", "linear", "bii->b", S((2, 3, 3)))
 case("einsum", "product", "bi,bj->bij", S((2, 3)), S((2, 2)))
+ENDS = torch.tensor([1, 1, 3], dtype=torch.int32)  # of three experts, of which one gets no token; the last token goes to none
+
+
+def by_expert(w):
+    return lambda x: torch.stack([x[0] @ w[0], x[1] @ w[2], x[2] @ w[2], 0 * x[3] @ w[2]])
+
+
+EXPERTS = torch.linspace(-1, 1, 24, dtype=torch.float64).view(3, 4, 2)
+PLACES = torch.linspace(-1, 1, 16, dtype=torch.float64).view(4, 4)
+case("_grouped_mm grouped_mm", "linear", S((4, 4)), EXPERTS, offs=ENDS, frozen=lambda a: by_expert(EXPERTS))
+case("_grouped_mm grouped_mm", "linear", PLACES, S((3, 4, 2)), offs=ENDS, frozen=lambda w: lambda w: by_expert(w)(PLACES))
+case("_grouped_mm grouped_mm", "product", S((4, 4)), S((3, 4, 2)), offs=ENDS, frozen=lambda a, w: lambda x, w: by_expert(w)(x))
+case(
+    "_grouped_mm grouped_mm",
+    "linear",
+    S((3, 2, 4)),
+    PLACES,
+    offs=ENDS,
+    frozen=lambda a: lambda x: torch.cat([x[0] @ PLACES[:, :1], x[2] @ PLACES[:, 1:3], torch.zeros(2, 1)], 1),
+)
+case(
+    "_grouped_mm grouped_mm",
+    "linear",
+    S((2, 4)),
+    PLACES,
+    offs=ENDS,
+    frozen=lambda a: lambda x: torch.stack([x[:, :1] @ PLACES[:1], torch.zeros(2, 4), x[:, 1:3] @ PLACES[1:3]]),
+)
+case("_grouped_mm grouped_mm", "linear", S((3, 2, 4)), EXPERTS, frozen=lambda a: lambda x: x @ EXPERTS)
 case("tensordot", "linear", S((2, 3)), K((3, 2)), 1)
 case("kron", "linear", K((2, 2)), S((2, 2)))
 case("diff", "linear", S((2, 4)), 2)
@@ -223,6 +256,15 @@ case("max", "largest", S((2, 3)))
 case("min", "smallest", S((2, 3)), 1)
 case("maximum fmax max", "largest", S((2, 3)), S((2, 3)))
 case("minimum fmin", "smallest", S((2, 3)), S((2, 3)))
+case("clamp_min", "largest", S((2, 3)), S((2, 3)))
+case("clamp_max", "smallest", S((2, 3)), S((2, 3)))
+case("clamp clip", "largest", S((2, 3)), S((2, 3)), None)
+case("clamp clip", "smallest", S((2, 3)), max=S((2, 3)))
+case("scatter_reduce", "largest", S((2, 3)), 1, torch.tensor([[2, 0, 2], [1, 1, 1]]), S((2, 3)), "amax")
+case("scatter_reduce", "smallest", S((2, 3)), 0, torch.tensor([[1, 0], [1, 1]]), S((2, 3)), "amin", include_self=False)
+case("logsumexp", "soft", S((2, 3, 2)), (1, 2))
+case("logsumexp", "soft", S((2, 3, 2)), 1, True)
+case("logsumexp", "soft", S((2, 3), scores=1e-6), 1)
 case("sort", "linear", S((2, 3)), 1, frozen=lambda a: lambda x: x.gather(1, a.sort(1).indices))
 case("msort", "linear", S((3, 2)), frozen=lambda a: lambda x: x.gather(0, a.sort(0).indices))
 case("topk", "linear", S((2, 4)), 2, frozen=lambda a: lambda x: x.gather(1, a.topk(2).indices))
@@ -257,6 +299,8 @@ case("dsplit", "linear", S((2, 3, 2)), 2)
 case("unbind", "linear", M, 1)
 case("broadcast_to", "linear", S((2, 1)), (2, 3))
 case("atleast_1d atleast_2d atleast_3d", "linear", S((2, 3)))
+case("as_strided", "linear", S((2, 5)), (2, 2, 3), (5, 2, 1))
+case("as_strided", "linear", S((2, 5)), (4,), (2,), 1)
 case("unfold", "linear", S((2, 5)), 1, 2, 1, where=is_method)
 case("unfold", "linear", S((2, 1, 3, 3)), 2, 1, 1, where=is_functional)
 case("__getitem__", "linear", M, (slice(None), index(0, 2), None))
@@ -316,6 +360,22 @@ case("index_add", "linear", S((2, 3)), 1, index(2, 0), K((2, 2)))
 case("scatter", "linear", S((2, 3)), 1, torch.tensor([[2, 0], [1, 2]]), S((2, 2)))
 case("scatter", "linear", S((2, 3)), 1, torch.tensor([[2, 0], [1, 2]]), value=1.5)
 case("scatter_add", "linear", S((2, 3)), 1, torch.tensor([[2, 2], [1, 1]]), S((2, 2)))
+PAIRS = torch.tensor([[2, 2], [1, 0]])
+case("scatter_reduce", "linear", S((2, 3)), 1, PAIRS, S((2, 2)), "sum")
+case("scatter_reduce", "linear", S((2, 3)), 1, PAIRS, S((2, 2)), "mean", include_self=False)
+case("scatter_reduce", "linear", S((2, 3)), 0, torch.tensor([[1, 1], [1, 0]]), K((2, 3)), "mean")
+case(
+    "scatter",
+    "linear",
+    S((2, 3)),
+    1,
+    PAIRS,
+    S((2, 3)),
+    reduce="add",
+    frozen=lambda a, b: lambda x, y: x.scatter_add(1, PAIRS, y[:, :2]),
+)
+case("_pack_padded_sequence", "linear", S((2, 3, 2)), torch.tensor([3, 2]), True)
+case("_pad_packed_sequence", "linear", S((4, 2)), torch.tensor([2, 1, 1]), True, 0.5, 4)
 
 # ---- conversions and constants ---------------------------------------------------------------------------------------
 case("to", "linear", S((2, 3)), torch.float64)
@@ -355,7 +415,14 @@ case("new_tensor", "shaped", S((2, 3)), [1.0])
 case("softmax", "constant", S((2, 3)), 1)
 case("log_softmax", "linear", S((2, 3)), 1, frozen=lambda a: lambda x: x - a.logsumexp(1, keepdim=True))
 case("softmin", "constant", S((2, 3)), 1)
+
+
+def cosine(a, b, x, y):
+    return (x * y).sum(1) / (a.norm(dim=1) * b.norm(dim=1))
+
+
 case("normalize", "linear", S((2, 3)), frozen=lambda a: lambda x: x / a.norm(2, 1, keepdim=True))
+case("cosine_similarity", "product", S((2, 3)), S((2, 3)), frozen=lambda a, b: lambda x, y: cosine(a, b, x, y))
 case("local_response_norm", "linear", S((1, 4, 2)), 2, frozen=lambda a: lambda x: x * F.local_response_norm(a, 2) / a)
 
 
@@ -430,10 +497,16 @@ case(
 )
 case("scaled_dot_product_attention", "linear", K((2, 4, 3, 2)), K((2, 2, 3, 2)), S((2, 2, 3, 2)), enable_gqa=True)
 
+LOWER = torch.tensor([[1.5, 0.0, 0.0], [0.5, 2.0, 0.0], [-1.0, 0.3, 1.2]], dtype=torch.float64)
+case("solve_triangular", "linear", LOWER, S((3, 2)), upper=False)
+case("solve_triangular", "linear", LOWER.T.contiguous(), S((2, 3, 2)), upper=True, unitriangular=True)
+case("solve_triangular", "linear", LOWER, S((2, 3)), upper=False, left=False)
+
 # Made of several operations: compared step by step in test_composed.py.
 COMPOSED = set(
     "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell multi_head_attention_forward "
-    "embedding embedding_bag one_hot var std var_mean std_mean".split()
+    "embedding embedding_bag one_hot var std var_mean std_mean vector_norm norm linalg.norm matrix_norm cdist "
+    "pairwise_distance prod cumprod".split()
 )
 
 # ---- exported programs -----------------------------------------------------------------------------------------------
@@ -446,6 +519,7 @@ case("aten.upsample_nearest2d", "linear", S((1, 1, 2, 2)), None, [2.0, 2.0])
 case("aten.upsample_nearest3d", "linear", S((1, 1, 2, 2, 1)), None, [2.0, 2.0, 1.0])
 case("aten.upsample_linear1d", "linear", S((1, 1, 3)), None, False, [2.0])
 case("aten.upsample_bilinear2d", "linear", S((1, 1, 2, 2)), (3, 3), True, None)
+case("aten.upsample_bicubic2d", "linear", S((1, 1, 3, 2)), (4, 3), False, None)
 case("aten.upsample_trilinear3d", "linear", S((1, 1, 2, 2, 2)), (3, 3, 2), False, None)
 
 # Without a sample: they have random or no numbers, raise, or are no operation on numbers.
@@ -453,6 +527,8 @@ WITHOUT_NUMBERS = {
     "metadata",
     "_nested_tensor_from_mask_left_aligned",
     "aten._assert_tensor_metadata",
+    "aten.sym_size",
+    "aten.sym_numel",
     "empty_like",
     "rand_like",
     "randn_like",

@@ -31,6 +31,7 @@ def write_all(folder):
         idx(folder / name, random)
     cifar(folder / "cifar10", random)
     textures(folder / "dtd", random)
+    snippets(folder / "movie-snippets")
     for name in ("mimic-iv", "mimic-iv-demo"):
         mimic(folder / name, random)
     return folder
@@ -124,6 +125,15 @@ def textures(folder, random):
     folder.mkdir(parents=True)
     for i in range(3):
         Image.fromarray(random.integers(0, 256, (90, 80, 3)).astype(np.uint8)).save(folder / f"banded_{i}.jpg")
+
+
+def snippets(folder):
+    """Thirty sentences: ten positive, ten negative, ten that are rated near 0 or too short."""
+    folder.mkdir(parents=True)
+    rated = [(3.0, "a film as fine as number {} of the year"), (-2.5, "a film as dull as number {} of the year")]
+    lines = [f"{i}\t{rated[i % 2][0]}\t{rated[i % 2][1].format(i)}" for i in range(20)]
+    lines += [f"{i}\t{0.2 if i % 2 else 2.0}\t{'a film like number 7 of all' if i % 2 else 'fine film'}" for i in range(10)]
+    (folder / "movieReviewSnippets_GroundTruth.txt").write_text("\n".join(lines) + "\n")
 
 
 def mimic(folder, random, patients=60):

@@ -171,6 +171,22 @@ def selection(f: Callable[..., Tensor], inputs: Sequence[Pair], sign: int) -> Tw
     return Twin(out, torch.zeros_like(out), split, zero, zero, split)
 
 
+def soft_selection(f: Callable[[Tensor], Tensor], inputs: Sequence[Pair]) -> Twin:
+    """As for a selection, between the derivatives of f at the reference and at the input, which are both a softmax."""
+    (x,) = inputs
+    (now,), (then,) = matrices(f, [x.value]), matrices(f, [x.reference])
+    change, delta = (f(x.value) - f(x.reference)).flatten(), (x.value - x.reference).flatten()
+    weights = torch.zeros_like(now)
+    for o in range(len(now)):
+        low, high = 0.0, 1.0
+        for _ in range(200):  # the share of the derivative at the reference, by bisection
+            middle = (low + high) / 2
+            weights[o] = middle * then[o] + (1 - middle) * now[o]
+            low, high = (middle, high) if weights[o] @ delta > change[o] else (low, middle)
+    reference, zero = f(x.reference), torch.zeros_like(now)
+    return Twin(reference, torch.zeros_like(reference), [weights], [zero], [zero], [weights])
+
+
 # ---- whole layers, step by step --------------------------------------------------------------------------------------
 C = 0.5
 

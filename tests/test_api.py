@@ -329,15 +329,15 @@ def test_supported_reports_without_explaining(x):
     class Two(nn.Module):
         def forward(self, v):
             a = torch.linalg.inv(v.unsqueeze(2) * v.unsqueeze(1) + torch.eye(4)).sum((1, 2))
-            return torch.cumprod(v, 1)[:, -1] + a
+            return torch.logcumsumexp(v, 1)[:, -1] + a
 
     report = cafexai.supported(nn.Sequential(nn.Linear(4, 4), Two()), x)
     assert not report
-    assert {p.function.split(".")[-1] for p in report.problems} == {"inv", "cumprod"}
+    assert {p.function.split(".")[-1] for p in report.problems} == {"inv", "logcumsumexp"}
     assert all(p.module == "1" for p in report.problems)
     assert "test_api.py" in report.problems[0].where
     assert report.operations["linear"] == 1
-    assert "cumprod" in str(report)
+    assert "logcumsumexp" in str(report)
     fine = cafexai.supported(models.mlp(4, 8, 2), x)
     assert fine
     assert fine.operations == {"linear": 2, "relu": 1}
@@ -381,9 +381,12 @@ def test_names_of_the_input_do_not_name_a_hidden_layer(model, x):
 
 
 def test_groups_have_no_single_value(model, x):
-    e = CAFE(model).explain(x, feature_groups=torch.tensor([3, 2, 1, 0]))
+    e = CAFE(model).explain(x, feature_groups=torch.tensor([1, 1, 0, 0]))
     assert "value" not in e.to_frame().columns
-    assert e.feature_names == ("group 0", "group 1", "group 2", "group 3")
+    assert e.values() is None
+    alone = CAFE(model).explain(x, feature_groups=torch.tensor([3, 2, 1, 0]))
+    assert alone.feature_names == ("group 0", "group 1", "group 2", "group 3")
+    assert alone.values(1) == x[1].flip(0).tolist()
 
 
 def test_display_units(model, x):
@@ -460,3 +463,27 @@ def test_errors_are_combined_over_baselines():
     assert len(set(worst)) > 1
     assert worst[0] < max(worst)
     assert e.output_error == max(worst)
+
+
+def test_outputs_by_path():
+    layer = nn.Linear(4, 6).double()
+
+    class Out:
+        def __init__(self, logits):
+            self.logits = logits
+
+    model = lambda v: {"a": Out(layer(v).view(-1, 2, 3)), "b c": [v, layer(v)], "logits[0]": layer(v)}  # noqa: E731
+    x = torch.randn(3, 4)
+    paths = {
+        "a.logits[:, -1]": lambda out: out["a"].logits[:, -1],
+        "a.logits[:, 0, ::2]": lambda out: out["a"].logits[:, 0, ::2],
+        "['b c'][-1]": lambda out: out["b c"][1],
+        "logits[0]": lambda out: out["logits[0]"],  # a key as it is
+        " a.logits[..., 1] ": lambda out: out["a"].logits[..., 1],
+    }
+    for path, function in paths.items():
+        one, other = (CAFE(model).explain(x, target=-1, output=output) for output in (path, function))
+        assert torch.equal(one.positive, other.positive)
+    for bad in ("a.logit", "c", "a.logits[:, 7]", "a.logits[f()]", "a.__class__", "a.logits.sum()", "a.logits[", "a + b", ""):
+        with pytest.raises(ValueError, match="output="):
+            CAFE(model).explain(x, target=-1, output=bad)

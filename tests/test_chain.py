@@ -302,7 +302,7 @@ def test_calls_that_ask_for_more_are_followed(options, taken):
     assert not taken
 
 
-@pytest.mark.parametrize("options", [{"netting": "feature"}, {"biases": "reference"}], ids=str)
+@pytest.mark.parametrize("options", [{"netting": "feature"}], ids=str)
 def test_other_explainers_follow_the_calls(options, taken):
     CAFE(models.mlp(4, 6, 3), **options).explain(torch.randn(2, 4), target=0)
     assert not taken

@@ -123,7 +123,7 @@ def test_complete_on_every_architecture(name, zero):
             warnings.simplefilter("error", UserWarning) if dtype == torch.float64 else warnings.simplefilter("ignore")
             e = NET(model, 0.5).explain(inputs, None if zero else references, target=1, **options)
         assert relative_error(e) <= limit
-        path = CAFE(model, 0.5)
+        path = CAFE.published(model, 0.5)
         if dtype == torch.float64:
             expected = path.explain(inputs, None if zero else references, target=1, **options)
             torch.testing.assert_close(e.output, expected.output)
@@ -158,7 +158,7 @@ def test_with_one_hidden_layer_both_nettings_agree(activation, c, zero, seed):
     torch.manual_seed(seed)
     model, x = models.mlp(5, 9, 3, activation=activation), torch.randn(4, 5)
     start = None if zero else torch.randn(4, 5)
-    path, feature = CAFE(model, c).explain(x, start, target=2), NET(model, c).explain(x, start, target=2)
+    path, feature = CAFE.published(model, c).explain(x, start, target=2), NET(model, c).explain(x, start, target=2)
     names = ["combined", "bias", "output", "baseline_output"]
     if activation is not nn.GELU:
         names += ["positive", "negative", "bias_positive", "bias_negative", "conflict"]
@@ -220,7 +220,7 @@ def test_scores_stay_in_proportion_with_depth():
     feature = NET(model, 0.0).explain(x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        path = CAFE(model, 0.0).explain(x)
+        path = CAFE.published(model, 0.0).explain(x)
     assert feature.positive.sum(1).max() < 1e4 * feature.output.abs().min()
     assert path.positive.sum(1).min() > 1e6 * path.output.abs().max()
 
@@ -239,7 +239,7 @@ def test_groups_are_features():
     torch.testing.assert_close(NET(model).explain(x, target=1, feature_groups=mask).positive.sum(), grouped.positive.sum())
     everything = NET(model).explain(x, target=1, feature_groups=torch.zeros(6, dtype=torch.long))
     torch.testing.assert_close(everything.combined[:, 0] + everything.bias + everything.baseline_output, everything.output)
-    pooled = CAFE(model).explain(x, target=1, feature_groups={"pair": [1, 4]})
+    pooled = CAFE.published(model).explain(x, target=1, feature_groups={"pair": [1, 4]})
     assert pooled.positive.shape == grouped.positive.shape
 
 

@@ -83,7 +83,7 @@ def test_without_biases_the_bias_scores_are_zero():
             module.running_mean.zero_()
             nn.init.zeros_(module.bias)
     nn.init.zeros_(model.fc.bias)
-    e = CAFE(model).explain(torch.randn(3, 3, 16, 16), baselines=torch.randn(1, 3, 16, 16))
+    e = CAFE.published(model).explain(torch.randn(3, 3, 16, 16), baselines=torch.randn(1, 3, 16, 16))
     assert e.bias_by_layer
     assert (e.bias_positive == 0).all()
     assert (e.bias_negative == 0).all()
@@ -407,3 +407,27 @@ def test_many_rows_keep_their_own_bias():
     e = CAFE(folded).explain(x)
     one = CAFE(folded).explain(x[4321:4322])
     torch.testing.assert_close(e[4321].bias, one.bias)
+
+
+@pytest.mark.parametrize("netting", ["path", "feature", "unit"])
+def test_exported_programs_with_a_dynamic_batch(netting):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.layer = nn.Embedding(20, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.head = nn.Linear(32, 3)
+
+        def forward(self, ids, x):
+            h = self.layer(self.table(ids) + x)
+            return self.head(torch.relu(h.reshape(x.shape[0], -1) + torch.ones(ids.size(0), 32) * 0.1))
+
+    torch.manual_seed(0)
+    net, inputs = Net().eval(), (torch.randint(0, 20, (3, 4)), torch.randn(3, 4, 8))
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(net, inputs, dynamic_shapes=({0: rows}, {0: rows})).module()
+    expected = CAFE(net, netting=netting).explain(inputs, target=1)
+    for count in (3, 2):
+        found = CAFE(program, netting=netting).explain(tuple(part[:count] for part in inputs), target=1)
+        for one, other in zip(found.positive, expected.positive, strict=True):
+            torch.testing.assert_close(one, other[:count])
+        assert not any("sym" in entry for entry in map(str, found.frozen))

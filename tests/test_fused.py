@@ -95,7 +95,7 @@ def test_compiled_and_eager_agree(activation, large, monkeypatch):
         found = {}
         for mode in ("never", "always"):
             monkeypatch.setenv("CAFEXAI_COMPILE", mode)
-            found[mode] = CAFE(model).explain(x, baselines, 1)
+            found[mode] = CAFE.published(model).explain(x, baselines, 1)
         assert not kernels._broken
         for name in ("positive", "negative", "combined", "bias"):
             one, two = (getattr(found[mode], name) for mode in found)
@@ -116,13 +116,13 @@ def test_nothing_is_compiled_for_little_work(monkeypatch):
 
 def test_a_missing_compiler_is_not_noticed(monkeypatch):
     model, x = models.mlp(5, 8, 3, activation=nn.SiLU), torch.randn(6, 5)
-    expected = CAFE(model).explain(x, target=1)
+    expected = CAFE.published(model).explain(x, target=1)
     monkeypatch.setenv("CAFEXAI_COMPILE", "always")
     monkeypatch.setattr(kernels, "SMALL", 2)
     monkeypatch.setattr(kernels, "_kernels", {})
     monkeypatch.setattr(kernels, "_broken", False)
     monkeypatch.setattr(torch, "compile", lambda *args, **options: lambda *tensors: 1 / 0)
-    found = CAFE(model).explain(x, target=1)
+    found = CAFE.published(model).explain(x, target=1)
     assert kernels._broken
     assert torch.equal(found.positive, expected.positive)
 
@@ -142,8 +142,8 @@ def test_a_first_explanation_loads_no_compiler(activation):
     code = f"""
 import sys, torch, cafexai
 model = torch.nn.Sequential(torch.nn.Linear(7, 100), torch.nn.{activation}(), torch.nn.Linear(100, 2)).eval()
-cafexai.CAFE(model).explain(torch.randn(100, 7))
-cafexai.CAFE(model).attribute(torch.randn(2000, 7))
+cafexai.CAFE.published(model).explain(torch.randn(100, 7))
+cafexai.CAFE.published(model).attribute(torch.randn(2000, 7))
 print([name for name in ("sympy", "torch._dynamo.eval_frame", "torch._inductor.compile_fx") if name in sys.modules])
 """
     environment = {**os.environ, "CAFEXAI_COMPILE": "auto"}

@@ -23,16 +23,20 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Each may import those above it, and nothing else.
 LAYERS = """
-    errors _extras _files                            what all use
+    errors _extras _files _processes                 what all use
     _scores                                          the scored value and its carriers
     rules                                            torch operations
-    _inputs explanation explanations show            what goes in, and what comes out
+    _inputs schema explanation explanations show     what goes in, and what comes out
     _engine                                          one explained pass
     explain sklearn                                  what users call
     metrics models datasets                          on their own
     conflicts methods                                on top of it
     comparison adapters                              many methods at once
     studies                                          the paper
+    _sources                                         models and data that come as files
+    batch                                            more rows than memory holds
+    _server                                          single rows over HTTP
+    explorer                                         the page in the browser
     _commands                                        the command line
     __init__ cli __main__                            the doors
 """
@@ -40,11 +44,17 @@ ORDER = [re.split(r"\s{2,}", line.strip())[0].split() for line in LAYERS.strip()
 PLACE = {name: place for place, names in enumerate(ORDER) for name in names}
 BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "_inputs"): "names of features that nobody named",
+    ("schema", "_inputs"): "cells of a table",
     ("explanations", "explanation"): "several of them",
     ("_files", "_extras"): "safetensors",
     ("show", "explanation"): "what is shown",
-    ("explanation", "show"): "e.plot() and e.ledger(), inside the methods",
+    ("explanation", "show"): "pictures, tables and exports, inside the methods",
+    ("show", "explanations"): "several in one report",
+    ("explanations", "show"): "pictures, tables and the report, inside the methods",
     ("explain", "__version__"): "written into the settings of an explanation",
+    ("batch", "__version__"): "written into every part",
+    ("_server", "__version__"): "told to those who ask",
+    ("_commands", "__version__"): "written into what machines read",
     ("comparison", "methods"): "",
     ("__main__", "cli"): "",
 }
@@ -94,7 +104,8 @@ OPERATIONS = {  # names that torch functions have, less those that are everyday 
     *"all any bool cpu cuda data fix float index int linear max mean min negative out positive round size sum type".split(),
     "where",
 }
-KNOWN = {  # (file, what it names): why
+KNOWN = {
+    ("_engine/way.py", "softmax"): "one at the end of a model does not count",  # (file, what it names): why
     ("_scores/activation.py", "torch.relu"): "the closed form of ReLU; rules hand in this very function",
     ("_scores/unit.py", "torch.relu"): "not its closed form",
     ("_scores/value.py", "torch.mul"): "scale, a map like any other",
@@ -110,6 +121,8 @@ KNOWN = {  # (file, what it names): why
     ("_scores/features.py", "amin"): "an option of scatter_reduce",
     ("_inputs/groups.py", "torch.arange"): "makes names",
     ("_engine/forward.py", "softmax"): "a kind",
+    ("_engine/forward.py", "sigmoid"): "a word of the user",
+    ("_inputs/cells.py", "mode"): "a word of the user",
     ("methods/bias.py", "softmax"): "a kind",
     ("_engine/refine.py", "seed"): "a setting",
 }

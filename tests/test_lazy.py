@@ -51,7 +51,7 @@ class Attention(nn.Module):
 @pytest.mark.parametrize("cut", ["chunk", "slices", "view"])
 def test_columns_of_a_layer_are_layers(cut, baselines):
     x = torch.randn(5, 4, dtype=torch.float64)
-    one, three = (CAFE(Attention(together, cut)).explain(x, baselines, 1, check="each") for together in (True, False))
+    one, three = (CAFE.published(Attention(together, cut)).explain(x, baselines, 1, check="each") for together in (True, False))
     for name in ("positive", "negative", "combined", "bias_positive", "bias_negative"):
         torch.testing.assert_close(getattr(one, name), getattr(three, name))
     assert list(one.bias_by_layer) == ["embed", "qkv", "out"]
@@ -69,7 +69,7 @@ def test_queries_and_keys_have_no_scores(together, monkeypatch):
         return through(self, weight, *rest)
 
     monkeypatch.setattr(PathScores, "_through", noted)
-    CAFE(Attention(together)).attribute(torch.randn(5, 4, dtype=torch.float64), target=1)
+    CAFE.published(Attention(together)).attribute(torch.randn(5, 4, dtype=torch.float64), target=1)
     assert widths == [(6, 1), (6, 6), (2, 6)]
 
 
@@ -86,7 +86,7 @@ def test_writes_to_columns_are_seen():
         whole = layer(x)
         return last(torch.relu(torch.cat([whole[..., :2] * 2, whole[..., 2:]], -1))).mean(1)
 
-    one, two = CAFE(written).explain(x), CAFE(plain).explain(x)
+    one, two = CAFE.published(written).explain(x), CAFE.published(plain).explain(x)
     torch.testing.assert_close(one.positive, two.positive)
     torch.testing.assert_close(one.negative, two.negative)
 
@@ -101,7 +101,7 @@ def test_weights_that_are_written_to_after_use_are_refused():
         return torch.relu(h).sum((1, 2))
 
     with pytest.raises(ValueError, match="writes to the weights"):
-        CAFE(model).explain(torch.randn(2, 5, 3, dtype=torch.float64))
+        CAFE.published(model).explain(torch.randn(2, 5, 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("way", ["attribute", "explain"])
@@ -116,7 +116,7 @@ def test_a_pass_is_given_up_without_the_garbage_collector(way, monkeypatch):
     model = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 2)).eval()
     gc.disable()
     try:
-        getattr(CAFE(model), way)(torch.randn(4, 3))
+        getattr(CAFE.published(model), way)(torch.randn(4, 3))
         assert runs
         assert [run() for run in runs] == [None] * len(runs)
     finally:

@@ -295,8 +295,11 @@ def test_what_is_kept_elsewhere_is_named():
     model = nn.Sequential(nn.Linear(3, 3))
     model[0].register_forward_hook(lambda module, inputs, output: remember(output))
     with pytest.raises(UnsupportedOperation, match="after the explanation"):
-        CAFE(model).explain(torch.randn(2, 3), target=0)
+        CAFE.published(model).explain(torch.randn(2, 3), target=0)
     with pytest.raises(ValueError, match="earlier explanation"):
+        CAFE.published(model).explain(torch.randn(2, 3), target=0)
+    HISTORY.clear()
+    with pytest.raises(ValueError, match="earlier explanation"):  # it is followed once before, to choose the way
         CAFE(model).explain(torch.randn(2, 3), target=0)
 
 
@@ -481,3 +484,37 @@ def test_hooks_of_the_engine_are_gone_afterwards():
         thread.join()
     assert not hooks._global_forward_hooks
     assert not hooks._global_forward_pre_hooks
+
+
+def test_values_written_into_views_of_plain_tensors():
+    """Of new tensors, of tensors that somebody else keeps (and gets back), one part after the other."""
+    kept = torch.arange(12.0).view(3, 4).clone()
+    column = kept[:, 3]
+
+    def new(v):
+        whole = torch.full((3, 5), 7.0)
+        whole[:, :2].copy_(v[:, 1:3])
+        whole[:, 2].add_(v[:, 0])
+        return torch.tanh(whole).sum(1)
+
+    def others(v):
+        column.copy_(v[:, 0])
+        return torch.tanh(kept[:, 2:]).sum(1)
+
+    def plain(v):
+        return torch.tanh(torch.cat([v[:, 1:3], v[:, :1] + 7, torch.full((3, 2), 7.0)], 1)).sum(1)
+
+    x, start = torch.randn(3, 4), torch.randn(3, 4)
+    numbers = torch.arange(12.0).view(3, 4)
+    for netting in ("path", "feature", "unit"):
+        for reference in (None, start):
+            e, f = (CAFE(model, netting=netting).explain(x, reference) for model in (new, plain))
+            torch.testing.assert_close(e.positive, f.positive)
+            torch.testing.assert_close(e.bias, f.bias)
+            e = CAFE(others, netting=netting).explain(x, reference)
+            f = CAFE(lambda v: torch.tanh(v[:, 0]) + torch.tanh(numbers[:, 2]), netting=netting).explain(x, reference)
+            torch.testing.assert_close(e.combined, f.combined)
+            torch.testing.assert_close(e.bias, f.bias)
+            assert type(kept) is type(column) is torch.Tensor
+            assert torch.equal(kept, numbers)
+            assert column._base is kept

@@ -13,6 +13,7 @@ from torch import nn
 from cafexai import CAFE
 from cafexai.show.lines import aligned, number
 from cafexai.show.plots import bars
+from cafexai.show.shown import shown
 from cafexai.show.text import ledger
 
 NAMES = ("age", "income", "a very long name that goes on and on until nobody reads it", "price in $ per $")
@@ -131,10 +132,13 @@ def test_ledger_shows_values_in_the_units_of_the_user():
     assert lines["income"][0] == "52000"
 
 
-def test_ledger_of_groups_has_no_values():
+def test_only_single_features_have_values_in_the_ledger_of_groups():
     torch.manual_seed(0)
-    cafe = CAFE(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1)))
-    text = cafe.explain(torch.randn(2, 4), feature_groups={"first": [0, 1]}).ledger()
+    cafe, x = CAFE(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1))), torch.randn(2, 4)
+    e = cafe.explain(x, feature_groups={"first": [0, 1]})
+    assert e.values(1) == ["", x[1, 2].item(), x[1, 3].item()]
+    assert f"{x[0, 2].item():.4g}" in e.ledger()
+    text = cafe.explain(x, feature_groups={"first": [0, 1], "last": [2, 3]}).ledger()
     assert text.splitlines()[1].split() == ["positive", "negative", "net"]
     assert "first" in text
 
@@ -183,11 +187,13 @@ def test_plot_names_features_output_and_conflict():
     assert isinstance(figure, Figure)
     words = texts(figure)
     assert f"age = {number(explanation.inputs[1, 0].item())}" in words
-    assert "a very long name that goes on…" in words
+    assert "a very long name…l nobody reads it" in words
     assert "price in $ per $ = " in words
-    assert f"output {number(explanation.output[1].item())}" in words
-    assert f"baseline output {number(explanation.baseline_output[1].item())}" in words
-    assert f"Conflict: {number(explanation.conflict[1].item())}" in words
+    row = shown(explanation[1])
+    assert f"output {row.end}" in words
+    assert f"baseline output {row.start}" in words
+    share = explanation.conflict[1] / (explanation.positive[1].sum() + explanation.negative[1].sum())
+    assert f"Conflict: {row.conflict}, {share:.1%} of all influence" in words
     for label in ("bias", "positive: pushes the output up", "negative: pushes the output down", "influence on the output"):
         assert label in words
 
@@ -215,17 +221,21 @@ def test_plot_of_every_kind(make, tmp_path):
     explanation = make()
     figure = explanation.plot(0, most=8)
     words = texts(figure)
-    if explanation.positive[0].numel() > 8:
+    if explanation.kind == "image":
+        assert "256 pixels" in words
+    elif explanation.positive[0].numel() > 8:
         assert f"{explanation.positive[0].numel() - 8} others" in words
     figure.savefig(tmp_path / "explanation.png")
     assert (tmp_path / "explanation.png").stat().st_size > 5000
 
 
 def test_long_sums_leave_single_features_visible():
-    left = image().plot(0).axes[0]
-    reach = max(abs(bar.get_width()) for group in left.containers for bar in list(group)[:12])
-    assert left.get_xlim()[1] < 2 * reach
-    assert any("→" in text.get_text() for text in left.texts)
+    left = wide().plot(0).axes[0]
+    widths = [[abs(bar.get_width()) for bar in group] for group in left.containers]
+    reach = max(width for group in widths for place, width in enumerate(group) if place != 12)  # but the 288 others
+    assert max(group[12] for group in widths) > 3 * reach
+    assert left.get_xlim()[1] < 1.5 * reach
+    assert {text.get_text().strip("←→ ") for text in left.texts} == {number(group[12]) for group in widths}
 
 
 def test_plot_leaves_pyplot_alone():

@@ -73,16 +73,16 @@ def test_copies_know_the_names_of_their_modules(copied):
 
 def test_replaced_and_swapped_modules_are_known_by_their_places():
     net = model()
-    cafe = CAFE(net, BY_NAME)
+    cafe = CAFE.published(net, BY_NAME)
     cafe.explain(X)
     net[0] = nn.Linear(4, 8)
-    assert same(cafe.explain(X), CAFE(net, BY_NAME).explain(X))
+    assert same(cafe.explain(X), CAFE.published(net, BY_NAME).explain(X))
     net[1], net[3] = nn.GELU(), net[1]
-    assert same(cafe.explain(X), CAFE(net, BY_NAME).explain(X))
+    assert same(cafe.explain(X), CAFE.published(net, BY_NAME).explain(X))
     net[1], net[3] = net[3], net[1]  # the same modules in other places
-    assert same(cafe.explain(X), CAFE(net, BY_NAME).explain(X))
+    assert same(cafe.explain(X), CAFE.published(net, BY_NAME).explain(X))
     net.append(nn.Tanh())
-    assert same(cafe.explain(X, layer="5", start=False), CAFE(net, BY_NAME).explain(X, layer="5", start=False))
+    assert same(cafe.explain(X, layer="5", start=False), CAFE.published(net, BY_NAME).explain(X, layer="5", start=False))
     with pytest.raises(ValueError, match="no such module"):
         cafe.explain(X, target_layer="6")
 

@@ -23,14 +23,16 @@ def as_a_reader(tmp_path, monkeypatch, shipped_rules):
     torch.set_default_dtype(before)
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/inputs.md", "docs/pictures.md"])
 @pytest.mark.usefixtures("as_a_reader")
-def test_every_python_block_runs():
-    blocks = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def test_every_python_block_runs(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert blocks
     namespace = {"__name__": "readme"}
     for block in blocks:
-        line = README[: README.index(block)].count("\n")
-        exec(compile("\n" * line + block, "README.md", "exec"), namespace)
+        line = text[: text.index(block)].count("\n")
+        exec(compile("\n" * line + block, name, "exec"), namespace)
 
 
 def test_files_named_in_the_readme_exist():
@@ -39,10 +41,15 @@ def test_files_named_in_the_readme_exist():
         assert target.startswith("https://") or (ROOT / target).is_file(), target
 
 
-def test_the_demo_runs():
-    done = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True)
+def test_the_demo_runs_and_ends_by_naming_its_report(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert "Test accuracy" in done.stdout
     assert "conflict (cancelled between features)" in done.stdout
+    report = tmp_path / "demo-report.html"
+    assert done.stdout.rstrip().endswith(str(report))
+    assert "Tumour 170" in report.read_text(encoding="utf-8")
 
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

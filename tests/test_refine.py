@@ -272,5 +272,6 @@ def test_a_single_feature_and_several_explanations_are_saved(tmp_path):
 
 def test_the_method_is_refined_and_absent():
     model, x, data = case()
-    e = CAFE(model, 0.25, biases="reference", background=data).explain(x, target=1, refine=10)
+    way = {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"}
+    e = CAFE(model, background=data, **way).explain(x, target=1, refine=10)
     torch.testing.assert_close(METHODS["cafe_refined"](model, x, target=1, refine=10, background=data), e.refined + e.absent)

@@ -49,8 +49,7 @@ def adds_up(explanation):
 
 def explained_logits(estimator, inputs):
     model = from_sklearn(estimator)
-    ready, _, _ = model.from_raw(inputs, None)
-    return model(torch.as_tensor(ready))
+    return model(torch.as_tensor(model.from_raw(inputs).ready))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -157,12 +156,13 @@ def test_one_hot_pipeline():
     table = frame()
     parts = [("num", StandardScaler(), ["age", "income"]), ("cat", OneHotEncoder(), ["sex"])]
     pipeline = make_pipeline(ColumnTransformer(parts), MLPClassifier(**SMALL)).fit(table, TWO)
-    explanation = CAFE(from_sklearn(pipeline)).explain(table)
+    cafe = CAFE(from_sklearn(pipeline, encoded=True))
+    explanation = cafe.explain(table)
     assert explanation.feature_names == ("num__age", "num__income", "cat__sex_female", "cat__sex_male")
     assert explanation.display is None
     torch.testing.assert_close(torch.sigmoid(explanation.output), torch.from_numpy(pipeline.predict_proba(table)[:, 1]))
     adds_up(explanation)
-    grouped = CAFE(from_sklearn(pipeline)).explain(table, feature_groups={"sex": ["cat__sex_female", "cat__sex_male"]})
+    grouped = cafe.explain(table, feature_groups={"sex": ["cat__sex_female", "cat__sex_male"]})
     assert grouped.feature_names == ("num__age", "num__income", "sex")
 
 
@@ -204,12 +204,18 @@ def test_pipeline_of_one_step():
     np.testing.assert_allclose(CAFE(from_sklearn(pipeline)).explain(X).output, pipeline.predict(X))
 
 
-def test_baselines_are_in_transformed_units():
+def test_baselines_are_in_original_units_or_in_transformed_ones():
     raw = 100 + 10 * X
     pipeline = make_pipeline(StandardScaler(), MLPRegressor(**SMALL)).fit(raw, SIGNAL)
     mean = raw.mean(0, keepdims=True)
-    cafe = CAFE(from_sklearn(pipeline))
-    torch.testing.assert_close(cafe.explain(raw).combined, cafe.explain(raw, baselines=pipeline[:-1].transform(mean)).combined)
+    cafe, encoded = CAFE(from_sklearn(pipeline)), CAFE(from_sklearn(pipeline, encoded=True))
+    expected = cafe.explain(raw).combined
+    for form in (mean, mean[0], torch.tensor(mean), list(mean[0]), mean[None].repeat(3, 0)):
+        torch.testing.assert_close(cafe.explain(raw, baselines=form).combined, expected)
+    torch.testing.assert_close(encoded.explain(raw, baselines=pipeline[:-1].transform(mean)).combined, expected)
+    torch.testing.assert_close(encoded.explain(raw, baselines=0.0).combined, expected)
+    with pytest.raises(ValueError, match=r"values of the 4 original columns, 'x0'.*encoded=True"):
+        cafe.explain(raw, baselines=0.5)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_rounding_in_float32_leaves_the_network_as_it_was():
     model = mlp(3, 8, 8, 1).double()
     before = [p.clone() for p in model.parameters()]
     x = torch.randn(4, 3, dtype=torch.float64)
-    error = depth._lost(model, x, 0.5, "path")
+    error = depth._lost(model, x, "path c=0.5")
     assert 0 < error < 1e-5
     for one, two in zip(before, model.parameters(), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-6)

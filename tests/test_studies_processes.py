@@ -148,7 +148,7 @@ def test_a_wrong_setting_does_not_take_the_folder(data, tmp_path):
     for wrong in ('["titanic@abc"]', '["nosuch"]', "[1]"):
         line = command("infidelity-mlp", out, "--data", data, "--set", f"data={wrong}")
         told = subprocess.run(line, capture_output=True, text=True, env=environment(), check=False)
-        assert told.returncode == 1
+        assert told.returncode == 2
         assert "Traceback" not in told.stderr
     finished("infidelity-mlp", out, "--data", data)
 
@@ -167,7 +167,7 @@ def test_missing_data_are_told_by_the_same_message(jobs, tmp_path):
 def test_no_processes(tmp_path):
     line = [*command("properties", tmp_path), "--jobs", "0"]
     told = subprocess.run(line, capture_output=True, text=True, env=environment(), check=False)
-    assert told.returncode == 1
+    assert told.returncode == 2
     assert "give at least 1" in told.stderr
 
 

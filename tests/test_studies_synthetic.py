@@ -12,6 +12,7 @@ from cafexai.datasets import synthetic_conflicts
 from cafexai.methods import METHODS
 from cafexai.models import procedural
 from cafexai.studies import STUDIES, prevalence, synthetic
+from cafexai.studies.methods import UNITS
 from cafexai.studies.paper import figure_of_paper
 from study_command import finished, written
 
@@ -35,7 +36,7 @@ def test_synthetic_trained(tmp_path):
     assert list(results) == ["2-relu-42", "2-relu-43", "2-gelu-42", "2-gelu-43"]
     for result in results.values():
         (network,) = result["networks"]
-        assert set(network["methods"]) == set(STUDIES["synthetic-trained"].presets["toy"]["methods"])
+        assert set(network["methods"]) == {*STUDIES["synthetic-trained"].presets["toy"]["methods"], *UNITS}
         assert all(np.isfinite(value) for value in (network["validation"], network["test"], *network["methods"].values()))
     assert "CAFE 1 has the lowest RMSE" in said
     assert {"config.json", "README.md", "synthetic-trained.md", "synthetic-trained.csv"} <= written(tmp_path)

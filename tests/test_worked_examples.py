@@ -16,7 +16,7 @@ from cafexai._scores.activation import flows
 
 
 def explain(f, x, c, reference=None):
-    return CAFE(f, c).explain(torch.tensor([x]), baselines=None if reference is None else torch.tensor([reference]))
+    return CAFE.published(f, c).explain(torch.tensor([x]), baselines=None if reference is None else torch.tensor([reference]))
 
 
 def same(found, expected):
@@ -100,14 +100,14 @@ def test_c_0_is_gradient_times_input_without_biases(widths, bias):
     model, x = models.mlp(*widths, bias=bias), torch.randn(20, 6)
     leaf = x.clone().requires_grad_()
     model(leaf)[:, 1].sum().backward()
-    result = CAFE(model, 0.0).explain(x, target=1)
+    result = CAFE.published(model, 0.0).explain(x, target=1)
     torch.testing.assert_close(result.combined, leaf.grad * x, rtol=0, atol=1e-12)
     assert result.bias_by_layer == {}
 
 
 def test_linear_model_is_weight_times_change():
     model, x, reference = nn.Linear(3, 1), torch.randn(5, 3), torch.randn(5, 3)
-    result = CAFE(model).explain(x, baselines=reference)
+    result = CAFE.published(model).explain(x, baselines=reference)
     share = (model.weight * (x - reference)).detach()
     torch.testing.assert_close(result.positive, share.clamp_min(0))
     torch.testing.assert_close(result.negative, (-share).clamp_min(0))

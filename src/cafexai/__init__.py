@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from .explain import CAFE as CAFE
     from .explanation import Explanation as Explanation
     from .explanations import Explanations as Explanations
+    from .explorer import explore as explore
     from .rules.table import elementwise_module as elementwise_module
     from .rules.table import rule as rule
+    from .schema import Column as Column
+    from .schema import Schema as Schema
     from .sklearn import from_sklearn as from_sklearn
 
 # Loaded when they are first asked for, so that the command line need not wait for torch.
 _PLACES = {
     "CAFE": ".explain",
+    "Column": ".schema",
     "DataNoise": "._inputs.noise",
     "Explanation": ".explanation",
     "Explanations": ".explanations",
     "LawBroken": ".errors",
     "Refine": "._engine.refine",
+    "Schema": ".schema",
     "UnsupportedOperation": ".errors",
     "compare": ".comparison",
+    "explore": ".explorer",
     "elementwise_module": ".rules.table",
     "from_sklearn": ".sklearn",
     "rule": ".rules.table",
@@ -38,7 +44,10 @@ _PLACES = {
 }
 
 __all__ = ["__version__", *_PLACES]
-_FOLDERS = "adapters comparison conflicts datasets errors explanation methods metrics models rules sklearn studies".split()
+_FOLDERS = tuple(
+    """adapters batch comparison conflicts datasets errors explanation explorer methods metrics models rules schema sklearn
+       studies""".split()
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Watcher = Callable[[str, int, int | None], None]  # what is done, how many of it, of how many
+_WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Loops that would show a bar by themselves tell the watcher instead how far they are."""
+    before = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(before)
 
 
 def needs(package: str, extra: str) -> Any:
@@ -27,6 +41,9 @@ def progress(
     count = len(items) if total is None and isinstance(items, Sized) else total
     if show is False or (show is None and count == 1):
         return items
+    watcher = _WATCHER.get()
+    if show is None and watcher is not None:
+        return _told(items, watcher, what, count, start)
     try:
         tqdm = needs("tqdm.auto", "progress").tqdm
     except ModuleNotFoundError:
@@ -35,3 +52,9 @@ def progress(
         return items
     bar: Iterable[T] = tqdm(items, desc=what, unit=unit, total=count, initial=start, disable=False if show else None)
     return bar
+
+
+def _told(items: Iterable[T], watcher: Watcher, what: str, total: int | None, start: int) -> Iterator[T]:
+    for done, item in enumerate(items, start):
+        watcher(what, done, total)
+        yield item

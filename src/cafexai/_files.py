@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,26 @@ from torch import Tensor
 from ._extras import needs
 
 
-def write_file(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> None:
+def replace_file(path: str | os.PathLike[str], call: str, write: Callable[[str], object]) -> None:
     """Write beside the place, then rename; only a regular file is replaced, a symbolic link is followed to its file."""
+    place = os.path.realpath(os.fspath(path))
+    if os.path.lexists(place) and not os.path.isfile(place):
+        raise ValueError(f"{call}: something that is no regular file is there, and is not replaced. Give another name.")
+    if not os.path.isdir(os.path.dirname(place)):
+        raise FileNotFoundError(f"{call}: there is no folder {os.path.dirname(place)!r}. Make it first.")
+    part = f"{place}.{secrets.token_hex(4)}.part"
+    try:
+        write(part)
+        if os.path.exists(place):
+            shutil.copymode(place, part)
+        os.replace(part, place)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)
+
+
+def write_file(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], described: Mapping[str, Any]) -> None:
+    """A safetensors file with a checksum, there as a whole or not at all."""
     name = os.fspath(path)
     call = f"{kind}.save({name!r})"
     safetensors = needs("safetensors.torch", "io")
@@ -27,23 +45,10 @@ def write_file(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Te
             f"{call}: it writes a safetensors file; let the name end in .safetensors. A table is written by "
             "e.to_frame().to_csv(...)."
         )
-    place = os.path.realpath(name)
-    if os.path.lexists(place) and not os.path.isfile(place):
-        raise ValueError(f"{call}: something that is no regular file is there, and is not replaced. Give another name.")
-    if not os.path.isdir(os.path.dirname(place)):
-        raise FileNotFoundError(f"{call}: there is no folder {os.path.dirname(place)!r}. Make it first.")
     contiguous = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
     text = json.dumps(described)
-    header = {"cafexai": text, "checksum": _checksum(contiguous, text)}
-    part = f"{place}.{secrets.token_hex(4)}.part"
-    try:
-        safetensors.save_file(contiguous, part, header)
-        if os.path.exists(place):
-            shutil.copymode(place, part)
-        os.replace(part, place)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(part)
+    header = {"cafexai": text, "checksum": checksum(contiguous, text)}
+    replace_file(path, call, lambda part: safetensors.save_file(contiguous, part, header))
 
 
 def read_file(path: str | os.PathLike[str], kind: str, form: Any, unchecked: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -62,12 +67,12 @@ def read_file(path: str | os.PathLike[str], kind: str, form: Any, unchecked: Any
     found = described.pop("format", None) if isinstance(described, dict) else None
     if found not in (form, unchecked):
         raise ValueError(f"{call}: the file was not written by {kind}.save of this version.")
-    if (found == form or "checksum" in header) and header.get("checksum") != _checksum(tensors, header["cafexai"]):
+    if (found == form or "checksum" in header) and header.get("checksum") != checksum(tensors, header["cafexai"]):
         raise ValueError(f"{call}: the file has changed since it was written: its checksum is wrong. Explain the rows again.")
     return tensors, described
 
 
-def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+def checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     """Of the description, and of the name, kind, shape and bytes of every tensor."""
     total = hashlib.sha256(text.encode())
     for name in sorted(tensors):

@@ -6,15 +6,14 @@ import sys
 
 
 def main() -> None:
-    """Whatever goes wrong with what the user gave ends in one message."""
+    """Whatever goes wrong ends in one line and a code; see ``cafexai --help``."""
     try:
         from ._commands import app
+        from ._commands.failures import run
     except ModuleNotFoundError as error:
-        sys.exit(f"The command line needs {error.name}: pip install 'cafexai[cli]'.")
-    try:
-        app()
-    except (ValueError, OSError, NotImplementedError, ModuleNotFoundError, ArithmeticError) as error:
-        sys.exit(f"cafexai: {error}")
+        print(f"cafexai: the command line needs {error.name}: pip install 'cafexai[cli]'.", file=sys.stderr)
+        sys.exit(6)
+    sys.exit(run(app, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -11,16 +11,19 @@ import torch
 from torch import Tensor
 
 from ._engine.again import cut_features, model_at_baseline
-from ._engine.assemble import Piece, assembled, averaged, grouped, pieces
+from ._engine.assemble import Piece, assembled, averaged, by_word, grouped, pieces
 from ._engine.batches import R, Results, carry_out
-from ._engine.forward import plain_output
+from ._engine.forward import PROBABILITY, plain_output
 from ._engine.job import Job, as_arguments
 from ._engine.plain import refuse_rows
 from ._engine.refine import Refine, refined
 from ._engine.subject import Subject, with_gradients
-from ._inputs.baselines import background_rows, references
-from ._inputs.given import Inputs, different, prepare
-from ._inputs.groups import default_names, places
+from ._engine.way import Way, chosen
+from ._inputs import different
+from ._inputs.baselines import Reference, background_rows, references
+from ._inputs.forms import taken
+from ._inputs.given import Inputs, prepare
+from ._inputs.groups import default_names, joined, places
 from ._scores.backward import Outcome, Passed
 from ._scores.feature import FeatureScores
 from ._scores.features import Features
@@ -31,12 +34,13 @@ from ._scores.unit import UnitScores
 from ._scores.value import Scores
 from .explanation import Explanation
 from .explanations import Explanations
+from .schema import Schema
 
 if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Unpack
 
-    Target = int | Sequence[Any] | Tensor | np.ndarray | None
+    Target = int | str | Sequence[Any] | Tensor | np.ndarray | None
 
 
 class Options(TypedDict, total=False):
@@ -48,7 +52,10 @@ class Options(TypedDict, total=False):
     target_layer: str | None
     feature_groups: Any
     feature_names: Sequence[str] | None
+    against: Any
     tokenizer: Any
+    words: bool
+    preprocess: Callable[[Any], Any] | None
     display: Any
     batch_size: int | None
     show_progress: bool | None
@@ -77,58 +84,99 @@ class CAFE:
     instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``biases`` says what the biases
     are: "scores", as published, gives them scores of their own, held against a model without biases; with "reference" they
     belong to the reference, and the scores of the features explain the change from the output at the baseline (of the model
-    with its attention and norms frozen; ``model_at_baseline`` is that of the model itself). ``background`` is data for the
-    baselines "mean", "median" and "mode".
+    with its attention and norms frozen; ``model_at_baseline`` is that of the model itself). ``norms="open"`` follows what the
+    features do to the statistics of norms, which else are frozen. ``background`` is data for the baselines "mean", "median"
+    and "mode".
+
+    Who names none of ``netting``, ``flows``, ``biases``, ``norms`` and ``norm_mean`` leaves the choice to the model, at its
+    first call: as published for at most two nonlinear operations in a row without attention and norms, else
+    ``netting="unit", flows="mean", biases="reference", norms="open"`` (docs/default.md). ``way`` is what was chosen. Who names
+    one gets the published value of the others.
     ``feature_names`` are the columns that the model was trained on, in their order: data frames are put in this order by
-    name and must have just these columns, other inputs as many.
+    name and must have just these columns, other inputs as many. ``schema`` (``cafexai.Schema``) says more of them: categories,
+    one-hot blocks, several inputs, classes. ``class_names`` name the outputs; ``probability`` ("softmax" or "sigmoid") says
+    what makes probabilities of them, where the model itself ends in logits.
     """
 
     def __init__(
         self,
         model: Any,
         c: C = 0.5,
-        netting: str = "path",
+        netting: str | None = None,
         *,
-        flows: str = "peak",
-        norm_mean: str = "bias",
-        biases: str = "scores",
+        flows: str | None = None,
+        norms: str | None = None,
+        norm_mean: str | None = None,
+        biases: str | None = None,
         background: Any = None,
         feature_names: Sequence[str] | None = None,
+        schema: Schema | None = None,
+        class_names: Sequence[Any] | None = None,
+        probability: str | None = None,
     ) -> None:
-        if netting not in CARRIERS:
-            words = ", and ".join(f'"{word}", {carrier.meaning}' for word, carrier in CARRIERS.items())
-            raise ValueError(f"CAFE(..., netting={netting!r}): the words are {words}.")
-        if flows not in ("peak", "mean"):
+        words = {"netting": netting, "flows": flows, "biases": biases, "norms": norms}
+        named = {name: word for name, word in words.items() if word is not None}
+        way = Way(**named)
+        if way.netting not in CARRIERS:
+            known = ", and ".join(f'"{word}", {carrier.meaning}' for word, carrier in CARRIERS.items())
+            raise ValueError(f"CAFE(..., netting={netting!r}): the words are {known}.")
+        if way.flows not in ("peak", "mean"):
             raise ValueError(
                 f'CAFE(..., flows={flows!r}): the words are "peak", as published (what was cancelled shows in the larger of '
                 'the two ways in which it can), and "mean" (in the mean of both).'
             )
-        if biases not in ("scores", "reference"):
+        if way.biases not in ("scores", "reference"):
             raise ValueError(
                 f'CAFE(..., biases={biases!r}): the words are "scores", as published (biases have scores of their own), and '
                 '"reference" (scores explain the change from the model at the baseline).'
             )
-        if norm_mean not in ("bias", "linear"):
+        if way.norms not in ("frozen", "open") or (way.norms == "open" and way.biases == "scores"):
+            raise ValueError(
+                f'CAFE(..., norms={norms!r}): the words are "frozen", as published, and, with biases="reference", "open" (what '
+                "the features do to the statistics of a norm counts)."
+            )
+        if norm_mean not in (None, "bias", "linear"):
             raise ValueError(f'CAFE(..., norm_mean={norm_mean!r}): the words are "bias" and "linear".')
         self.c = c
-        self.netting = netting
-        self.flows = flows
-        self.norm_mean = norm_mean
-        self.biases = biases
+        self.way: Way | None = way if named or norm_mean is not None else None
+        self.norm_mean = norm_mean or "bias"
         self.background = background
         self.feature_names = None if feature_names is None else different(feature_names, "CAFE(..., feature_names=...)")
         self._subject = Subject(model)
-        _ = self._settings  # c is checked
+        self._know(schema, class_names, probability)
+        Sensitivity(c, self._subject.names.values())  # c is checked
 
     @classmethod
-    def published(cls, model: Any, c: C = 0.5, *, background: Any = None, feature_names: Sequence[str] | None = None) -> CAFE:
+    def published(cls, model: Any, c: C = 0.5, **known: Any) -> CAFE:
         """The paper to the letter, whatever ``CAFE(model)`` chooses: paths, peak flows, biases with scores of their own."""
-        return cls(model, c, "path", flows="peak", biases="scores", background=background, feature_names=feature_names)
+        return cls(model, c, "path", flows="peak", biases="scores", **known)
 
-    @property
-    def _settings(self) -> Settings:
-        sensitivity = Sensitivity(self.c, self._subject.names.values())
-        return Settings(CARRIERS[self.netting], sensitivity, self.norm_mean, self.biases == "reference", flows=self.flows)
+    def _know(self, schema: Any, class_names: Sequence[Any] | None, probability: str | None) -> None:
+        """Columns, classes and probabilities: from the user, else from the schema, else from the model."""
+        own = self.model if self._subject.takes_raw else None
+        if schema is not None and not isinstance(schema, Schema):
+            raise ValueError(
+                f"CAFE(..., schema={type(schema).__name__}): give a cafexai.Schema, such as Schema.from_frame(frame)."
+            )
+        if schema is not None and (self.feature_names is not None or own is not None):
+            word = "feature_names=..." if own is None else "a model with its own preprocessing"
+            raise ValueError(f"CAFE(..., schema=...): {word} names the columns, too. Give one of the two.")
+        classes = class_names if class_names is not None else schema.classes if schema is not None else None
+        classes = getattr(own, "class_names", ()) if classes is None else classes
+        likely = probability or (None if schema is None else schema.probability) or getattr(own, "probability", None)
+        if likely not in (None, *PROBABILITY):
+            raise ValueError(f"CAFE(..., probability={likely!r}): the words are {', '.join(map(repr, PROBABILITY))}.")
+        self.schema = schema
+        self.class_names = different(classes, "CAFE(..., class_names=...)")
+        self.probability = likely
+
+    def _decided(self, given: Inputs, stack: Sequence[tuple[Reference, ...]], extra: Any) -> Settings:
+        """The settings, the way being chosen now if it was left open."""
+        if self.way is None:
+            self.way = chosen(Job(self._subject, given, stack, Settings(PathScores), extra=extra))
+        way, sensitivity = self.way or Way(), Sensitivity(self.c, self._subject.names.values())
+        in_reference = way.biases == "reference"
+        return Settings(CARRIERS[way.netting], sensitivity, self.norm_mean, in_reference, norms=way.norms, flows=way.flows)
 
     @property
     def model(self) -> Any:
@@ -176,7 +224,10 @@ class CAFE:
         target_layer: str | None = None,
         feature_groups: Any = None,
         feature_names: Sequence[str] | None = None,
+        against: Any = None,
         tokenizer: Any = None,
+        words: bool = True,
+        preprocess: Callable[[Any], Any] | None = None,
         display: Any = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
@@ -188,19 +239,23 @@ class CAFE:
         """Positive and negative scores of every feature and of the biases for one output of each row.
 
         ``inputs``: numbers in floating point, or integer codes (categories, token ids), which are explained at their
-        embedding; a tuple for several. ``baselines``: None (zeros; for codes, a zero embedding), a number, a tensor or
-        data frame shaped like the inputs or like one row, a stack of these (averaged over), a callable, or "mean",
-        "median", "mode" of the background; a tuple for several inputs. ``target``: an index for all rows, one per row,
-        tuples for outputs of more dimensions; None is the only output, or else the predicted class.
+        embedding; a tuple for several; texts, or what a tokenizer makes of them; pictures. ``baselines``: None (zeros; for
+        codes, a zero embedding), a number, a tensor or data frame shaped like the inputs or like one row, a stack of these
+        (averaged over), a callable, or "mean", "median", "mode" of the background; a tuple for several inputs. ``target``: an
+        index or the name of a class for all rows, one per row, tuples for outputs of more dimensions; None is the only output,
+        or else the predicted class.
+        ``against``, given like a target: why this one rather than that, the difference of the two outputs.
         ``additional_forward_args``: further arguments of forward, a tuple or a dictionary of keywords; with
         ``batch_size``, tensors among them that have one entry per row are cut along with the rows.
 
-        ``output`` selects from an output of several tensors (key, index or function). ``layer`` names a module: with
-        ``start`` its output is the input to be explained (baselines are in its shape; what passes around it counts as
-        bias), without, the scores flow from the inputs and are reported there. ``target_layer`` makes ``target`` a
-        neuron of that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an integer mask
-        shaped like a row. ``tokenizer`` turns token ids into words for tables and plots, ``display`` holds the features
-        in the units of the user, if the inputs are scaled. ``check="each"`` checks the law after every operation.
+        ``output`` selects from an output of several tensors: a key, an index, a function or a path (``"logits[:, -1]"``).
+        ``layer`` names a module: with ``start`` its output is the input to be explained (baselines are in its shape; what
+        passes around it counts as bias), without, the scores flow from the inputs and are reported there. ``target_layer``
+        makes ``target`` a neuron of that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an
+        integer mask shaped like a row. ``tokenizer`` makes token ids of texts, and words of these; the scores of the tokens of
+        a word are summed, those of padding and special tokens, too (``words=False``: one for each token). ``preprocess`` makes
+        a tensor of each picture. ``display`` holds the features in the units of the user, if the inputs are scaled.
+        ``check="each"`` checks the law after every operation.
 
         ``target="all"`` explains every class from one forward pass, a list of values ``c=[0, 0.5, 1]`` the same target for
         each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
@@ -211,11 +266,6 @@ class CAFE:
         """
         subject = self._subject
         subject.ready()
-        settings = self._settings
-        if pairs and settings.carrier not in PAIRED:
-            raise ValueError(
-                'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
-            )
         if check not in ("output", "each"):
             raise ValueError(f'explain(..., check={check!r}): the words are "output" and "each".')
         several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
@@ -227,21 +277,45 @@ class CAFE:
         for option, name in (("layer", layer), ("target_layer", target_layer)):
             if name is not None:
                 subject.has_module(option, name)
-        given = prepare(inputs, subject.model, feature_names, display, tokenizer, columns=self.feature_names)
+        ready = taken(inputs, additional_forward_args, tokenizer, preprocess, display, subject.takes_raw)
+        given = prepare(
+            ready.inputs,
+            subject.model,
+            feature_names,
+            ready.display,
+            tokenizer,
+            columns=self.feature_names,
+            schema=self.schema,
+            words=words and feature_groups is None and layer is None,
+            mask=ready.mask,
+        )
+        _refuse_together(given, target, against, how is not None)
+        if given.grouping is not None and layer is None:
+            feature_groups = given.grouping if feature_groups is None else joined(given.grouping, feature_groups)
         latent = layer is not None and start
+        arguments = as_arguments(ready.extra)
+        stack = references(None if latent else baselines, given, self.background, subject.model)
+        settings = self._decided(given, stack, arguments)
+        if pairs and settings.carrier not in PAIRED:
+            raise ValueError(
+                'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
+            )
         job = Job(
             subject,
             given,
-            references(None if latent else baselines, given, self.background, subject.model),
+            stack,
             dataclasses.replace(settings, carrier=PAIRED[settings.carrier]) if pairs else settings,
             target,
-            as_arguments(additional_forward_args),
-            output,
-            layer,
-            start,
-            target_layer,
-            check,
-            notes=tuple(getattr(subject.model, "notes", ())) if subject.takes_raw else (),
+            extra=arguments,
+            against=against,
+            class_names=self.class_names,
+            probability=self.probability,
+            output=output,
+            layer=layer,
+            start=start,
+            target_layer=target_layer,
+            check=check,
+            notes=(*self._notes(target_layer), *ready.notes, *given.notes),
             latent_baselines=baselines,
             features=self._features(given, feature_groups, layer, start),
             sensitivities=(None,) if c is None else tuple(Sensitivity(one, subject.names.values()) for one in several),
@@ -264,6 +338,8 @@ class CAFE:
             entries = refined(job, entries, how, functools.partial(self._background, given), feature_groups)
         if feature_groups is not None:
             entries = {key: grouped(explanation, feature_groups) for key, explanation in entries.items()}
+        if given.words is not None:
+            entries = {key: by_word(explanation, given.words) for key, explanation in entries.items()}
         return _by_what_differs(entries, several is c, job.every_class)
 
     @with_gradients
@@ -280,13 +356,14 @@ class CAFE:
         One backward pass instead of two. The convergence delta is the sum of the scores of features and biases minus
         (output - baseline output).
         """
-        if isinstance(target, str):
+        if isinstance(target, str) and target == "all":
             raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
         self._subject.ready("attribute")
-        given = prepare(inputs, self._subject.model, columns=self.feature_names, call="attribute")
+        given = prepare(inputs, self._subject.model, columns=self.feature_names, schema=self.schema, call="attribute")
         stack = references(baselines, given, self.background, self._subject.model, "attribute")
         extra = as_arguments(additional_forward_args)
-        job = Job(self._subject, given, stack, self._settings, target, extra, features=self._features(given))
+        settings, features, classes = self._decided(given, stack, extra), self._features(given), self.class_names
+        job = Job(self._subject, given, stack, settings, target, extra=extra, features=features, class_names=classes)
         (outcomes,) = self._results(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
         combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
         result = combined if given.is_tuple else combined[0]
@@ -317,7 +394,7 @@ class CAFE:
         self, given: Inputs, groups: Any = None, layer: str | None = None, start: bool = True
     ) -> Callable[[list[torch.Size]], Features] | None:
         """Which elements are one feature, for a carrier that keeps features apart."""
-        if not CARRIERS[self.netting].by_feature:
+        if self.way is None or not CARRIERS[self.way.netting].by_feature:
             return None
         if layer is not None and not start:
             raise ValueError(
@@ -333,6 +410,10 @@ class CAFE:
 
         return features
 
+    def _notes(self, target_layer: str | None) -> tuple[str, ...]:
+        """What the model itself has to say of its output."""
+        return tuple(getattr(self.model, "notes", ())) if self._subject.takes_raw and target_layer is None else ()
+
     def _background(self, given: Inputs, place: int) -> Tensor:
         """The background of one input, whose noise perturbs rows."""
         if self.background is None:
@@ -340,7 +421,7 @@ class CAFE:
                 "explain(..., refine=...): perturbed by the noise of which data? Give them: CAFE(model, background=x_train), "
                 "or a function: refine=Refine(20, perturb=lambda rows, generator: ...)."
             )
-        return background_rows(self.background, place, self.model, given.columns)
+        return background_rows(self.background, place, self.model, given.columns, given.schema)
 
     def _with_what_was_frozen(self, job: Job, chunks: Sequence[Piece], explanation: Explanation, groups: bool) -> Explanation:
         """The explanation with what the model does that its scores do not say."""
@@ -349,25 +430,37 @@ class CAFE:
             reached = [torch.cat(same) for same in zip(*(chunk.cut or [] for chunk in chunks), strict=True)]
             cut = cut_features(job, explanation, reached, not (groups and job.features is not None))
         at_baseline = explanation.model_at_baseline
-        if self.biases == "reference":
+        if job.settings.biases_in_reference:
             at_baseline = model_at_baseline(job, explanation.target)
         return dataclasses.replace(explanation, cut=cut, model_at_baseline=at_baseline)
 
     def _described(self, job: Job, c: C) -> dict[str, Any]:
         from . import __version__
 
+        way = self.way or Way()
         return {
             "c": dict(c) if isinstance(c, Mapping) else c,
-            "netting": self.netting,
-            "flows": self.flows,
+            "netting": way.netting,
+            "flows": way.flows,
+            "norms": way.norms,
             "norm_mean": self.norm_mean,
-            "biases": self.biases,
+            "biases": way.biases,
+            "chosen": way.reason,
             "layer": job.layer,
             "start": job.start,
             "target_layer": job.target_layer,
+            "probability": job.probability,
             "version": __version__,
             "torch": str(torch.__version__),
         }
+
+
+def _refuse_together(given: Inputs, target: Any, against: Any, refines: bool) -> None:
+    """What cannot be asked for at the same time."""
+    if against is not None and isinstance(target, str) and target == "all":
+        raise ValueError('explain(..., target="all", against=...): a difference is of two outputs; give one target.')
+    if refines and given.words is not None:
+        raise ValueError("explain(..., refine=..., tokenizer=...): corrections are those of tokens; give words=False, too.")
 
 
 def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_class: bool) -> Explanation | Explanations:

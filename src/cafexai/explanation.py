@@ -13,18 +13,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._extras import needs
 from ._files import read_file, write_file
 from ._inputs.groups import default_names, is_index
 from ._scores.numbers import tolerance
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas
-    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
+    from .show.picture import Picture
+    from .show.report import ReportOptions
+    from .show.text import Ledger
 
 Tensors = Tensor | tuple[Tensor, ...]
 BY_NAME = ("bias_by_layer", "cut")  # fields that hold tensors by name
-LEFT_OUT = ("display", "conflict_pairs", "final", "model_at_baseline", "class_names", "probability")  # of files, where None
+LEFT_OUT = ("display", "conflict_pairs", "final", "model_at_baseline", "class_names", "probability", "against")  # where None
 REFINED = ("correction", "absent", "correction_error", "combined_error", "refined_error")  # there with explain(..., refine=...)
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
@@ -56,6 +61,7 @@ class Explanation:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> what its codes in ``shown`` mean
     class_names: tuple[str, ...] | None = None  # of the outputs
     probability: Tensor | None = None  # (rows,): of the explained class, where its logit is what the scores add up to
+    against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model itself at the baseline
     correction: Tensors | None = None  # like combined, sum 0: what evaluations at perturbed rows add to combined
@@ -195,7 +201,7 @@ class Explanation:
 
     def names(self, row: int = 0) -> tuple[str, ...]:
         """A name for every feature; for tokens, the words of one row."""
-        if self.tokens is not None and not self.grouped:
+        if self.tokens is not None:
             return self.tokens[row]
         if self.feature_names is not None:
             return self.feature_names
@@ -209,9 +215,20 @@ class Explanation:
         parts = self._each(self.positive)
         return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
 
+    def target_name(self, row: int = 0) -> str:
+        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
+        layer, seen_at = self.settings.get("target_layer"), self.settings.get("layer")
+        names = self.class_names if layer is None else None
+        parts = [self.target] if self.against is None else [self.target, self.against]
+        called = [_called(index[row].tolist(), names) for index in parts]
+        kind = "unit" if layer is not None else "output" if names is None else "logit"
+        words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
+        words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
+        return " ".join(words)
+
     def values(self, row: int = 0) -> list[str | float | None] | None:
         """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
-        if self.grouped or self.tokens is not None:
+        if self.tokens is not None or (self.grouped and self.display is None):
             return None
         found: list[str | float | None] = []
         numbers = self[row]._flat(self[row].shown)[0].tolist()
@@ -223,59 +240,81 @@ class Explanation:
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: one line per row and feature, and one for the bias; needs pandas."""
-        pandas = needs("pandas", "tabular")
-        rows = len(self)
-        names = [name for row in range(rows) for name in (*self.names(row), "(bias)")]
-        columns: dict[str, Any] = {
-            "row": [row for row in range(rows) for _ in range(len(names) // rows)],
-            "feature": names,
-        }
-        if not self.grouped:
-            for name, values in (("value", self.shown), ("baseline", self.baselines)):
-                columns[name] = _beside(self._flat(values), torch.full((rows,), float("nan")))
-        columns["positive"] = _beside(self._flat(self.positive), self.bias_positive)
-        columns["negative"] = _beside(self._flat(self.negative), self.bias_negative)
-        columns["combined"] = _beside(self._flat(self.combined), self.bias)
-        if self.correction is not None:
-            columns["refined"] = _beside(self._flat(self.refined), self.bias)
-        return pandas.DataFrame(columns)
+        from .show.exports import long_table
+
+        return long_table(self)
+
+    def top(self, row: int = 0, most: int = 3) -> pandas.DataFrame:
+        """The features with most influence on one row, as a small table; needs pandas."""
+        from .show.exports import top
+
+        return top(self, row, most)
 
     def to_shap(self, scores: str = "combined") -> Any:
         """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output.
 
         "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
-        first minus the second is the output.
+        first minus the second is the output. Several inputs stand side by side; pictures have their channels last.
         """
-        shap = needs("shap", "shap")
-        bases = {
-            "combined": self.baseline_output + self.bias,
-            "positive": self.baseline_output + self.bias_positive,
-            "negative": self.bias_negative,
-        }
-        if scores not in bases:
-            raise ValueError(f"to_shap({scores!r}): the scores are {', '.join(map(repr, bases))}.")
-        values = getattr(self, scores)
-        if isinstance(values, tuple):
-            raise ValueError("to_shap(): the explanation has several inputs; shap takes one. Use feature_groups.")
-        words = self.tokens is not None and not self.grouped  # every row has its own
-        return shap.Explanation(
-            values=values.cpu().numpy(),
-            base_values=bases[scores].cpu().numpy(),
-            data=np.array(self.tokens) if words else None if self.grouped else self._each(self.shown)[0].cpu().numpy(),
-            feature_names=list(self.names()) if values.ndim == 2 and not words else None,
-        )
+        from .show.exports import for_shap
 
-    def ledger(self, row: int = 0, most: int = 12) -> str:
-        """One prediction as a table of text: features, bias, conflict, output."""
+        return for_shap(self, scores)
+
+    def to_shapash(self) -> Any:
+        """A compiled SmartExplainer of shapash with the combined scores of a table."""
+        from .show.exports import for_shapash
+
+        return for_shapash(self)
+
+    def to_explainerdashboard(self, y: Any = None) -> Any:
+        """A RegressionExplainer for ExplainerDashboard with the combined scores of a table; ``y`` are the true values."""
+        from .show.exports import for_explainerdashboard
+
+        return for_explainerdashboard(self, y)
+
+    def ledger(self, row: int = 0, most: int = 12) -> Ledger:
+        """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table."""
         from .show.text import ledger
 
         return ledger(self[row], most)
 
-    def plot(self, row: int = 0, most: int = 12) -> Figure:
-        """Two-sided bars of one row, from the baseline to the output; needs matplotlib."""
-        from .show.plots import bars
+    def plot(self, row: int = 0, most: int = 12, beside: Any = None) -> Picture:
+        """One row as a picture: bars of a table, maps of an image, words of a text; needs matplotlib.
 
-        return bars(self[row], most)
+        ``most`` features of a table are shown. ``beside``, for images: scores of another method, or another explanation.
+        """
+        from .show.views import picture_of
+
+        return picture_of(self, row, most, beside)
+
+    def summary(self, most: int = 12) -> Picture:
+        """All rows as a picture: mean scores, nets of each row, conflicts, the rows with most of them; needs matplotlib."""
+        from .show.summary import summary
+
+        return summary(self, most)
+
+    def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
+        """Who fights whom in one row, with explain(..., pairs=True): a heatmap and a network; needs matplotlib."""
+        from .show.pairs import pairs
+
+        return pairs(self[row], most)
+
+    def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
+        """What the constants of each layer did to one row; needs matplotlib."""
+        from .show.plots import biases
+
+        return biases(self[row], most)
+
+    def _repr_html_(self) -> str:
+        from .show.html import explanation_page
+
+        return explanation_page(self)
+
+    def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
+        """Write a report that can be sent: one HTML file for somebody without Python. Options: ``show.report.write_report``."""
+        from .show.report import write_report
+
+        return write_report(self, path, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with all numbers, settings and a checksum; needs safetensors.
@@ -296,15 +335,7 @@ class Explanation:
         described: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
-            if value is None and entry.name in (
-                "display",
-                "conflict_pairs",
-                "final",
-                "model_at_baseline",
-                "class_names",
-                "probability",
-                *REFINED,
-            ):
+            if value is None and entry.name in (*LEFT_OUT, *REFINED):
                 continue
             if isinstance(value, Tensor):
                 tensors[entry.name] = value
@@ -340,6 +371,8 @@ class Explanation:
             values[head] = (*values.get(head, ()), tensors[name]) if "." in name else tensors[name]
         if values["tokens"] is not None:
             values["tokens"] = tuple(tuple(row) for row in values["tokens"])
+            if values["settings"].get("grouped") and values.get("feature_names") is not None:
+                values["tokens"] = None  # of groups of tokens, which once were kept
         for name in ("feature_names", "frozen", "notes", "class_names"):
             values[name] = None if values.get(name) is None else tuple(values[name])
         values["categories"] = {name: tuple(words) for name, words in values.get("categories", {}).items()}
@@ -363,9 +396,11 @@ class Explanation:
             or shapes != [shapes[0]] * len(shapes)
             or (not self.grouped and shapes[0] != [part.shape for part in self._each(self.inputs)])
             or len(self._each(self.inputs)) != len(self._each(self.baselines))
-            or (self.display is not None and self.display.shape != self._each(self.inputs)[0].shape)
+            or (self.display is not None and self.display.shape != self._each(self.positive)[0].shape)
+            or (self.against is not None and self.against.shape != self.target.shape)
             or (self.feature_names is not None and len(self.feature_names) != self._flat(self.positive).shape[1])
             or (self.tokens is not None and len(self.tokens) != rows)
+            or (self.tokens is not None and any(len(row) != self._flat(self.positive).shape[1] for row in self.tokens))
             or (self.conflict_pairs is not None and len(self.conflict_pairs) != rows)
         ):
             return "the shapes of its numbers do not fit each other"
@@ -388,6 +423,8 @@ class Explanation:
         return "its scores do not add up to its output" if bool((missed.abs() > rounding * size).any()) else None
 
 
-def _beside(features: Tensor, bias: Tensor) -> Any:
-    features = features if features.is_floating_point() else features.to(bias.dtype)
-    return torch.cat([features, bias.to(features)[:, None]], 1).flatten().cpu().numpy()
+def _called(index: list[int], names: tuple[str, ...] | None) -> str:
+    """One output by its name, or by its place."""
+    if names is not None and len(index) <= 1:
+        return repr(names[index[0] if index else 0])
+    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

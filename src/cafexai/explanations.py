@@ -15,7 +15,13 @@ from ._files import read_file, write_file
 from .explanation import Explanation, Tensors
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas
+    from typing_extensions import Unpack
+
+    from .show.picture import Picture
+    from .show.report import ReportOptions
 
 FORMAT, UNCHECKED = "several 2", "several 1"  # of files; those of version 0.1 have no checksum
 
@@ -31,6 +37,10 @@ class Explanations(Mapping[Any, Explanation]):
         self._entries = dict(entries)
 
     def __getitem__(self, key: Any) -> Explanation:
+        """By the keys as they are; a class also by its name."""
+        if isinstance(key, str) and self.by == ("target",):
+            names = next(iter(self._entries.values())).class_names or ()
+            key = names.index(key) if key in names else key
         if isinstance(key, bool) or key not in self._entries:
             known = ", ".join(map(str, self._entries))
             raise KeyError(f"explanations[{key!r}]: there is one for each {' and '.join(self.by)} of {known}.")
@@ -68,6 +78,23 @@ class Explanations(Mapping[Any, Explanation]):
                 frame.insert(place, name, value)
             frames.append(frame)
         return pandas.concat(frames, ignore_index=True)
+
+    def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
+        """Write one report about all of them, as ``Explanation.report`` does."""
+        from .show.report import write_report
+
+        return write_report(self, path, **options)
+
+    def plot(self, row: int = 0, most: int = 8) -> Picture:
+        """One row of all: what c changes, or the nets (maps of images) side by side; needs matplotlib."""
+        from .show.several import several
+
+        return several(self.by, self.rows(row), most)
+
+    def _repr_html_(self) -> str:
+        from .show.html import explanations_page
+
+        return explanations_page(self.by, self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file as ``Explanation.save`` does; what all share, as the inputs, is written once."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from ._extras import needs
+from ._inputs.cells import column_of, known_values, typical_value, word
+from ._inputs.encoders import sources
+from ._inputs.given import FromRaw
+from ._inputs.groups import Grouping
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "identity": nn.Identity,
@@ -26,7 +32,7 @@ class _Exp(nn.Module):
 class SklearnMLP(nn.Module):
     """The layers of a fitted perceptron, and the steps that stand before it in its pipeline."""
 
-    def __init__(self, perceptron: Any, steps: Any = None) -> None:
+    def __init__(self, perceptron: Any, steps: Any = None, encoded: bool = False) -> None:
         super().__init__()
         for name, layer in _layers(perceptron).items():
             self.add_module(name, layer)
@@ -34,9 +40,23 @@ class SklearnMLP(nn.Module):
         self.count = int(perceptron.n_features_in_)
         self.known = _names_of(perceptron, "feature_names_in_")
         classes = list(getattr(perceptron, "classes_", []))
+        self.class_names = tuple(map(word, classes))
+        self.probability = {"softmax": "softmax", "logistic": "sigmoid"}.get(perceptron.out_activation_) if classes else None
         self.notes: tuple[str, ...] = ()
         if len(classes) == 2 and perceptron.n_outputs_ == 1:
             self.notes = (f"Output 0 is the logit of class {classes[1]}; below 0 the model predicts {classes[0]}.",)
+        self.labels: dict[int, tuple[str, ...]] = {}
+        self.sources: list[frozenset[int]] = []  # for each feature the columns of the raw data that it is made of
+        self.raw_names = None if steps is None else _names_of(steps, "feature_names_in_")
+        width = None if steps is None or encoded else getattr(steps, "n_features_in_", None)
+        if width is not None:
+            self.raw_names = self.raw_names or [f"x{i}" for i in range(width)]
+            self.sources = sources(steps, [frozenset([i]) for i in range(width)], self.count, self.labels)
+
+    @property
+    def original_columns(self) -> bool:
+        """Scores and baselines are about the columns before the steps."""
+        return bool(self.sources)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transformed features (rows, features) -> (rows, outputs)."""
@@ -44,16 +64,11 @@ class SklearnMLP(nn.Module):
             x = layer(x)
         return x
 
-    def from_raw(
-        self, inputs: Any, feature_names: Sequence[str] | None = None
-    ) -> tuple[np.ndarray, Tensor | None, list[str] | None]:
-        """Raw rows -> the input of ``forward``, the values in original units, and a name for each feature.
-
-        The values are None where the columns do not correspond one to one to what the perceptron gets.
-        """
-        given = None if feature_names is None else list(feature_names)
+    def from_raw(self, inputs: Any, feature_names: Sequence[str] | None = None, call: str = "explain(...)") -> FromRaw:
+        """Raw rows as the input of ``forward``, with names and values of the features as people know them."""
+        given = None if feature_names is None else list(map(str, feature_names))
         raw = inputs.detach().cpu().numpy() if isinstance(inputs, Tensor) else inputs
-        ready = raw if self.steps is None else self.steps.transform(raw)
+        ready = raw if self.steps is None else self._transformed(raw, call)
         self._check_columns(_columns(ready))
         features = _numbers(ready)
         if features.ndim != 2 or features.shape[1] != self.count:
@@ -62,15 +77,89 @@ class SklearnMLP(nn.Module):
                 "Pass the rows that estimator.predict takes."
             )
         if self.steps is None:
-            return features, None, given or _columns(raw) or self.known
+            return FromRaw(features, given or _columns(raw) or self.known)
         made = _columns(ready) or _names_of(self.steps, "get_feature_names_out")
-        origin = _columns(raw) or _names_of(self.steps, "feature_names_in_") or [f"x{i}" for i in range(raw.shape[1])]
-        order = _places(origin, made, self.count)
-        if order is None:
-            return features, None, given or made
-        names = given or origin
-        in_order = [names[place] for place in order] if len(names) == self.count else names
-        return features, _in_units(raw, order), in_order
+        if not self.original_columns:
+            return FromRaw(features, given or made)
+        return self._as_known(raw, features, made, given)
+
+    def _transformed(self, raw: Any, call: str) -> Any:
+        """The rows behind the steps."""
+        try:
+            return self.steps.transform(raw)
+        except (ValueError, TypeError, KeyError) as error:
+            names = "" if self.raw_names is None else f", with the columns {', '.join(map(repr, self.raw_names[:20]))}"
+            raise ValueError(
+                f"{call}: the pipeline does not take these rows ({str(error).strip().splitlines()[0]}). Pass what "
+                f"pipeline.predict takes{names}."
+            ) from error
+
+    def _as_known(self, raw: Any, features: np.ndarray, made: list[str] | None, given: list[str] | None) -> FromRaw:
+        """One feature per column of the raw data; what mixes columns stays as the perceptron gets it."""
+        assert self.raw_names is not None
+        keys = [min(columns) if len(columns) == 1 else -1 - place for place, columns in enumerate(self.sources)]
+        order = list(dict.fromkeys(keys))  # columns, and for what mixes them -1 - its place
+        mixed = [-1 - key for key in order if key < 0]
+        if len(mixed) == self.count:
+            return FromRaw(features, given or made, notes=_mixed(made or []))
+        names = given if given is not None and len(given) == len(self.raw_names) else self.raw_names
+        own = [f"feature {place}" for place in range(self.count)] if made is None else _without_prefixes(made)
+        shown = [names[key] if key >= 0 else own[-1 - key] for key in order]
+        if given is not None and names is not given:
+            if len(given) != len(order):
+                raise ValueError(
+                    f"explain(..., feature_names=...): {len(given)} names for {len(order)} features. Give one for each column "
+                    f"of the raw data: {', '.join(map(repr, self.raw_names[:20]))}."
+                )
+            shown = given
+        values = np.zeros((len(features), len(order)))
+        categories: dict[str, tuple[str, ...]] = {}
+        for place, (key, name) in enumerate(zip(order, shown, strict=True)):
+            cells = features[:, -1 - key] if key < 0 else column_of(raw, key, self.raw_names[key])
+            values[:, place], words = known_values(cells, self.labels.get(key, ()))
+            if words:
+                categories[name] = words
+        index = torch.tensor([order.index(key) for key in keys])
+        notes = _mixed([own[place] for place in mixed])
+        if len(order) == self.count:
+            return FromRaw(features, shown, torch.from_numpy(values), categories, None, notes)
+        grouping = Grouping(index, tuple(shown), torch.from_numpy(values), categories)
+        return FromRaw(features, made, None, {}, grouping, notes)
+
+    def rows(self, given: Any, call: str) -> np.ndarray:
+        """Rows of original values in any form, through the steps: (columns,), (rows, columns), or a stack of the latter."""
+        assert self.raw_names is not None
+        if isinstance(given, (tuple, list)) and len(given) == 1 and np.ndim(given[0]):
+            given = given[0]
+        if isinstance(given, Mapping):
+            given = needs("pandas", "tabular").DataFrame([dict(given)])
+        if hasattr(given, "to_frame") and hasattr(given, "index"):  # a series of one value per column
+            given = given.to_frame().T.infer_objects()
+        if _columns(given) is not None:
+            return self.from_raw(given, call=call).ready
+        plain = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+        array = plain if isinstance(plain, np.ndarray) else np.array(plain, dtype=object)
+        width = len(self.raw_names)
+        if array.ndim == 0 or array.shape[-1] != width:
+            raise ValueError(
+                f"{call}: give values of the {width} original columns, {', '.join(map(repr, self.raw_names[:20]))}; this is "
+                f"{f'of shape {array.shape}' if array.ndim else repr(given)}. None is the zero of what the perceptron gets; "
+                "from_sklearn(pipeline, encoded=True) takes baselines in these features."
+            )
+        flat: Any = array.reshape(-1, width)
+        if hasattr(self.steps, "feature_names_in_"):
+            flat = needs("pandas", "tabular").DataFrame(flat, columns=self.raw_names).infer_objects()
+        return self.from_raw(flat, call=call).ready.reshape(*array.shape[:-1], self.count)
+
+    def typical(self, statistic: str, background: Any) -> Any:
+        """A row of original values: mean, median or mode of numbers, the most frequent category."""
+        assert self.raw_names is not None
+        raw = background.detach().cpu().numpy() if isinstance(background, Tensor) else background
+        cells = [column_of(raw, place, name) for place, name in enumerate(self.raw_names)]
+        row = [typical_value(statistic, one) for one in cells]
+        if _columns(raw) is None:
+            return np.array(row, dtype=object if any(isinstance(one, str) for one in row) else np.float64)
+        return needs("pandas", "tabular").DataFrame([row], columns=self.raw_names)
 
     def _check_columns(self, columns: list[str] | None) -> None:
         if columns is not None and self.known is not None and columns != self.known:
@@ -80,16 +169,17 @@ class SklearnMLP(nn.Module):
             )
 
 
-def from_sklearn(estimator: Any) -> SklearnMLP:
+def from_sklearn(estimator: Any, encoded: bool = False) -> SklearnMLP:
     """A fitted MLPClassifier or MLPRegressor, or a Pipeline that ends in one, as a PyTorch module in float64.
 
     The output is what the scores add up to: the logit of ``classes_[1]`` for two classes, one logit per class for more
     (per label for several labels: give ``target``), the prediction for a regressor. Shape (rows, outputs).
 
-    Of a pipeline, the steps before the perceptron stay outside of the model: ``CAFE(model).explain`` takes raw rows and
-    transforms them. Scores, baselines and the background are about the transformed features: after a StandardScaler the
-    default baseline 0 is the mean of the training data. Values are shown in original units where every feature still is
-    one column of the raw data; ``feature_names`` then name these columns, else the transformed features.
+    Of a pipeline, the steps before the perceptron stay outside of the model: ``CAFE(model).explain`` takes raw rows. There is
+    one score for each column of these, shown with its own value; columns that are dropped have none, and features that are
+    made of several columns, as by PCA, stay as they are. Baselines and background are rows of these columns; without any,
+    the baseline is zero for all that the perceptron gets: behind a StandardScaler the mean of the training data, for
+    one-hot columns no category. ``encoded=True`` has scores and baselines for what the perceptron gets instead.
     """
     from sklearn.neural_network import MLPClassifier, MLPRegressor
     from sklearn.pipeline import Pipeline
@@ -105,7 +195,7 @@ def from_sklearn(estimator: Any) -> SklearnMLP:
         )
     if not hasattr(last, "coefs_"):
         raise ValueError(f"from_sklearn({kind}): the estimator is not fitted, so it has no weights. Call fit(X, y) first.")
-    return SklearnMLP(last, steps if len(steps) else None).eval()
+    return SklearnMLP(last, steps if len(steps) else None, encoded).eval()
 
 
 def _layers(perceptron: Any) -> dict[str, nn.Module]:
@@ -152,27 +242,15 @@ def _numbers(data: Any) -> np.ndarray:
         ) from error
 
 
-def _places(origin: list[str], made: list[str] | None, count: int) -> list[int] | None:
-    """For each feature its column of the raw data, by name; None unless they correspond one to one."""
-    if len(origin) != count or (made is not None and len(made) != count):
-        return None
-    if made is None:
-        return list(range(count))
-    place_of = {name: place for place, name in enumerate(origin)}
-    places = [place_of.get(_without_prefix(name, place_of)) for name in made]
-    return [p for p in places if p is not None] if None not in places and len(set(places)) == count else None
+def _without_prefixes(names: list[str]) -> list[str]:
+    """Names as they were before a ColumnTransformer put those of its steps in front ("pca__pca0"), if they stay different."""
+    short = [name.rsplit("__", 1)[-1] for name in names]
+    return [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
 
 
-def _without_prefix(name: str, known: dict[str, int]) -> str:
-    """The name as it was before a ColumnTransformer put the name of a step in front ("num__age")."""
-    while name not in known and "__" in name:
-        name = name.split("__", 1)[1]
-    return name
-
-
-def _in_units(raw: Any, order: list[int]) -> Tensor | None:
-    """The raw values in the order of the features; None if they are not numbers."""
-    try:
-        return torch.from_numpy(_numbers(raw)[:, order])
-    except ValueError:
-        return None
+def _mixed(names: list[str]) -> tuple[str, ...]:
+    """A note on features that are made of several columns."""
+    if not names:
+        return ()
+    some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return (f"Made of several columns, and therefore shown as the model gets them: {some}.",)

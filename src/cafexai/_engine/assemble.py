@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .._inputs.given import Inputs
-from .._inputs.groups import places
+from .._inputs.groups import Grouping, places, values_of_groups
+from .._inputs.words import Words
 from .._scores.backward import Outcome, Passed
 from ..explanation import Explanation, Tensors
 from .forward import each_class
@@ -35,6 +36,9 @@ class Piece:
     final: str | None
     notes: tuple[str, ...]
     pairs: Tensor | None = None  # (rows, features + 1, features + 1)
+    against: Tensor | None = None  # like target
+    probability: Tensor | None = None  # (rows,)
+    class_names: tuple[str, ...] | None = None  # of the outputs
     cut: list[Tensor] | None = None  # which elements of the inputs reached what was cut off, if anything may have been
 
 
@@ -65,8 +69,20 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
         final=passed.final,
         notes=passed.notes + outcome.notes,
         pairs=outcome.pairs,
+        against=passed.against,
+        probability=_probability(passed),
+        class_names=passed.class_names,
         cut=_cut(passed, outcome),
     )
+
+
+def _probability(passed: Passed) -> Tensor | None:
+    """Of the explained class; a difference of two outputs has none."""
+    whole = passed.probabilities
+    if whole is None or passed.against is not None:
+        return None
+    picks = (torch.arange(len(whole), device=whole.device), *passed.target.to(whole.device).unbind(1)[: whole.ndim - 1])
+    return whole.detach()[picks].to(passed.chosen.delta.dtype)
 
 
 def _cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
@@ -124,11 +140,15 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         completeness_error=column("completeness_error"),
         output_error=max(p.output_error for p in parts),
         target=column("target"),
+        against=None if parts[0].against is None else column("against"),
+        probability=None if parts[0].probability is None else column("probability"),
+        class_names=parts[0].class_names,
         inputs=joined("inputs"),
         baselines=joined("baselines"),
         feature_names=given.names if settings["layer"] is None else None,
         tokens=given.tokens if settings["layer"] is None else None,
-        display=given.display if settings["layer"] is None else None,
+        display=given.display if settings["layer"] is None and given.grouping is None else None,
+        categories=given.categories if settings["layer"] is None and given.grouping is None else {},
         conflict_pairs=None if parts[0].pairs is None else column("pairs"),
         frozen=frozen,
         final=parts[0].final,
@@ -144,6 +164,11 @@ def grouped(explanation: Explanation, groups: Any) -> Explanation:
     """
     parts = explanation._each(explanation.positive)
     index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
+    if isinstance(groups, Grouping):
+        values, categories = groups.values, groups.categories
+    else:
+        shown = None if explanation.tokens is not None else explanation._flat(explanation.shown)
+        values, categories = values_of_groups(index, names, explanation.names(), shown, explanation.categories)
     index = index.to(explanation.output.device)
 
     def summed(scores: Tensors) -> Tensor:
@@ -156,5 +181,33 @@ def grouped(explanation: Explanation, groups: Any) -> Explanation:
         negative=summed(explanation.negative),
         combined=summed(explanation.combined),
         feature_names=names,
+        tokens=None,
+        display=values,
+        categories=categories,
+        settings={**explanation.settings, "grouped": True},
+    )
+
+
+def by_word(explanation: Explanation, words: Words) -> Explanation:
+    """The explanation with (rows, words) scores: those of the tokens of a word summed, positive and negative separately."""
+    index = words.index.to(explanation.output.device)
+    rows, count = len(index), len(words.names[0])
+
+    def summed(scores: Tensors) -> Tensor:
+        flat = explanation._flat(scores)
+        return flat.new_zeros(rows, count).scatter_add_(1, index, flat)
+
+    pairs = explanation.conflict_pairs
+    if pairs is not None:  # of the biases, which come last, there is one
+        last = torch.cat([index, torch.full_like(index[:, :1], count)], 1)
+        ups = pairs.new_zeros(rows, count + 1, pairs.shape[2]).scatter_add_(1, last[:, :, None].expand_as(pairs), pairs)
+        pairs = ups.new_zeros(rows, count + 1, count + 1).scatter_add_(2, last[:, None].expand_as(ups), ups)
+    return dataclasses.replace(
+        explanation,
+        positive=summed(explanation.positive),
+        negative=summed(explanation.negative),
+        combined=summed(explanation.combined),
+        tokens=words.names,
+        conflict_pairs=pairs,
         settings={**explanation.settings, "grouped": True},
     )

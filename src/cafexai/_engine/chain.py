@@ -45,10 +45,12 @@ def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
 
 
 def _usual(job: Job, settings: Settings) -> bool:
-    """Scores of the inputs are asked for, biases having scores, and nothing else."""
-    if settings.carrier not in (PathScores, UnitScores) or settings.dtype is torch.float64 or settings.biases_in_reference:
+    """Scores of the inputs are asked for, and nothing else."""
+    if settings.carrier not in (PathScores, UnitScores) or settings.dtype is torch.float64:
         return False
-    return job.check == "output" and job.layer is None and job.target_layer is None and job.output is None
+    return (
+        job.check == "output" and job.against is None and job.layer is None and job.target_layer is None and job.output is None
+    )
 
 
 def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
@@ -62,9 +64,13 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
     run.steps = []
     for path, *layer in layers:
         if len(layer) == 2:
-            step, arguments = leaf.linear_step(layer[0], not run.steps), _linear(run, path, delta, *layer)
+            weight, bias = layer
+            start, bias = (bias, None) if run.settings.biases_in_reference else (None, bias)
+            step, arguments = leaf.linear_step(weight, not run.steps), _linear(run, path, delta, weight, bias)
             if reference is not None:
-                reference = over_rows(lambda r, weight=layer[0]: F.linear(r, weight), reference)  # type: ignore[misc]
+                reference = over_rows(lambda r, w=weight, b=start: F.linear(r, w, b), reference)  # type: ignore[misc]
+            elif start is not None:
+                reference = start.expand(len(delta), -1)
         else:
             c = run.settings.c_at(path)
             step, before, behind, phi = activation(delta, reference, carrier.general(layer[0]), True, c)

@@ -14,12 +14,13 @@ from torch.overrides import BaseTorchFunctionMode
 from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._inputs.baselines import Reference, references
 from .._inputs.given import Inputs
-from .._inputs.target import choose_target
+from .._inputs.paths import follow_path
+from .._inputs.target import choose_target, names_of_outputs
 from .._scores.backward import Passed
 from .._scores.origin import Origin
 from .._scores.run import Leaf, Run, Settings
 from .._scores.steps import Deltas
-from .._scores.tensors import Coded, Scored, Softmaxed
+from .._scores.tensors import Coded, Complexed, Scored, Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
 from .chain import along, steps_of
@@ -27,6 +28,8 @@ from .check import check_output
 from .job import Batch, Job
 from .kept import Kept
 from .trace import Trace, module_paths
+
+PROBABILITY = ("softmax", "sigmoid")  # what makes probabilities of logits
 
 
 class _Reached(BaseException):
@@ -44,6 +47,7 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
     if deltas is not None:
         deltas.rewind()
     run = Run(batch.tensors[0].shape[0], settings, deltas)
+    run.may_warn = job.subject.first_warning
     try:
         steps = steps_of(job, batch, settings)
         if steps is not None:
@@ -121,17 +125,17 @@ def _explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Ref
     return [run.wide(x) if x.is_floating_point() else x for x in batch.tensors], list(batch.references)
 
 
-def survey(job: Job) -> Trace:
-    """A forward pass for the list of its operations alone."""
-    batch = job.batch()
+def survey(job: Job, rows: slice | None = None) -> tuple[Trace, Any]:
+    """A forward pass for its operations alone, with all that the model gave; None if it cannot be explained."""
+    batch, output = job.batch(rows), None
     kept = _kept(job, batch)
     trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, kept)
     try:
         with contextlib.suppress(UnsupportedOperation):
-            _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
+            output = _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
     finally:
         kept.put_back()
-    return trace
+    return trace, output
 
 
 class _Begin:
@@ -255,9 +259,14 @@ def select_output(raw: Any, output: Any) -> Any:
         return output(raw)
     if output is not None:
         try:
-            return raw[output] if not isinstance(output, str) or isinstance(raw, Mapping) else getattr(raw, output)
-        except (KeyError, IndexError, AttributeError, TypeError):
-            raise ValueError(f"explain(..., output={output!r}): the model's output has {_parts_of(raw)}.") from None
+            if not isinstance(output, str) or (isinstance(raw, Mapping) and output in raw):
+                return raw[output]
+            return follow_path(raw, output)
+        except (KeyError, IndexError, AttributeError, TypeError, ValueError):
+            raise ValueError(
+                f"explain(..., output={output!r}): the model's output has {_parts_of(raw)}. Give a key, an index, a function "
+                'or a path such as "logits[:, -1]".'
+            ) from None
     if isinstance(raw, Tensor):
         return raw
     values = list(raw.values()) if isinstance(raw, Mapping) else list(raw) if isinstance(raw, (tuple, list)) else []
@@ -277,6 +286,8 @@ def _parts_of(raw: Any) -> str:
 
 def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> Passed:
     """Compare the output with the plain one and pick the target."""
+    if isinstance(output, Complexed):
+        raise ValueError("explain(...): the output is complex. Explain its real part: output=lambda out: out.real.")
     if not isinstance(output, (Scores, Softmaxed)):
         frozen = ", ".join(dict.fromkeys(key.operation for key in run.frozen)) or "nothing"
         raise ValueError(
@@ -298,22 +309,63 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
     if scores.rows is not None and shape and shape[0] == run.batch:
         raise ValueError(
             "explain(...): the model lets rows depend on each other, or gives them back in another order, so that an output "
-            "has no row of its own. batch_size=1 explains every row by itself, as the model sees it alone."
+            "has no row of its own. batch_size=1 explains every row by itself, as the model sees it alone. A graph, whose "
+            "nodes depend on each other, is one row: "
+            "CAFE(lambda x: model(x[0], edges)[None]).explain(nodes[None], target=(node, class))."
         )
     if scores.rows is not None or not shape or shape[0] != run.batch:
         raise ValueError(
             f"explain(...): the output of shape {tuple(shape)} does not have one entry per row in dimension 0, for "
             f"{run.batch} row(s). Dimension 0 of the inputs is the batch (a single row is x[None]); the output can be "
-            "selected or reshaped: output=lambda out: ..."
+            "selected or reshaped: output=lambda out: ... A graph is one row: "
+            "CAFE(lambda x: model(x[0], edges)).explain(nodes[None])."
         )
     if job.every_class and len(shape) > 2:
         raise ValueError(
             f'explain(..., target="all"): the output has shape {tuple(shape)}; give it one of (rows, classes): output=.'
         )
-    target = 0 if job.every_class else job.target
-    pick, index = choose_target(scores.value, target, batch.rows, job.given.rows)
-    chosen = scores.reshape(pick, aligned=True)
-    return Passed(run, *_explained(run, batch, job), found, scores, chosen, index, expected, final, notes)
+    target, names = 0 if job.every_class else job.target, job.class_names if job.target_layer is None else ()
+    pick, index = choose_target(scores.value, target, batch.rows, job.given.rows, names=names)
+    other = None
+    if job.against is None:
+        chosen = scores.reshape(pick, aligned=True)
+    else:
+        try:
+            subtract, other = choose_target(scores.value, job.against, batch.rows, job.given.rows, names=names)
+        except ValueError as error:
+            raise ValueError(str(error).replace("target=", "against=")) from None
+        chosen = _difference(scores, pick, subtract)
+        if bool((same := (index == other).all(1)).any()):
+            row = batch.rows.start + int(same.nonzero()[0])
+            raise ValueError(
+                f"explain(..., against={job.against!r}): for row {row} that is the explained output itself, "
+                f"{index[row - batch.rows.start].tolist()}. Give two different ones."
+            )
+    likely = _probabilities(job, scores.value, found if final is not None else None)
+    called = names_of_outputs(names, scores.template.shape[1:])
+    about = _explained(run, batch, job)
+    return Passed(run, *about, found, scores, chosen, index, expected, final, notes, other, likely, called)
+
+
+def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Callable[[Tensor], Tensor]) -> Scores:
+    """One output minus another: one more linear layer at the end."""
+    both = scores.reshape(lambda v: torch.stack([pick(v), subtract(v)], 1), aligned=True)
+    difference = both.weighted(both.template.new_tensor([[1.0, -1.0]]), None, True)
+    return difference.reshape(lambda v: v[:, 0], aligned=True)
+
+
+def _probabilities(job: Job, logits: Tensor, found: Tensor | None) -> Tensor | None:
+    """What the outputs are as probabilities: the model's own, or by the function that the user has named."""
+    if job.target_layer is not None or found is not None or job.probability is None:
+        return None if job.target_layer is not None else found
+    if job.probability == PROBABILITY[1]:
+        return logits.sigmoid()
+    if logits.ndim != 2 or logits.shape[1] == 1:
+        raise ValueError(
+            f'CAFE(..., probability="softmax"): the output of the model has shape {tuple(logits.shape)}; a softmax is over '
+            'several classes, (rows, classes). A single logit has a probability by "sigmoid".'
+        )
+    return logits.softmax(1)
 
 
 def each_class(passed: Passed) -> list[Passed]:

@@ -37,6 +37,9 @@ class Job:
     stack: Sequence[tuple[Reference, ...]]  # the references: one for each input, or several of these to average over
     settings: Settings
     target: Any = None
+    against: Any = None  # another output: the difference of the two is explained
+    class_names: tuple[str, ...] = ()
+    probability: str | None = None  # what makes probabilities of the outputs: "softmax" or "sigmoid"
     extra: Any = ()  # further arguments of forward: a tuple, or a dictionary of keywords
     output: Any = None
     layer: str | None = None

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
-from .._scores.tensors import PLAIN, Coded, Scored, Softmaxed
+from .._scores.tensors import PLAIN, Coded, Complexed, Scored, Softmaxed
 from ..rules.effects import draws, with_generator, written
 
-FOLLOWED = (Scored, Softmaxed, Coded)  # the tensors that the model is given
+FOLLOWED = (Scored, Softmaxed, Coded, Complexed)  # the tensors that the model is given
 _LEAVES = PLAIN | {Tensor, nn.Parameter, complex, bytes, type}
 _CONTAINERS = (dict, list, set, deque)
 # Hooks belong to those who register them, and ``training`` to those who call train() and eval().

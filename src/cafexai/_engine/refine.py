@@ -120,6 +120,8 @@ def refined(
         lost, present = _lost(batch.tensors, versions, [r[rows] for r in first._each(first.baselines)], index)
         for key, explanation in entries.items():
             change = explanation.output[rows, None].to(answers) - _picked(answers, explanation.target[rows])
+            if explanation.against is not None:
+                change = change + _picked(answers, explanation.against[rows])
             scores = _by_group(explanation._flat(explanation.combined)[rows].to(lost), index)
             fits[key].append(fitted(lost, present, scores, change, refine.ridge))
     return {key: _with_fit(explanation, fits[key], refine, groups is not None) for key, explanation in entries.items()}
@@ -180,7 +182,7 @@ def _answers(job: Job, batch: Batch, versions: list[Tensor], explanation: Explan
     width = 1 if job.extra else samples if job.batch_size is None else max(1, job.batch_size // rows)
     settings = dataclasses.replace(job.settings, carrier=PathScores)
     dimensions = explanation.target.shape[1]
-    job = dataclasses.replace(job, settings=settings, features=None, target=(0,) * dimensions or None)
+    job = dataclasses.replace(job, settings=settings, features=None, target=(0,) * dimensions or None, against=None)
 
     def parts() -> Iterator[Tensor]:
         for start in range(0, samples, width):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
@@ -30,6 +31,7 @@ def unwrap(model: Any) -> Any:
     return model
 
 
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # models that the user was warned about
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -74,6 +76,14 @@ class Subject:
         if not isinstance(self.model, nn.Module):
             return {}
         return {id(t): name for name, t in (*self.model.named_parameters(), *self.model.named_buffers())}
+
+    def first_warning(self) -> bool:
+        """True once for every model."""
+        with contextlib.suppress(TypeError):  # a callable that cannot be remembered
+            known = self.model in _warned
+            _warned.add(self.model)
+            return not known
+        return True
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:

@@ -42,5 +42,5 @@ def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> S
     references = [(None,) * len(given.tensors)]
     extra = as_arguments(additional_forward_args)
     job = Job(subject, given, references, Settings(PathScores), extra=extra, output=lambda raw: raw)
-    trace = survey(job)
+    trace, _ = survey(job)
     return Support(dict(trace.run.operations), tuple(trace.problems))

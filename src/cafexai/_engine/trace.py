@@ -15,15 +15,17 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_any, tree_map_only
 
 from .._scores.run import Run
-from .._scores.tensors import PLAIN, Coded, Scored, Softmaxed, is_plain, plain, share
+from .._scores.tensors import PLAIN, Coded, Complexed, Scored, Softmaxed, is_plain, plain, share
 from .._scores.value import Scores
 from ..errors import Problem, UnsupportedOperation
 from ..rules import codes as of_codes
+from ..rules import complex as of_complex
 from ..rules.effects import Effect, effect_of_call
 from ..rules.table import TABLE, Rule, find, is_elementwise
 from .calls import call_site, dtypes, in_order, shapes
 from .check import check_operation
 from .kept import FOLLOWED, Kept
+from .stand_in import StandIns
 
 
 class Trace(TorchFunctionMode):
@@ -32,11 +34,10 @@ class Trace(TorchFunctionMode):
     def __init__(self, run: Run, owned: Callable[[], dict[int, str]], kept: Kept, check_each: bool = False) -> None:
         super().__init__()
         self.run = run
-        self.owned = owned  # makes the ids of the model's parameters and buffers, with their names
+        self.stand_ins = StandIns(owned)
         self.kept = kept
         self.check_each = check_each
         self.problems: list[Problem] = []
-        self._swapped: list[tuple[Tensor, Tensor]] = []
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -57,7 +58,9 @@ class Trace(TorchFunctionMode):
                 return func(*args, **kwargs)
             if "draws" in rule.kinds and not self.kept.watching:
                 return self._watched(func, types, args, kwargs)
-        if (
+        if not usual and _meets(args, kwargs, Complexed):
+            act = self._of_complex
+        elif (
             usual
             or _meets(args, kwargs, Scored)
             or (_meets(args, kwargs, Coded) and of_codes.makes_numbers(rule, args, kwargs))
@@ -96,10 +99,27 @@ class Trace(TorchFunctionMode):
             return Softmaxed.of(value, logits)
         return type(value)(Softmaxed.of(*pair) for pair in zip(value, logits, strict=True))
 
+    def _of_complex(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
+        """Pairs of values: what is done to the parts is followed in turn."""
+        try:
+            with self:
+                result = of_complex.follow(func, args, kwargs)
+        except UnsupportedOperation as error:
+            return self._survey(func, str(error), args, kwargs, torch.get_default_dtype())
+        if rule is not None and rule.in_place and isinstance(args[0], Complexed):
+            args[0].first, args[0].second = result.first, result.second
+            return args[0]
+        if rule is not None and rule.in_place:
+            self.stand_ins.exchange(args[0], result)
+            return args[0]
+        return result
+
     def _of_codes(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Integers: followed to their embedding, plain for everything else."""
         try:
             result = of_codes.follow(func, rule, args, kwargs)
+            if rule is not None and rule.in_place:
+                return self._write_codes(args[0], result)
             if not isinstance(result, Scores):
                 return result
             self.run.note_operation(rule.name if rule is not None else "codes")
@@ -120,6 +140,8 @@ class Trace(TorchFunctionMode):
             options = {name: value for name, value in kwargs.items() if name != "inplace"}
             in_place = in_place or bool(kwargs["inplace"])
         states, dtype = self._usual_states(args, options)
+        if (rule is None or states is None) and of_complex.takes(func, args):
+            return self._of_complex(func, rule, args, kwargs)
         try:
             if rule is None:
                 raise UnsupportedOperation("there is no rule for it")
@@ -199,8 +221,6 @@ class Trace(TorchFunctionMode):
                         "kept, such as a list. Empty that, and let forward not write there."
                     )
                 return value.state
-            if value.is_complex():
-                raise UnsupportedOperation("complex numbers are not followed")
             if isinstance(value, Coded):
                 return value if codes else self._beside(value, compute, rule)
             constant = self.kept.apart(value.as_subclass(Tensor).detach())
@@ -209,8 +229,6 @@ class Trace(TorchFunctionMode):
             return constant.clone() if constant.is_inference() else constant
 
         if isinstance(values, tuple):
-            if any(isinstance(value, complex) for value in values):
-                raise UnsupportedOperation("complex numbers are not followed")
             if not any(isinstance(value, (list, tuple, dict)) for value in values):
                 return tuple([convert(value) if isinstance(value, Tensor) else value for value in values])
         return tree_map_only(Tensor, convert, values)
@@ -230,27 +248,26 @@ class Trace(TorchFunctionMode):
             if target.view_of_root is not None:
                 raise UnsupportedOperation("a view is overwritten by a constant in place; let the model use the returned value")
             torch.utils.swap_tensors(target, new)
-        elif (name := self.owned().get(id(target))) is not None:
-            raise ValueError(
-                f"explain(...): the model writes a value that depends on its input into its own {name!r}. "
-                "Explaining leaves a model as it is; let forward work on a copy (.clone())."
-            )
         elif target._is_view():
-            raise UnsupportedOperation(
-                "an operation in place writes a scored value into a view of a plain tensor; write into the tensor "
-                "itself (y[:, 0] = ...), or build it with torch.cat or torch.stack"
-            )
+            self.stand_ins.exchange_view(self.run, target, new, dtype)
         else:
-            stand_in = Scored(new, dtype)
-            torch.utils.swap_tensors(target, stand_in)
-            self._swapped.append((target, stand_in))
+            self.stand_ins.exchange(target, Scored(new, dtype))
+        return target
+
+    def _write_codes(self, target: Any, new: Any) -> Any:
+        """The same for codes."""
+        self.kept.needed = True
+        if isinstance(new, Scores):
+            return self._write(target, new, new.template.dtype)
+        if isinstance(target, Coded):
+            target.write(new)
+        elif isinstance(new, Coded):
+            self.stand_ins.exchange(target, new)
         return target
 
     def restore(self) -> None:
         """Give back the plain tensors that became scored values on the way."""
-        for target, original in reversed(self._swapped):
-            torch.utils.swap_tensors(target, original)
-        self._swapped.clear()
+        self.stand_ins.give_back()
 
     def _survey(self, func: Callable[..., Any], reason: str, args: Any, kwargs: Any, dtype: torch.dtype) -> Any:
         """Note a call that cannot be explained and go on with plain numbers, to find all the others as well."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import numbers
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -32,3 +34,17 @@ def groups_by_word(method: Any, groups: Any) -> dict[str, Any]:
     """Groups as a method takes them, if there are any; those of users and of Captum say feature_mask."""
     new = "feature_groups" in inspect.signature(method).parameters
     return {} if groups is None else {"feature_groups" if new else "feature_mask": groups}
+
+
+def different(names: Iterable[Any], call: str) -> tuple[str, ...]:
+    """Names of features; refused if one of them stands for several."""
+    words = tuple(map(str, names))
+    if len(set(words)) < len(words):
+        twice = [word for word, count in Counter(words).items() if count > 1]
+        raise ValueError(f"{call}: more than one feature is called {listed(twice)}. Give every feature a name of its own.")
+    return words
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Names in a message; the first of them if there are many."""
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

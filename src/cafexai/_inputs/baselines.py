@@ -9,7 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from .._scores.numbers import all_finite
-from .given import Inputs, checked, dense, frame_to_numpy, in_order, is_frame, is_plain, takes_raw, to_tensor, unmasked
+from .given import (
+    Inputs,
+    by_schema,
+    checked,
+    dense,
+    frame_to_numpy,
+    has_own_columns,
+    in_order,
+    is_frame,
+    is_plain,
+    takes_raw,
+    to_tensor,
+    unmasked,
+)
 
 Reference = Tensor | None  # None stands for zeros
 
@@ -20,6 +33,8 @@ def references(
     """The reference inputs: one entry, or several to average over; None stands for zeros."""
     if callable(baselines) and not isinstance(baselines, (Tensor, nn.Module)):
         baselines = baselines(inputs.tensors if inputs.is_tuple else inputs.tensors[0])
+    else:
+        baselines = _as_known(baselines, inputs, background, model, call)
     parts = _one_each(baselines, inputs, call)
     stacks = []
     for place, (part, x) in enumerate(zip(parts, inputs.tensors, strict=True)):
@@ -53,6 +68,32 @@ def expanded(baselines: Any, rows: Tensor, call: str) -> Tensor:
         ) from None
 
 
+def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call: str) -> Any:
+    """Baselines in the columns that people know, as the model takes them; others as they are."""
+    schema = inputs.schema
+    if has_own_columns(model):
+        if isinstance(baselines, str):
+            _known_word(baselines, background, call)
+            baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
+        return None if baselines is None else model.rows(baselines, f"{call}(..., baselines=...)")
+    if schema is None:
+        return baselines
+    if isinstance(baselines, str):
+        _known_word(baselines, background, call)
+        places = range(len(inputs.tensors))
+        return schema.typical(baselines, [background_rows(background, place, model, None, schema) for place in places])
+    if hasattr(baselines, "to_frame") and hasattr(baselines, "index"):  # a series of one value per column
+        baselines = baselines.to_frame().T
+    return by_schema(baselines, schema, f"{call}(..., baselines=frame)")
+
+
+def _known_word(word: str, background: Any, call: str) -> None:
+    if word not in ("mean", "median", "mode"):
+        raise ValueError(f'{call}(..., baselines={word!r}): the words are "mean", "median" and "mode".')
+    if background is None:
+        raise ValueError(f"{call}(..., baselines={word!r}): of which data? Give them: CAFE(model, background=x_train).")
+
+
 def _by_name(part: Any, columns: tuple[str, ...] | None, model: Any, call: str) -> Any:
     """Data with column names, in the order of the inputs; a pipeline transforms them as it does the rows."""
     if hasattr(part, "to_frame") and hasattr(part, "index"):  # a series of one number per column
@@ -60,7 +101,7 @@ def _by_name(part: Any, columns: tuple[str, ...] | None, model: Any, call: str) 
     if not is_frame(part):
         return part
     if takes_raw(model):
-        return model.from_raw(part, None)[0]
+        return model.from_raw(part, None).ready
     return frame_to_numpy(part if columns is None else in_order(part, columns, call), call)
 
 
@@ -122,10 +163,7 @@ def _stack(part: Any, x: Tensor, call: str) -> list[Reference]:
 
 
 def _statistic(name: str, background: Any, place: int, model: Any, columns: tuple[str, ...] | None, call: str) -> Tensor:
-    if name not in ("mean", "median", "mode"):
-        raise ValueError(f'{call}(..., baselines={name!r}): the words are "mean", "median" and "mode".')
-    if background is None:
-        raise ValueError(f"{call}(..., baselines={name!r}): of which data? Give them: CAFE(model, background=x_train).")
+    _known_word(name, background, call)
     data = background_rows(background, place, model, columns)
     if name == "mean":
         if not data.is_floating_point():
@@ -134,10 +172,12 @@ def _statistic(name: str, background: Any, place: int, model: Any, columns: tupl
     return (data.median(0) if name == "median" else data.mode(0)).values[None]
 
 
-def background_rows(background: Any, place: int, model: Any, columns: tuple[str, ...] | None) -> Tensor:
+def background_rows(background: Any, place: int, model: Any, columns: tuple[str, ...] | None, schema: Any = None) -> Tensor:
     """The background of one input as a tensor; a pipeline transforms it as it does the rows."""
+    if schema is not None:
+        background = by_schema(background, schema, "CAFE(..., background=frame)")
     data = background[place] if isinstance(background, (tuple, list)) else background
     if takes_raw(model):
-        data = model.from_raw(dense(data, "the background", "CAFE"), None)[0]
+        data = model.from_raw(dense(data, "the background", "CAFE"), None).ready
     data = _by_name(data, columns, None, "CAFE(..., background=frame)")
     return checked(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")

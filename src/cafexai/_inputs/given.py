@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._extras import needs
 from .._scores.numbers import all_finite
+from . import different, listed
+from .groups import Grouping
+from .words import Words, tokens_of, words_of
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,39 @@ class Inputs:
     tokens: tuple[tuple[str, ...], ...] | None = None
     display: Tensor | None = None  # the values in the units of the user, where the model works in others
     columns: tuple[str, ...] | None = None  # the names by which baselines and background are put in order
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the words of its codes
+    grouping: Grouping | None = None  # the features as people know them, where several numbers are one of them
+    words: Words | None = None  # the words that tokens are pieces of
+    schema: Any = None  # the columns as the user has described them
+    notes: tuple[str, ...] = ()
     rows: int = field(init=False)  # how many there are
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", self.tensors[0].shape[0])
 
 
+class FromRaw(NamedTuple):
+    """What a model with a preprocessing step of its own makes of rows."""
+
+    ready: np.ndarray  # what forward takes
+    names: Sequence[str] | None  # of its columns
+    values: Tensor | None = None  # of the features, in the units of the user
+    categories: Mapping[str, tuple[str, ...]] = {}
+    grouping: Grouping | None = None  # the features, where several columns are one of them
+    notes: tuple[str, ...] = ()
+
+
+NOTHING = FromRaw(np.empty(0), None)
+
+
 def takes_raw(model: Any) -> bool:
     """The model comes with a preprocessing step of its own."""
     return hasattr(type(model), "from_raw")  # of the class: modules take long to say what they have not
+
+
+def has_own_columns(model: Any) -> bool:
+    """Its features are the columns before its preprocessing."""
+    return takes_raw(model) and bool(getattr(model, "original_columns", False))
 
 
 def prepare(
@@ -43,12 +70,18 @@ def prepare(
     tokenizer: Any = None,
     *,
     columns: tuple[str, ...] | None = None,
+    schema: Any = None,
+    words: bool = False,
+    mask: Any = None,
     call: str = "explain",
 ) -> Inputs:
     """Tensors, numpy arrays or data frames, one or several, to tensors.
 
-    ``columns`` are the features that the model was said to have: frames are put in their order. ``feature_names`` are shown.
+    ``columns`` are the features that the model was said to have: frames are put in their order. ``schema`` says more of them.
+    ``feature_names`` are shown. ``words`` puts tokens together; ``mask`` says which of them count.
     """
+    if schema is not None:
+        inputs = by_schema(inputs, schema, f"{call}(frame)")
     is_tuple = isinstance(inputs, (tuple, list))
     given = tuple(inputs) if is_tuple else (inputs,)
     if not given:
@@ -59,9 +92,12 @@ def prepare(
         given = (in_order(given[0], columns, f"{call}(frame)"),)
     raw = takes_raw(model) and not is_tuple
     names = columns if feature_names is None and not (raw and framed) else feature_names
+    made = NOTHING
+    if display is not None and (schema is not None or (raw and has_own_columns(model))):
+        raise ValueError(f"{call}(..., display=...): values are shown as the columns that the model or its schema has.")
     if raw:
-        ready, original, names = model.from_raw(dense(given[0], "the input", call), names)
-        given, display = (ready,), original if display is None else display
+        made = model.from_raw(dense(given[0], "the input", call), names)
+        given, names, display = (made.ready,), made.names, made.values if display is None else display
     tensors = []
     for place, value in enumerate(given):
         what = "the input" if len(given) == 1 else f"input {place}"
@@ -74,26 +110,65 @@ def prepare(
             f"{call}(...): the inputs have different numbers of rows, {sorted(rows)}. Row i of each belongs together."
         )
     count = sum(tensor[0].numel() for tensor in tensors) if names is not None else 0
-    if told is not None and not raw and (len(tensors) > 1 or len(told) != count):
+    if told is not None and not raw and len(told) != count:
         raise ValueError(
-            f"{call}(...): {count} features in {len(tensors)} input(s), and CAFE(..., feature_names=...) names {len(told)} of "
-            f"a single one: {_listed(told)}. Pass these columns in this order, or a frame that has them."
+            f"{call}(...): {count} features in {len(tensors)} input(s), and CAFE(..., feature_names=...) names {len(told)}: "
+            f"{listed(told)}. Pass these columns in this order, or a frame that has them."
         )
     names = None if names is None else tuple(map(str, names))
-    if names is not None and (len(tensors) > 1 or len(names) != count):
+    if names is not None and schema is None and len(names) != count:
         raise ValueError(
             f"{call}(..., feature_names=...): {len(names)} names for {count} features in {len(tensors)} input(s). Give one "
-            "name per feature of a single input."
+            "name per feature, input after input."
         )
-    tokens = None if tokenizer is None else _words(tokenizer, tensors)
     shown = None if display is None else _displayed(display, tensors, columns, f"{call}(..., display=...)")
-    return Inputs(tuple(tensors), is_tuple, names, tokens, shown, names if columns is None else columns)
+    order = names if columns is None else columns
+    about = Inputs(tuple(tensors), is_tuple, names, None, shown, order, made.categories, made.grouping, notes=made.notes)
+    if tokenizer is not None:
+        ids = _token_ids(tensors)
+        return (
+            replace(about, words=words_of(tokenizer, ids, mask)) if words else replace(about, tokens=tokens_of(tokenizer, ids))
+        )
+    return about if schema is None else _described(about, schema, f"{call}(...)")
 
 
-def _words(tokenizer: Any, tensors: list[Tensor]) -> tuple[tuple[str, ...], ...]:
+def by_schema(inputs: Any, schema: Any, call: str) -> Any:
+    """A frame, or inputs by name, as the schema has them: one array, or a tuple with one for each input."""
+    if is_frame(inputs):
+        parts = schema.encode(inputs, call)
+        return parts[0] if len(parts) == 1 else parts
+    if isinstance(inputs, Mapping):
+        if set(inputs) == set(schema.names) and all(np.ndim(value) == 0 for value in inputs.values()):  # one row
+            return by_schema(needs("pandas", "tabular").DataFrame([dict(inputs)]), schema, call)
+        if set(inputs) != set(schema.inputs):
+            raise ValueError(
+                f"{call}: the inputs {listed(list(map(str, inputs)))} are not those of the schema, {listed(schema.inputs)}."
+            )
+        return tuple(inputs[name] for name in schema.inputs)
+    return inputs
+
+
+def _described(given: Inputs, schema: Any, call: str) -> Inputs:
+    """The inputs with names, words and values from the schema; blocks are one feature."""
+    index, values, categories = schema.seen(given.tensors, call)
+    names = schema.names if given.names is None else given.names
+    if len(names) != len(schema.names):
+        raise ValueError(f"{call[:-4]}..., feature_names=...): {len(names)} names for the columns {listed(schema.names)}.")
+    categories = {names[schema.names.index(name)]: words for name, words in categories.items()}
+    if len(index) == len(names):
+        return replace(given, names=names, categories=categories, schema=schema)
+    elements = tuple(
+        f"{column.name}={label}" if label else column.name
+        for column in schema.columns
+        for label in (column.labels if column.kind == "one-hot" else ("",))
+    )
+    return replace(given, names=elements, grouping=Grouping(index, names, values, categories), schema=schema)
+
+
+def _token_ids(tensors: list[Tensor]) -> Tensor:
     if len(tensors) > 1 or tensors[0].is_floating_point() or tensors[0].ndim != 2:
         raise ValueError("explain(..., tokenizer=...): words belong to a single input of token ids, one row of ids per text.")
-    return tuple(tuple(map(str, tokenizer.convert_ids_to_tokens(row))) for row in tensors[0].tolist())
+    return tensors[0]
 
 
 def _displayed(display: Any, tensors: list[Tensor], columns: tuple[str, ...] | None, call: str) -> Tensor:
@@ -120,15 +195,6 @@ def columns_of(frame: Any, call: str) -> tuple[str, ...]:
     return different(frame.columns, call)
 
 
-def different(names: Iterable[Any], call: str) -> tuple[str, ...]:
-    """Names of features; refused if one of them stands for several."""
-    words = tuple(map(str, names))
-    if len(set(words)) < len(words):
-        twice = [word for word, count in Counter(words).items() if count > 1]
-        raise ValueError(f"{call}: more than one feature is called {_listed(twice)}. Give every feature a name of its own.")
-    return words
-
-
 def in_order(frame: Any, columns: tuple[str, ...], call: str) -> Any:
     """The frame with these columns in this order; it must have all of them and no other."""
     own = dict(zip(columns_of(frame, call), frame.columns, strict=True))
@@ -137,13 +203,9 @@ def in_order(frame: Any, columns: tuple[str, ...], call: str) -> Any:
     known = set(columns)
     missing, other = [name for name in columns if name not in own], [name for name in own if name not in known]
     if missing or other:
-        wrong = [f"{word} {_listed(names)}" for word, names in (("lacks", missing), ("has besides", other)) if names]
-        raise ValueError(f"{call}: its columns are not the features {_listed(columns)}; it {' and '.join(wrong)}.")
+        wrong = [f"{word} {listed(names)}" for word, names in (("lacks", missing), ("has besides", other)) if names]
+        raise ValueError(f"{call}: its columns are not the features {listed(columns)}; it {' and '.join(wrong)}.")
     return frame[[own[name] for name in columns]]
-
-
-def _listed(names: Sequence[str], most: int = 20) -> str:
-    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def frame_to_numpy(frame: Any, call: str) -> np.ndarray:
@@ -225,7 +287,7 @@ def checked(x: Tensor, what: str, call: str, columns: tuple[str, ...] | None = N
     if not all_finite(x):
         bad = ~x.isfinite()
         where = tuple(bad.nonzero()[0].tolist())
-        of = "" if columns is None else f", in the columns {_listed([columns[i] for i in bad.any(0).nonzero()[:, 0].tolist()])}"
+        of = "" if columns is None else f", in the columns {listed([columns[i] for i in bad.any(0).nonzero()[:, 0].tolist()])}"
         raise ValueError(
             f"{call}(...): {what} holds {x[where].item()} at index {where} ({int(bad.sum())} such values in all{of}). "
             "Fill or drop missing values first."

@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .given import different
+from . import different
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which elements of a row are one feature, input after input, and how people know these features."""
+
+    index: Tensor  # the feature of every element
+    names: tuple[str, ...]
+    values: Tensor | None = None  # (rows, features): numbers, or codes of words; NaN is missing
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the words of its codes
+
+
+def joined(known: Grouping, groups: Any, call: str = "explain") -> Grouping:
+    """Groups of features that are known already: a feature that stays alone keeps its value, several have none."""
+    own, names = places(groups, [torch.Size([len(known.names)])], lambda: known.names, call)
+    return Grouping(own[known.index], names, *values_of_groups(own, names, known.names, known.values, known.categories))
+
+
+def values_of_groups(
+    index: Tensor,
+    names: Sequence[str],
+    before: Sequence[str],
+    values: Tensor | None,
+    categories: Mapping[str, tuple[str, ...]],
+) -> tuple[Tensor | None, dict[str, tuple[str, ...]]]:
+    """The values of groups of features, (rows, groups), with the words of codes; of several features together the word ""."""
+    members = index.bincount(minlength=len(names)).tolist()
+    if values is None or 1 not in members:
+        return None, {}
+    found = torch.zeros(len(values), len(names), dtype=torch.float64)
+    words: dict[str, tuple[str, ...]] = {name: ("",) for name, count in zip(names, members, strict=True) if count > 1}
+    for place, group in enumerate(index.tolist()):
+        if members[group] == 1:
+            found[:, group] = values[:, place]
+            if before[place] in categories:
+                words[names[group]] = categories[before[place]]
+    return found, words
 
 
 def places(
     groups: Any, shapes: Sequence[torch.Size], names: Callable[[], tuple[str, ...]], call: str = "explain"
 ) -> tuple[Tensor, tuple[str, ...]]:
     """The group of every element of rows of these shapes, and the names of the groups."""
+    if isinstance(groups, Grouping):
+        return groups.index, groups.names
     if isinstance(groups, Mapping):
         if len(shapes) > 1:
             raise ValueError(f"{call}(..., feature_groups={{...}}): there are several inputs; give a tuple of integer masks.")

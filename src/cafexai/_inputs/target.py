@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,16 @@ from .given import unmasked
 
 
 def choose_target(
-    output: Tensor, target: Any, rows: slice, total: int, call: str = "explain"
+    output: Tensor, target: Any, rows: slice, total: int, call: str = "explain", names: Sequence[str] = ()
 ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
     """How to pick one number per row from the output, and the picked index, (rows, dimensions of the output).
 
-    ``rows``: the rows of this batch, of ``total`` in all; targets given row by row are for all of them.
+    ``rows``: the rows of this batch, of ``total`` in all; targets given row by row are for all of them. ``names``: of the
+    outputs, by which targets may be called.
     """
     batch = output.shape[0]
     sizes = output.shape[1:]
+    target = target if type(target) is int else _by_name(target, names, sizes, call)
     if len(sizes) == 1 and (only := _one_integer(target)) is not None and 0 <= only < sizes[0]:
         return operator.itemgetter((slice(None), only)), torch.full((batch, 1), only)
     if target is None:
@@ -42,6 +44,42 @@ def choose_target(
         return operator.itemgetter((slice(None), *index[0].tolist())), index
     picks = tuple(index.to(output.device).unbind(1))
     return operator.itemgetter((torch.arange(batch, device=output.device), *picks)), index
+
+
+def names_of_outputs(names: Sequence[str], sizes: torch.Size, call: str = "explain") -> tuple[str, ...] | None:
+    """One name for each output; of two classes with a single output, which is the logit of the second, that one."""
+    if not names or len(sizes) > 1:
+        return None
+    if len(names) == sizes.numel():
+        return tuple(names)
+    if len(names) == 2 and sizes.numel() == 1:
+        return (names[1],)
+    raise ValueError(
+        f"{call}(...): {len(names)} class names, {', '.join(map(repr, names[:20]))}, for {sizes.numel()} output(s) of the "
+        "model. Give one for each, or two for a single logit."
+    )
+
+
+def _by_name(target: Any, names: Sequence[str], sizes: torch.Size, call: str) -> Any:
+    """Classes that are called by name, as indices."""
+    if not isinstance(target, str):
+        listed = list(target) if (isinstance(target, np.ndarray) and target.ndim) or hasattr(target, "to_list") else target
+        words = isinstance(listed, list) and any(isinstance(one, str) for one in listed)
+        return [_by_name(one, names, sizes, call) for one in listed] if words else target
+    outputs = names_of_outputs(names, sizes, call) or ()
+    if target in outputs:
+        return outputs.index(target)
+    if target in names:
+        raise ValueError(
+            f"{call}(..., target={target!r}): the model has one output, the logit of {names[1]!r}; the scores of {target!r} "
+            "are the same with positive and negative exchanged."
+        )
+    known = (
+        f"The classes are {', '.join(map(repr, names[:20]))}."
+        if names
+        else "Name the classes, CAFE(..., class_names=[...]), or give an integer."
+    )
+    raise ValueError(f"{call}(..., target={target!r}): there is no such class. {known}")
 
 
 def _one_integer(target: Any) -> int | None:

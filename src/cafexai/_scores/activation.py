@@ -85,13 +85,18 @@ def changes(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Functio
         del positive, negative
         change = phi(delta)
         upper = _where_rising(change, delta, 0)
-        return change, at_top.sub_(upper), torch.sub(change, upper, out=upper).sub_(at_bottom)
+        up, down, cancels = at_top.sub_(upper), torch.sub(change, upper, out=upper).sub_(at_bottom), _cancels(delta, total)
+        return change, up.mul_(cancels), down.mul_(cancels)
     at_reference, at_value, at_top, at_bottom = points
     upper, lower = _where_rising(at_value, delta, 0), _where_rising(at_reference, delta, 0)
     upper, lower = upper + (at_reference - lower), lower + (at_value - upper)  # one term of each is 0: nothing is rounded
-    # 0 where nothing is cancelled, as are both changes then: phi of one row may be rounded otherwise than of many
-    cancels = torch.sub(total, delta.abs()).clamp_min_(0).sign_()
+    cancels = _cancels(delta, total)
     return at_value - at_reference, (at_top - upper).mul_(cancels), lower.sub_(at_bottom).mul_(cancels)
+
+
+def _cancels(delta: Tensor, total: Tensor) -> Tensor:
+    """0 where nothing is cancelled, as are both changes then; of one row, or of a slice, phi may be rounded otherwise."""
+    return torch.sub(total, delta.abs()).clamp_min_(0).sign_()
 
 
 def flows(

@@ -32,6 +32,9 @@ class Passed:
     expected: Tensor  # the output of the model as it is
     final: str | None  # the sigmoid or softmax at the end that is left out, by its kind
     notes: tuple[str, ...]
+    against: Tensor | None = None  # like target: the output that is subtracted
+    probabilities: Tensor | None = None  # shaped like scores, where outputs are logits
+    class_names: tuple[str, ...] | None = None  # of the outputs
 
     @property
     def baselines(self) -> list[Tensor]:

@@ -100,6 +100,23 @@ def winners(
     return (wins * ((1 - tau) / count)).addcmul_(won, tau / count_won), reference_top
 
 
+def soft_winners(value: Tensor, reference: Tensor | None, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The weight of every element in the logarithm of the sum of exponentials over dims, and that at the reference.
+
+    As for the largest, the weights lie between those at the reference and at the input, here both a softmax: the function is
+    convex, so that what it changes by lies between the changes that these two would give. What is minus infinity is not there.
+    """
+    start = torch.zeros_like(value) if reference is None else reference
+    there = value > -torch.inf
+    change = torch.where(there, value - start, 0)
+    value, start = (part.masked_fill(~there, -torch.inf) for part in (value, start))
+    top, reference_top = value.logsumexp(dims, keepdim=True), start.logsumexp(dims, keepdim=True)
+    now, then = (value - top).exp().nan_to_num(0), (start - reference_top).exp().nan_to_num(0)
+    most, least = (now * change).sum(dims, keepdim=True), (then * change).sum(dims, keepdim=True)
+    tau = divided(most - (top - reference_top), most - least).clamp(0, 1)
+    return now * (1 - tau) + then * tau, reference_top
+
+
 def _possible(value: Tensor, valid: Tensor | None) -> Tensor:
     """Where nothing can win, less than anything."""
     return value if valid is None else value.masked_fill(~valid, -torch.inf)

@@ -108,11 +108,11 @@ class PairedScores(FeatureScores):
         result.ends_in = meetings
         return result
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
         if routing:
             return super().product(other, fn, routing)
         (one, mine), (two, yours) = self.met(), other.met()
-        result: Any = FeatureScores.product(one, two, fn)
+        result: Any = FeatureScores.product(one, two, fn, ends=ends)
         result.ends_in = mine + yours
         return result
 

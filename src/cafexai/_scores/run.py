@@ -66,6 +66,7 @@ class Settings:
     norm_mean: str = "bias"  # what the mean inside a normalisation is: "bias" (the paper) or "linear"
     biases_in_reference: bool = False  # the reference is the model itself at the reference input, biases included
     dtype: torch.dtype = torch.float32  # scores are carried in this at least
+    norms: str = "frozen"  # the statistics of normalisations: constants (the paper), or "open", values that depend on the input
     flows: str = "peak"  # what shows of cancelled influence: the larger of its two ways (the paper), or their "mean"
 
     def c_at(self, path: str) -> float:
@@ -102,6 +103,7 @@ class Run:
         self.batch = batch
         self.settings = settings
         self.path = ""  # the module that is running
+        self.along_secants = False  # what is computed now belongs to the scale of a norm: functions are taken as linear
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.closed = False  # the explanation begins at a layer that was met: no further leaves
         self.steps: list[tuple[Step, Any, Any]] | None = None  # the way back, where it is known without torch's graph
@@ -116,6 +118,7 @@ class Run:
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[Frozen, int] = {}  # -> number of calls
         self.cuts: list[Scores] = []  # values of which the model made integers or numbers of Python, so that influence is lost
+        self.may_warn: Callable[[], bool] = lambda: True  # whether the user was not warned about this model yet
         self._infinite: dict[str, str] = {}  # module -> why a value there is not finite
 
     def release(self) -> None:
@@ -132,7 +135,7 @@ class Run:
     @property
     def c(self) -> float:
         """The conflict sensitivity constant where the pass is now."""
-        return self.settings.c_at(self.path)
+        return Mean(0.0) if self.along_secants else self.settings.c_at(self.path)
 
     def note_operation(self, name: str) -> None:
         """Count a call."""

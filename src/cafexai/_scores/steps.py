@@ -63,13 +63,16 @@ def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tenso
             "batch), so it belongs to no single row. Explain one row at a time: batch_size=1."
         )
     if rows is not None:
-        index = spread(rows, gradient.shape, batch, gradient.device).flatten().long() - 1
-        if bool((index < 0).any()):
+        index, shares = (
+            spread(rows, gradient.shape, batch, gradient.device).flatten().long() - 1,
+            (gradient * constant).flatten(),
+        )
+        if bool(((index < 0) & (shares != 0)).any()):
             raise ValueError(
                 "explain(...): a bias is added to elements whose row of the batch is unknown, because the model mixes "
                 "constants and rows in one dimension. Explain one row at a time: batch_size=1."
             )
-        return gradient.new_zeros(batch).index_add_(0, index, (gradient * constant).flatten())
+        return gradient.new_zeros(batch).index_add_(0, index.clamp_min_(0), shares)
     same = [dim for dim in range(1, gradient.ndim) if constant.shape[dim] == 1]
     if same:
         gradient = gradient.sum(same, keepdim=True)

@@ -63,6 +63,8 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
             f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "
             f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer= that "
             "scores are asked for, or a rule is wrong."
+            + ' If they add up with CAFE(model, netting="feature"), it was rounding: use that.'
+            * (not chosen.by_feature)
         )
     row = int((lack.abs() * missed).argmax())
     raise LostInRounding(
@@ -87,9 +89,10 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
         f"positive and negative are {total / change:.1e} times the change of the output, combined {net / change:.1e} times: "
         "nearly all cancels between the paths of the same feature. The size of the scores and even the sign of combined may "
         "say little of what a feature does to this output; hold them against the model (put features to their baselines, "
-        "cafexai.metrics.infidelity)" + ("." if chosen.by_feature else ', or use CAFE(model, netting="feature").')
+        "cafexai.metrics.infidelity)"
+        + ("." if chosen.by_feature else ', or leave the way to CAFE(model), which names no netting, or use netting="feature".')
     )
-    if loud:
+    if loud and passed.run.may_warn():
         warn(f"explain(...): {told}")
     return (told[0].upper() + told[1:],)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -115,6 +115,27 @@ class Softmaxed(Tensor):
         return frozen
 
 
+class Complexed(Tensor):
+    """Stands for a complex value: its real and its imaginary part, of which at least one is a scored value."""
+
+    first: Tensor
+    second: Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_dispatch__ = Scored.__torch_dispatch__  # type: ignore[assignment]
+
+    @staticmethod
+    def of(first: Tensor, second: Tensor) -> Complexed:
+        """The value with these parts."""
+        dtype = torch.complex(*(torch.zeros((), dtype=torch.promote_types(first.dtype, second.dtype)),) * 2).dtype
+        new = torch.Tensor._make_wrapper_subclass(Complexed, first.shape, dtype=dtype, device=first.device)
+        new.first, new.second = first, second
+        return new
+
+    def plain(self) -> Tensor:
+        """The numbers alone."""
+        return torch.complex(*plain((self.first, self.second)))
+
+
 class Coded(Tensor):
     """Integer codes of the input; each knows its place there and its reference code, through moves and offsets.
 
@@ -126,6 +147,9 @@ class Coded(Tensor):
     width: int  # features per row
     places: Tensor  # the flat place in the input, -1 for constants that were joined to it
     reference: Tensor | None
+    overwritten: list[bool] | None = (
+        None  # shared by all that have the same memory: one of them was written to, and is another tensor since
+    )
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
@@ -149,10 +173,22 @@ class Coded(Tensor):
         new = codes.detach().as_subclass(Coded)
         new.run, new.source, new.width = self.run, self.source, self.width
         new.places, new.reference = places.expand(codes.shape), reference
+        shared = self.untyped_storage().data_ptr() == new.untyped_storage().data_ptr()
+        new.overwritten = self.overwritten if shared and self.overwritten is not None else []
         return new
+
+    def write(self, new: Tensor) -> None:
+        """This object becomes other codes; what shares its memory cannot be used any more."""
+        if self.overwritten is not None:
+            self.overwritten.append(True)
+        torch.utils.swap_tensors(self, new)
 
     def plain(self) -> Tensor:
         """The codes as a plain tensor."""
+        if self.overwritten:
+            raise UnsupportedOperation(
+                "codes are used that share memory with others which were changed in place; change a copy (codes.clone())"
+            )
         return self.as_subclass(Tensor)
 
     def leaf(self, embed: Callable[[Tensor], Tensor]) -> Scores:
@@ -203,9 +239,9 @@ def plain(values: Any) -> Any:
     def convert(value: Tensor) -> Tensor:
         if isinstance(value, Scored):
             return value.state.value.to(value.dtype, copy=True)
-        return value.as_subclass(Tensor)
+        return value.plain() if isinstance(value, Complexed) else value.as_subclass(Tensor)
 
-    return tree_map_only((Scored, Softmaxed, Coded), convert, values)
+    return tree_map_only((Scored, Softmaxed, Coded, Complexed), convert, values)
 
 
 def share(wrapped: Any, base: Scored, func: Callable[..., Any], args: Any, kwargs: Any) -> None:
@@ -223,3 +259,18 @@ def _view(func: Callable[..., Any], rest: Any, kwargs: Any, number: int | None) 
         return result if number is None else result[number]
 
     return view
+
+
+def elements_at(base: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor | None:
+    """Which elements of a tensor stand at these places of its memory; None if some are none of its own."""
+    own = _places(base.shape, base.stride(), int(base.storage_offset()))
+    elements = torch.full((int(own.max()) + 1,), -1).index_copy(0, own.flatten(), torch.arange(own.numel()))
+    wanted = _places(size, stride, offset)
+    if int(wanted.max()) >= len(elements) or bool((elements[wanted] < 0).any()):
+        return None
+    return elements[wanted].to(base.device)
+
+
+def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+    reach = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1
+    return torch.arange(reach).as_strided(tuple(size), tuple(stride), offset)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import ONE_TO_ONE, Function, plus, winners
+from .functions import ONE_TO_ONE, Function, plus, soft_winners, winners
 from .origin import Origin
 from .rows import UNKNOWN, Rows, behind_map, behind_product, merged, moved
 from .run import Run
@@ -37,7 +37,9 @@ class Scores(Carrier):
     origin: Origin | None = None  # where it was made of an input, element by element
     exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or 1 "over sum" of these
     root_of: Scores | None = None  # the value that this is the square root of
+    as_scale: Tensor | None = None  # of the scale of a norm: its value, of which reference + delta may have lost digits
     shifted: Scores | None = None  # this value before something was subtracted from it
+    log_sum_of: tuple[Scores, Any] | None = None  # the value, and its dims, of whose exponentials this is the log of the sum
 
     @property
     def value(self) -> Tensor:
@@ -200,15 +202,19 @@ class Scores(Carrier):
             result.origin = self.origin.changed(phi)
         return result
 
-    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> S:
+    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
         """A bilinear map of two scored values, its change split exactly in halves.
 
         fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen. ``routing``
-        says that the result may only decide where others flow (a softmax follows), so that its scores can wait.
+        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``ends``: the
+        change is fn(a - r, b) + fn(r, b - s), as if the second, the scale of a norm, had changed first.
         """
         if routing:
             return Pending(self.run, fn(self.value, other.value), lambda: self.product(other, fn))  # type: ignore[return-value]
         mine, yours = self._halfway(), other._halfway()
+        if ends:
+            assert other.as_scale is not None
+            mine, yours = self.start, other.as_scale
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         reference = None
         if self.reference is not None and other.reference is not None:
@@ -233,6 +239,27 @@ class Scores(Carrier):
         if keepdim:
             return result
         return result.reshape(lambda v: v.squeeze(dims))
+
+    def soft_largest(self: S, dims: tuple[int, ...], keepdim: bool = False) -> S:
+        """The logarithm of the sum of exponentials over dims, a selection with soft weights; made when somebody asks for it."""
+        dims = tuple(sorted(dim % self.ndim for dim in dims))
+
+        def compute() -> S:
+            weights, reference = soft_winners(self.value, self.reference, dims)
+            there: S = self
+            if not bool((weights > 0).all()):  # a weight of 0 would not silence what is infinite
+                there = self.join(self.run, lambda v: torch.where(weights > 0, v, 0), [self])
+            result = there.mix(weights, dims, reference)
+            return result if keepdim else result.reshape(lambda v: v.squeeze(dims))
+
+        value = self.value.logsumexp(dims, keepdim=keepdim)
+        return Pending(self.run, value, compute)  # type: ignore[return-value]
+
+    def rebased(self: S, reference: Tensor) -> S:
+        """The same change from another reference: that of a function of which only the change is a linear map."""
+        result = (self.full() if isinstance(self, Pending) else self).copy()
+        result.reference = reference
+        return result
 
     def freeze(self, operation: str, fn: Callable[[Tensor], Any], kind: str = "choice") -> Any:
         """A plain constant computed from the value; remembered in the list of what was frozen, with its kind."""
@@ -337,8 +364,8 @@ class Pending(Scores):
             return self.full().weighted(weight, bias, aligned)
         return Pending(self.run, weighted(self.template, weight, bias), lambda: self.full().weighted(weight, bias, aligned))
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
-        return super().product(other, fn, routing) if routing else self.full().product(other, fn)
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
+        return super().product(other, fn, routing) if routing else self.full().product(other, fn, ends=ends)
 
     def add(self, other: Any, alpha: float = 1) -> Any:
         return self.full().add(other, alpha)
@@ -391,7 +418,10 @@ def _columns(layer: Pending, fn: Move) -> Any:
     """The result of a move that cuts the output of a linear layer into pieces of its columns; None if it does not."""
     assert layer.columns is not None
     index = torch.arange(layer.shape[-1], device=layer.template.device).expand(layer.shape)
-    moved = fn(index)
+    try:
+        moved = fn(index)
+    except RuntimeError:  # a view that joins dimensions, of which columns without memory for each row have none
+        return None
     parts = []
     for part in [moved] if isinstance(moved, Tensor) else moved:
         same = part.untyped_storage().data_ptr() == index.untyped_storage().data_ptr()

@@ -13,7 +13,8 @@ from ..metrics import METRICS
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from ..show.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -98,26 +99,36 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """A table with the best in bold, the second best underlined; a star where the rows differ from ``against``."""
-        header = ["method", *(_title(metric) for metric in self.metrics), "seconds"]
+        header = ["method", *(title(metric) for metric in self.metrics), "seconds"]
         lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
         for method in (method for method in self.methods if method in self.seconds):
             cells = [self._cell(method, metric) for metric in self.metrics]
             lines.append("| " + " | ".join([method, *cells, f"{self.seconds[method]:.3g}"]) + " |")
         for method, reason in self.reasons.items():
             lines.append(f"| {method} | cannot run: {reason.replace('|', '/')}" + " |" * (len(header) - 1))
+        lines += ["", self.spread()]
+        if self.tested:
+            lines.append(f"\n\\{self.tested}")
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+
+    def spread(self) -> str:
+        """What the numbers of the table are, and which are the best."""
         seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
         rows = f"{self.rows} row" + "s" * (self.rows > 1)
-        by_feature = [_title(m) for m in self.metrics if m in METRICS and METRICS[m].per == "feature"]
+        by_feature = [title(m) for m in self.metrics if m in METRICS and METRICS[m].per == "feature"]
         features = f" ({', '.join(by_feature)}: over the features)" if by_feature else ""
         spread = f"Mean ± standard error over {rows}{features}" if self.rows > 1 else f"Values of {rows}"
-        lines += ["", f"{spread}, {seeds}{self._directions()}."]
-        if self.against is not None and self.rows > 1:
-            lines.append(f"\n\\* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the pairs.")
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+        return f"{spread}, {seeds}{self._directions()}."
+
+    @property
+    def tested(self) -> str:
+        """What the stars of the table mean; "" if there are none."""
+        paired = self.against is not None and self.rows > 1
+        return f"* differs from {self.against}: p < 0.05 in Wilcoxon's signed-rank test of the pairs." if paired else ""
 
     def _directions(self) -> str:
         """Which values are the best."""
-        low, high = ([_title(m) for m in self.metrics if m in METRICS and METRICS[m].best == end] for end in ("low", "high"))
+        low, high = ([title(m) for m in self.metrics if m in METRICS and METRICS[m].best == end] for end in ("low", "high"))
         if not low and not high:
             return ""
         better = f"less is better, but more of {', '.join(high)}" if low and high else f"{'more' if high else 'less'} is better"
@@ -139,33 +150,17 @@ class Comparison:
     def __repr__(self) -> str:
         return f"Comparison({len(self.methods)} methods, {', '.join(self.metrics)}; {self.rows} rows)"
 
-    _repr_markdown_ = to_markdown
+    def plot(self) -> Picture:
+        """Every metric with its standard errors, on a logarithmic axis where methods are far apart; needs matplotlib."""
+        from .picture import picture
 
-    def plot(self) -> Figure:
-        """Bars of every metric with their standard errors; needs matplotlib."""
-        figures = needs("matplotlib.figure", "plot")
-        metrics = [*self.metrics, "seconds"]
-        methods = list(self.seconds)
-        figure = figures.Figure(figsize=(2 + 2.6 * len(metrics), 1 + 0.34 * max(len(methods), 3)), layout="constrained")
-        axes = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
-        for axis, metric in zip(axes, metrics, strict=True):
-            if metric == "seconds":
-                sizes, errors = [self.seconds[m] for m in methods], None
-                first: tuple[str, ...] = ()
-                axis.set_xscale("log")
-            else:
-                known = [metric in self.values[m] for m in methods]
-                sizes = [self.mean(m, metric) if k else 0.0 for m, k in zip(methods, known, strict=True)]
-                errors = [self.standard_error(m, metric) if k else 0.0 for m, k in zip(methods, known, strict=True)]
-                first, _ = self.best(metric)
-            colours = ["#1b6e53" if m in first else "#9fb8ad" for m in methods]
-            axis.barh(range(len(methods)), sizes, xerr=errors, color=colours, error_kw={"lw": 1})
-            axis.set_title(_title(metric), fontsize=9)
-            axis.tick_params(labelsize=8)
-        axes[0].set_yticks(range(len(methods)), methods)
-        axes[0].invert_yaxis()
-        return figure
+        return picture(self)
+
+    def _repr_html_(self) -> str:
+        from .picture import page
+
+        return page(self)
 
 
-def _title(metric: str) -> str:
+def title(metric: str) -> str:
     return METRICS[metric].title if metric in METRICS else metric

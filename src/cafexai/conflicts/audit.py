@@ -28,6 +28,8 @@ from .units import inactive_conflicts
 if TYPE_CHECKING:
     import pandas
 
+    from ..show.picture import Picture
+
 SEARCH = 500  # covers that are tried for one input of an inactive unit
 CASES = 50  # inputs that are searched for, per unit and block of rows; the rest is undecided
 OFFENDERS = 10
@@ -67,6 +69,17 @@ class Audit:
         )  # fmt: skip
         rest = f", {self.undecided} undecided" if self.undecided else ""
         return f"{verdict}{rest}, of {self.conflicts} conflicts"
+
+    def _repr_html_(self) -> str:
+        from .audit_page import page
+
+        return page(self)
+
+    def plot(self) -> Picture:
+        """Bars of every layer: which of its conflicts are reported, underreported, hidden; needs matplotlib."""
+        from .audit_page import picture
+
+        return picture(self)
 
     def to_frame(self) -> pandas.DataFrame:
         """The counts by layer; needs pandas."""

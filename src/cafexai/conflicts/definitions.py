@@ -18,9 +18,8 @@ from torch import Tensor
 
 from .._engine.forward import select_output
 from .._engine.plain import answer, rows_for
-from .._inputs import renamed
+from .._inputs import different, renamed
 from .._inputs.baselines import expanded
-from .._inputs.given import different
 from .._inputs.groups import chosen, is_index
 from .._inputs.target import choose_target
 from .._scores.numbers import all_finite

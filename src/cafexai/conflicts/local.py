@@ -34,7 +34,7 @@ class LocalLayer:
     reference: Tensor | None = None  # like inputs, of the model without its biases
 
 
-class _Recorder(TorchFunctionMode):
+class Recorder(TorchFunctionMode):
     """Remembers linear results that an elementwise function takes as they are."""
 
     def __init__(self, run: Run, biases: bool = True) -> None:
@@ -77,7 +77,7 @@ def local_layers(model: Any, x: Any, baselines: Any = None, call: str = "audit")
 
 def _recorded(call: str, subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[LocalLayer]:
     run = Run(len(tensors[0]), Settings(PathScores))
-    recorder = _Recorder(run, biases)
+    recorder = Recorder(run, biases)
     with torch.no_grad(), subject.kept(), recorder, Watch(call), module_paths(run, subject.names):
         subject.model(*(tensor.clone() for tensor in tensors))
     return recorder.layers

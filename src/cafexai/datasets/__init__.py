@@ -13,6 +13,7 @@ from .mimic import mimic, mimic_table
 from .openxai import adult, compas, german, heloc, openxai_weights
 from .record import Dataset, Scaler
 from .shapes import shapes
+from .snippets import Snippets, movie_snippets
 from .synthetic import PROCEDURAL, TRAINED, synthetic_conflicts, synthetic_shift
 from .titanic import titanic
 
@@ -60,6 +61,7 @@ __all__ = [
     "Dataset",
     "Entry",
     "Scaler",
+    "Snippets",
     "adult",
     "cifar10",
     "compas",
@@ -72,6 +74,7 @@ __all__ = [
     "mimic",
     "mimic_table",
     "mnist",
+    "movie_snippets",
     "openxai_weights",
     "shapes",
     "synthetic_conflicts",

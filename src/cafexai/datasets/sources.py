@@ -173,6 +173,18 @@ FILES["dtd/dtd-r1.0.1.tar.gz"] = Source(
     large=True,
 )
 
+FILES["movie-snippets/vaderSentiment-3.3.2.tar.gz"] = Source(
+    (
+        (
+            "https://files.pythonhosted.org/packages/77/8c/4a48c10a50f750ae565e341e697d74a38075a3e43ff0df6f1ab72e186902/"
+            "vaderSentiment-3.3.2.tar.gz",
+            "sha256:5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
+        ),
+    ),
+    by_hand="It is the source archive of https://pypi.org/project/vaderSentiment/3.3.2/#files.",
+    large=True,
+)
+
 for name, digest in (
     ("icu/icustays", "9a79a759372a6075560a0dcf53d10122e691a8a4dce7141101f6660ab8476f42"),
     ("hosp/patients", "d6f7f45cad83a977cfe40cf80572ad13df3970071c5f91bf2fd319c3903516f0"),

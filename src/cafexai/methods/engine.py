@@ -25,9 +25,23 @@ from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
 
 
 @method(aimed=False)
-def cafe(case: Case, *, c: C = 0.5, netting: str = "path", flows: str = "peak", biases: str = "scores") -> Tensor:
-    """The combined scores of CAFE; ``CAFE(model).explain`` has them apart, with the biases."""
-    return CAFE(case.model, c, netting, flows=flows, biases=biases).attribute(case.x, case.stack, case.wanted)
+def cafe(
+    case: Case,
+    *,
+    c: C = 0.5,
+    netting: str | None = None,
+    flows: str | None = None,
+    biases: str | None = None,
+    norms: str | None = None,
+) -> Tensor:
+    """The combined scores of ``CAFE(model, c)``; ``CAFE(model).explain`` has them apart, with the biases."""
+    return CAFE(case.model, c, netting, flows=flows, biases=biases, norms=norms).attribute(case.x, case.stack, case.wanted)
+
+
+@method(aimed=False)
+def cafe_published(case: Case, *, c: C = 0.5) -> Tensor:
+    """The combined scores of CAFE as in the paper, for models of any depth."""
+    return CAFE.published(case.model, c).attribute(case.x, case.stack, case.wanted)
 
 
 @method(aimed=False)
@@ -35,21 +49,24 @@ def cafe_refined(
     case: Case,
     *,
     refine: int = 20,
-    c: C = 0.25,
-    netting: str = "path",
-    biases: str = "reference",
+    c: C = 0.5,
+    netting: str | None = "unit",
+    flows: str | None = "mean",
+    biases: str | None = "reference",
+    norms: str | None = "open",
     ridge: float = 1.0,
     seed: int = 0,
     background: Tensor | None = None,
 ) -> Tensor:
-    """CAFE's scores corrected by ``refine`` evaluations for each row: ``refined`` + ``absent`` of ``CAFE.explain``.
+    """CAFE's scores, at any depth those of deep models, corrected by ``refine`` evaluations a row: ``refined`` + ``absent``.
 
     The rows are perturbed by the noise of ``background``, by default that of x; categories of one group move together.
     """
     data = case.x if background is None else background.to(case.x)
     data = data if len(data) > 1 else torch.cat([data, *(one[:1] for one in case.starts)])
     how = Refine(refine, DataNoise(data, case.groups), ridge, seed)
-    e = CAFE(case.model, c, netting, biases=biases).explain(case.x, case.stack, case.wanted, refine=how)
+    cafe = CAFE(case.model, c, netting, flows=flows, biases=biases, norms=norms)
+    e = cafe.explain(case.x, case.stack, case.wanted, refine=how)
     return cast(Tensor, e.refined) + cast(Tensor, e.absent)
 
 

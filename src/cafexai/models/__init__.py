@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .ft_transformer import Block, FTTransformer
 from .group import train_group
-from .networks import CONCAT_WIDTHS, concat_cnn, mlp, openxai_mlp, procedural, residual_mlp, seeded, small_cnn
+from .networks import CONCAT_WIDTHS, concat_cnn, mlp, openxai_mlp, procedural, residual_cnn, residual_mlp, seeded, small_cnn
 from .setups import (
     CONFLICT_WIDTHS,
     IMAGE_RECIPE,
@@ -35,6 +35,7 @@ __all__ = [
     "mlp",
     "openxai_mlp",
     "procedural",
+    "residual_cnn",
     "residual_mlp",
     "seeded",
     "setup",

@@ -45,19 +45,24 @@ def residual_mlp(inputs: int, width: int, layers: int, outputs: int) -> nn.Seque
     return nn.Sequential(nn.Linear(inputs, width), *(Residual(width) for _ in range(layers)), nn.Linear(width, outputs))
 
 
-def procedural(weights: Tensor, strength: float = 50.0) -> nn.Sequential:
+def procedural(weights: Tensor, strength: float = 50.0, depth: int = 2) -> nn.Sequential:
     """The network that solves ``synthetic_conflicts`` by its own rule: 2D-3D-2D-1 with ReLU and no biases.
 
     Layer 1 gives w x, -w x and the cancelling features, layer 2 subtracts the latter ``strength`` times, the output is the
-    difference. It is exact while no w x is larger than the strength.
+    difference. It is exact while no w x is larger than the strength. A ``depth`` of more than two ReLU layers repeats values
+    that are never negative by layers that change nothing, half of them behind each layer: the same function, the same truth.
     """
+    if depth < 2:
+        raise ValueError(f"procedural(..., depth={depth}): the rule takes two layers of ReLU; give at least 2.")
     d = len(weights)
     one, zero, w = torch.eye(d, dtype=weights.dtype), torch.zeros(d, d, dtype=weights.dtype), torch.diag(weights)
     first = torch.cat([torch.cat([w, zero], 1), torch.cat([-w, zero], 1), torch.cat([zero, one], 1)])
     second = torch.cat([torch.cat([one, zero, -strength * one], 1), torch.cat([zero, one, -strength * one], 1)])
     last = torch.cat([torch.ones(1, d, dtype=weights.dtype), -torch.ones(1, d, dtype=weights.dtype)], 1)
     layers: list[nn.Module] = []
-    for matrix in (first, second, last):
+    before, behind = (depth - 2) // 2, (depth - 1) // 2
+    same = [[torch.eye(len(m), dtype=weights.dtype) for _ in range(n)] for m, n in ((first, before), (second, behind))]
+    for matrix in (first, *same[0], second, *same[1], last):
         linear = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
         linear.weight = nn.Parameter(matrix)
         layers += [linear, nn.ReLU()]
@@ -88,6 +93,35 @@ def small_cnn(channels: int, size: int, outputs: int, widths: tuple[int, ...] | 
         size //= 2
     flat = widths[-1] * size * size
     return nn.Sequential(*layers, nn.Flatten(1), nn.Linear(flat, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+
+class ResidualConv(nn.Module):
+    """Two convolutions with batch-norm, and a way around them, then ReLU."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+        around = nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+        self.around = nn.Identity() if channels == width and stride == 1 else around
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, channels, height, width) to the next such."""
+        return self.relu(self.body(x) + self.around(x))
+
+
+def residual_cnn(channels: int, outputs: int, width: int = 16) -> nn.Sequential:
+    """A small residual network for images: five blocks, the size halved and the width doubled twice, the mean, a linear map."""
+    first = nn.Sequential(nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+    steps = ((width, width, 1), (width, 2 * width, 2), (2 * width, 2 * width, 1), (2 * width, 4 * width, 2))
+    blocks = [ResidualConv(*step) for step in (*steps, (4 * width, 4 * width, 1))]
+    return nn.Sequential(first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(1), nn.Linear(4 * width, outputs))
 
 
 def openxai_mlp(source: str | Path | Mapping[str, Tensor], dtype: torch.dtype = torch.float64) -> nn.Sequential:

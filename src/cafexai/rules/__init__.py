@@ -8,11 +8,15 @@ from . import (  # noqa: F401
     elementwise,
     embedding,
     exported,
+    grouped,
     linear,
     norms,
+    packed,
     recurrent,
+    reductions,
     selection,
     shape,
+    solving,
     writing,
 )
 from .layers import ship

@@ -41,8 +41,21 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return b.add_constant(constant_like(a, b)) if isinstance(b, Scores) else a + b
 
 
+@rule("log_softmax", in_place=False)
+def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
+    """x minus a frozen logsumexp; as the output of a model it is dropped and the logit explained."""
+    if dim is None:
+        raise UnsupportedOperation("it is called without dim")
+    shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax")
+    result = x.add_constant(shift, -1)
+    result.logits, result.final = x, "softmax"
+    return result
+
+
 @rule("sub", "subtract", kinds=["offset"])
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    if isinstance(b, Scores) and b.log_sum_of is not None and b.log_sum_of[0] is a and alpha == 1:
+        return log_softmax(*b.log_sum_of)
     result = add(a, b, alpha=-alpha)
     if isinstance(a, Scores):
         result.shifted = a  # perhaps by its maximum, before exp
@@ -69,7 +82,7 @@ def positive(x: Scores) -> Any:
 def multiply(a: Any, b: Any) -> Any:
     """The product; of a value with itself it is the square, an elementwise function."""
     if a is b and isinstance(a, Scores):
-        return a.elementwise(torch.square, keeps_zero=True)
+        return a.elementwise(torch.square, keeps_zero=True, routing=True)
     if not isinstance(a, Scores) and isinstance(b, Scores):
         a, b = b, a
     if not isinstance(a, Scores):
@@ -80,6 +93,8 @@ def multiply(a: Any, b: Any) -> Any:
                 weights = _softmax(terms, terms.value * inverse.value)
                 if weights is not None:
                     return weights
+        if (a.as_scale is None) != (b.as_scale is None):
+            return a.product(b, torch.mul, ends=True) if a.as_scale is None else b.product(a, torch.mul, ends=True)
         return a.product(b, torch.mul)
     if not isinstance(b, Tensor) and b == 1:
         return a
@@ -99,6 +114,8 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
         weights = _softmax(a, a.value / b.value) if _of_the_same(a, b, "sum") else None
         if weights is not None:
             return weights
+        if b.root_of is not None and a.run.settings.norms == "open":
+            return multiply(a, inverse_root(b.root_of))
         b = b.freeze("div (denominator)", lambda value: value)
     aligned = not isinstance(b, Tensor) or b.ndim <= a.ndim
     return a.linear(torch.div, constant_like(b, a) if isinstance(b, Tensor) else b, aligned=aligned)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._scores.tensors import Coded
 from .._scores.value import Scores
@@ -53,26 +53,34 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
             return looked_up(args[0].detach(), args[1])
         if "move" in kinds:
             raise UnsupportedOperation("codes choose among the slices of a table; look them up by table[codes] or F.embedding")
+    args = _choosing(rule, args)
     parts = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Coded)]
+    if not parts:
+        return function(*args, **kwargs)
     first, name = parts[0], rule.name if rule is not None else getattr(function, "__name__", str(function))
-    if (rule is not None and rule.in_place) or (name.endswith("_") and not name.endswith("__")):
-        raise UnsupportedOperation("integer codes are changed in place, or written into another tensor; use torch.where")
+    if rule is None and name.endswith("_") and not name.endswith("__"):
+        raise UnsupportedOperation("integer codes are changed in place in a way that is not followed; use torch.where")
+    if "write" in kinds:
+        return _put(function, args, kwargs, parts)
 
     def call(pick: Callable[[Any], Any]) -> Any:
-        return function(*(_mapped(part, pick) for part in args), **{key: _mapped(part, pick) for key, part in kwargs.items()})
+        chosen = [_mapped(part, pick) for part in args]
+        if rule is not None and rule.in_place:
+            chosen[0] = chosen[0].clone()
+        return function(*chosen, **{key: _mapped(part, pick) for key, part in kwargs.items()})
 
     result = call(lambda part: part.plain() if isinstance(part, Coded) else part)
-    moves = rule is not None and (rule.view or "move" in kinds or "padding" in kinds)
+    moves = rule is not None and (rule.view or not kinds.isdisjoint(("move", "padding", "index")))
     if isinstance(result, Tensor) and result.is_floating_point() and result.shape == first.shape and not moves:
         _only_one(parts, name)
         return first.leaf(lambda ids: call(lambda part: ids if isinstance(part, Coded) else part))
     if not moves and "offset" not in kinds:
-        first.run.note_frozen(f"{name} of codes", "choice")
+        if "shaped" not in kinds:
+            first.run.note_frozen(f"{name} of codes", "choice")
         return result
     if not moves:
         _only_one(parts, name)
-    if len({part.source for part in parts}) > 1:
-        raise UnsupportedOperation("codes of different inputs are joined; look them up one by one, or pass them as one input")
+    _of_one_input(parts)
     reference = None
     if any(part.reference is not None for part in parts):
         reference = call(lambda part: part.reference if isinstance(part, Coded) else part)
@@ -83,6 +91,51 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
         return first.changed(result, places, reference) if _integers(result) else result
     many = zip(result, places, reference or [None] * len(result), strict=True)
     return type(result)(first.changed(*parts) for parts in many)
+
+
+def _choosing(rule: Rule | None, args: Any) -> Any:
+    """Codes that say which others are taken, or where something is put, are constants."""
+    if rule is None or "index" not in rule.kinds or ("write" not in rule.kinds and not isinstance(args[0], Coded)):
+        return args
+    last = len(args) - 1 if "write" in rule.kinds else len(args)  # what is put is the last argument
+
+    def plain(part: Coded) -> Tensor:
+        part.run.note_frozen(f"{rule.name} by codes", "index")
+        return part.plain()
+
+    return tuple(tree_map_only(Coded, plain, part) if 0 < place < last else part for place, part in enumerate(args))
+
+
+def _put(function: Callable[..., Any], args: Any, kwargs: Any, parts: list[Coded]) -> Coded:
+    """Codes, or constants among codes, put into places of the first argument: a new tensor in its stead."""
+    if any(isinstance(part, Tensor) for part in kwargs.values()):
+        raise UnsupportedOperation("codes are put into a tensor by arguments with names; give them in their order")
+    target, *where, source = args
+    if not _integers(target):
+        raise UnsupportedOperation("codes are put into a tensor of other numbers; make numbers of them first: codes.float()")
+    _of_one_input(parts)
+
+    def call(into: Tensor, new: Any) -> Tensor:
+        into = into.clone()
+        result = function(into, *where, new, **kwargs)
+        return into if result is None else result
+
+    def at_baseline(part: Any) -> Any:
+        return part if not isinstance(part, Coded) else part.plain() if part.reference is None else part.reference
+
+    values = call(_values(target), _values(source))
+    places = call(_place(target).long(), _place(source).long() if isinstance(source, Tensor) else -1)
+    known = any(part.reference is not None for part in parts)
+    return parts[0].changed(values, places, call(at_baseline(target), at_baseline(source)) if known else None)
+
+
+def _values(part: Any) -> Any:
+    return part.plain() if isinstance(part, Coded) else part
+
+
+def _of_one_input(parts: list[Coded]) -> None:
+    if len({part.source for part in parts}) > 1:
+        raise UnsupportedOperation("codes of different inputs are joined; look them up one by one, or pass them as one input")
 
 
 def _only_one(parts: list[Coded], name: str) -> None:

@@ -67,7 +67,10 @@ def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name in _SHAPED_LIKE:
     for _function in functions_named(_name):
-        add(_function, Rule(_name, _like(_name, _function), kinds=frozenset({"draws"} if "rand" in _name else ())))
+        add(
+            _function,
+            Rule(_name, _like(_name, _function), kinds=frozenset({"shaped", "draws"} if "rand" in _name else {"shaped"})),
+        )
 for _name in _COMPARED:
     for _function in functions_named(_name) + functions_named(f"__{_name}__") * (_name in _OPERATORS):
         add(_function, Rule(_name, _frozen(_name, _function), kinds=frozenset({"comparison"})))
@@ -113,17 +116,6 @@ rule("softmax", in_place=False)(_routing("softmax"))
 @rule("softmin", in_place=False)
 def softmin(x: Scores, dim: Any = None, **options: Any) -> Any:
     return _routing("softmax")(x.scale(-1), dim)
-
-
-@rule("log_softmax", in_place=False)
-def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
-    """x minus a frozen logsumexp; as the output of a model it is dropped and the logit explained."""
-    if dim is None:
-        raise UnsupportedOperation("it is called without dim")
-    shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax")
-    result = x.add_constant(shift, -1)
-    result.logits, result.final = x, "softmax"
-    return result
 
 
 @rule("local_response_norm", in_place=False)

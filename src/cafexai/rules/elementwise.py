@@ -110,6 +110,8 @@ for _name in _EVERYWHERE + _PARTIAL:
             Rule(_name, _apply(_plain, _name, _name in _PARTIAL), _writes, kinds=frozenset(filter(_kinds.get, _kinds))),
         )
 
+absolute, logarithm = _apply(torch.abs, "abs", False), _apply(torch.log, "log", True)
+
 # The forms of ReLU share the one function that carriers know a closed form for.
 rule("relu", kinds=["activation"])(lambda x: x.elementwise(torch.relu, True))
 
@@ -127,15 +129,30 @@ def exp(x: Scores) -> Any:
     """Elementwise, and lazy: over a sum of the same exponentials it is a softmax, of a log_softmax that itself."""
     if x.final == "softmax" and x.logits is not None:
         return Softmaxed.of(x.freeze("softmax", torch.exp, "softmax"), x.logits)
-    result = x.elementwise(torch.exp, routing=True)
+    hidden = x.value == -torch.inf
+    if not bool(hidden.any()):
+        result = x.elementwise(torch.exp, routing=True)
+        result.exponentials = (x, "term")
+        return result
+    there = x.reshape(lambda v: v.masked_fill(hidden, 0))  # what a mask has put to minus infinity is 0, whatever it was
+    result = there.elementwise(torch.exp, routing=True)
     result.exponentials = (x, "term")
-    return result
+    return result.reshape(lambda v: v.masked_fill(hidden, 0))
 
 
 @rule("rsqrt", in_place=False)
 def inverse_root(x: Scores) -> Any:
-    """The scale of a normalisation that is spelled out: frozen."""
-    return x.freeze("rsqrt", torch.rsqrt, "routing")
+    """The scale of a normalisation: frozen, or, if norms are open, followed along its secant between reference and value."""
+    if x.run.settings.norms != "open":
+        return x.freeze("rsqrt", torch.rsqrt, "routing")
+    x.run.along_secants = True
+    here, start = x.value.sqrt(), x.start.clamp_min(0).sqrt()  # scores that have waited, as of squares, are made now
+    x.run.along_secants = False
+    slope = -1 / (here * start * (here + start))
+    slope = torch.where(start == 0, 0, slope)  # the model has no value at such a reference: as if frozen
+    result = x.scale(slope).add_constant(1 / here - slope * x.value)
+    result.as_scale = 1 / here
+    return result
 
 
 @rule("__rpow__")

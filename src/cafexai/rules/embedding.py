@@ -38,19 +38,30 @@ def embedding_bag(*args: Any, **options: Any) -> Any:
     codes, weight = given.input, given.weight
     if isinstance(given.per_sample_weights, Scores) or not isinstance(codes, Coded):
         raise UnsupportedOperation("its weights per sample depend on the input; look the codes up with F.embedding")
-    if given.offsets is not None or codes.ndim != 2:
-        raise UnsupportedOperation("bags given by offsets are not followed; pass one row of codes per bag, padded")
     rows = embedding(codes, weight, None, given.max_norm, given.norm_type)
     kept = torch.ones(codes.shape, device=weight.device)
     if given.padding_idx is not None:
         kept = codes.plain() != given.padding_idx
-    kept = kept.to(rows.template.dtype)
+    kept, shares = kept.to(rows.template.dtype), given.per_sample_weights
+    if codes.ndim == 1:
+        place, inside = _bags(given.offsets, len(codes), given.include_last_offset)
+        rows = rows.reshape(lambda v: v[place])
+        kept, shares = kept[place] * inside, None if shares is None else shares[place]
     if given.mode == "max":
-        return rows.largest((1,), valid=kept.bool()[..., None])
-    weights = kept if given.per_sample_weights is None else kept * given.per_sample_weights
+        best = rows.largest((1,), valid=kept.bool()[..., None].index_fill(0, torch.nonzero(kept.sum(1) == 0)[:, 0], True))
+        return best.scale((kept.sum(1, keepdim=True) > 0).to(rows.template.dtype))  # of nothing, it is 0
+    weights = kept if shares is None else kept * shares
     if given.mode == "mean":
         weights = weights / kept.sum(1, keepdim=True).clamp_min(1)
-    return rows.linear(lambda v, w: (v * w[..., None]).sum(1), weights, aligned=True)
+    return rows.linear(lambda v, w: (v * w[..., None]).sum(1), weights, aligned=codes.ndim == 2)
+
+
+def _bags(offsets: Any, count: int, last: bool) -> tuple[Any, Any]:
+    """The places of the codes of each bag, padded to one length, and which of them are real."""
+    ends = offsets[1:] if last else torch.cat([offsets[1:], offsets.new_tensor([count])])
+    starts = offsets[: len(ends)]
+    place = starts[:, None] + torch.arange(max(int((ends - starts).max()), 1), device=offsets.device)
+    return place.clamp_max(count - 1), place < ends[:, None]
 
 
 @rule(torch.embedding, name="embedding", kinds=["lookup"])

@@ -18,6 +18,10 @@ for _name in ("slice", "alias", "_unsafe_view", "index", "lift_fresh_copy"):
     add(_packet, Rule(f"aten.{_name}", moving(_packet), view=True))
 
 
+for _name, _asked in (("sym_size", lambda x, dim: x.shape[dim]), ("sym_numel", lambda x: x.template.numel())):
+    add(getattr(aten, _name), Rule(f"aten.{_name}", _asked, kinds=frozenset({"shaped"})))  # of programs with dynamic shapes
+
+
 add(aten._assert_tensor_metadata, Rule("aten._assert_tensor_metadata", lambda *args, **options: None))
 
 
@@ -30,6 +34,11 @@ def upsample_linear(x: Scores, size: Any, align_corners: bool, scales: Any = Non
     return interpolate(x, size, scales, mode, align_corners)
 
 
+def upsample_cubic(x: Scores, size: Any, align_corners: bool, scales: Any = None, *more: Any) -> Any:
+    return interpolate(x, size, scales, "bicubic", align_corners)
+
+
+add(aten.upsample_bicubic2d, Rule("aten.upsample_bicubic2d", upsample_cubic))
 for _name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
     add(getattr(aten, _name), Rule(f"aten.{_name}", upsample_nearest))
 for _name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"):

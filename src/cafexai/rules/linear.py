@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -148,8 +149,8 @@ def einsum(equation: Any, *operands: Any) -> Any:
         operands = tuple(operands[0])
     scored = [i for i, operand in enumerate(operands) if isinstance(operand, Scores)]
     constants = [i for i in range(len(operands)) if i not in scored]
-    if len(scored) > 2 or (len(scored) == 2 and constants):
-        raise UnsupportedOperation("two of its operands depend on the input and there are more; split it into steps of two")
+    if len(scored) > 1 and len(operands) > 2:
+        return _step_by_step(*_terms(equation, len(operands)), operands)
     if len(scored) == 2:
         return operands[0].product(operands[1], lambda u, v: torch.einsum(equation, u, v), routing=True)
     x = operands[scored[0]]
@@ -162,6 +163,18 @@ def einsum(equation: Any, *operands: Any) -> Any:
         together = ",".join(terms[i] for i in constants)
         matrix = torch.einsum(f"{together}->{kept}", *(operands[i] for i in constants))
     return x.linear(lambda v, m: torch.einsum(f"{terms[scored[0]]},{kept}->{result}", v, m), matrix)
+
+
+def _step_by_step(terms: list[str], result: str, operands: Sequence[Any]) -> Any:
+    """From left to right, two at a time; what no later term has is summed over."""
+    value, letters = operands[0], terms[0]
+    for i in range(1, len(operands)):
+        later = set("".join(terms[i + 1 :]) + result)
+        kept = result if i + 1 == len(operands) else "".join(sorted(later & set(letters + terms[i])))
+        step = f"{letters},{terms[i]}->{kept}"
+        value = bilinear_map(functools.partial(torch.einsum, step), value, operands[i])
+        letters = kept
+    return value
 
 
 def _terms(equation: str, count: int) -> tuple[list[str], str]:
@@ -200,10 +213,26 @@ def interpolate(
     antialias: bool = False,
 ) -> Any:
     if mode == "bicubic" or antialias:
-        raise UnsupportedOperation(
-            'mode="bicubic" and antialias=True have negative weights that are not known; use "bilinear" without antialias'
+        rows, columns = (
+            _resampling(x, side, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias) for side in (0, 1)
         )
+        return x.linear(lambda v, r, c: r @ v @ c.mT, rows, columns, aligned=True)
     return x.linear(lambda v: F.interpolate(v, size, scale_factor, mode, align_corners, recompute_scale_factor), aligned=True)
+
+
+def _resampling(x: Scores, side: int, size: Any, scale: Any, *how: Any) -> Tensor:
+    """The weights along one side of images, of which some are negative: what becomes of the image with ones in its diagonal."""
+    count = x.shape[2 + side]
+    image = torch.eye(count, dtype=x.template.dtype, device=x.template.device)[None, None]
+
+    def alone(given: Any, other: float) -> Any:
+        if given is None:
+            return None
+        own = given if isinstance(given, (int, float)) else given[side]
+        return (own, other) if side == 0 else (other, own)
+
+    resized = F.interpolate(image, alone(size, count), alone(scale, 1.0), *how)[0, 0]
+    return resized if side == 0 else resized.T
 
 
 @rule("grid_sample")
@@ -229,7 +258,7 @@ def _reduction(name: str) -> Callable[..., Any]:
     return apply
 
 
-rule("sum")(_reduction("sum"))
+total = rule("sum")(_reduction("sum"))
 rule("mean")(_reduction("mean"))
 
 

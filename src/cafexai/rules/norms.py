@@ -1,7 +1,12 @@
-"""Normalisations: their statistics are frozen at the current value.
+"""Normalisations: their statistics are frozen at the current value, or open.
 
 The mean, too, is a constant in the paper, so that it counts as a bias; with ``norm_mean="linear"`` it is the linear map
 that it is, and its effect goes to the features. A normalisation spelled out in arithmetic is of this second kind.
+
+With ``norms="open"`` the scale s = 1 / sqrt(v + eps) depends on the input as it does in the model. The change of m s, m being
+the value minus its mean, from the reference is (m - m_r) s + m_r (s - s_r): the first part is what a frozen scale gives, the
+second goes the way of the scale, along the secant of s between the variances v_r and v. So the reference is the model itself
+at the baseline, and where the reference is 0 nothing changes.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from torch import Tensor
 
 from .._scores.functions import affine
 from .._scores.value import Scores
-from .elementwise import finite
+from .elementwise import finite, inverse_root
 from .table import rule
 
 
@@ -28,12 +33,16 @@ def centred(x: Scores, dims: tuple[int, ...]) -> Any:
 
 def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias: Any) -> Any:
     """(x - mean) / sigma * weight + bias over the last ``count`` dimensions; weight and bias in the shape that meets x."""
-    shape = x.shape[x.ndim - count :]
+    shape, dims = x.shape[x.ndim - count :], tuple(range(x.ndim - count, x.ndim))
+    if x.run.settings.norms == "open":
+        result = _scaled(centred(x, dims), dims, eps)
+        result = result if weight is None else result.scale(weight)
+        return result if bias is None else result.add_constant(bias)
     # torch's own layer norm gives both statistics, many times faster than var_mean
     _, mean, scale = x.freeze(name, lambda v: torch.native_layer_norm(v, shape, None, None, eps), "routing")
     weight = torch.ones_like(scale[:1]) if weight is None else weight
     if x.run.settings.norm_mean == "linear":
-        result = centred(x, tuple(range(x.ndim - count, x.ndim))).scale(scale).scale(weight)
+        result = centred(x, dims).scale(scale).scale(weight)
         return result if bias is None else result.add_constant(bias)
 
     def shift() -> Tensor:
@@ -42,6 +51,12 @@ def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias:
 
     # Two factors instead of their product: what the backward pass needs of them is small.
     return x.linear(affine, scale, weight, bias=shift, aligned=True)
+
+
+def _scaled(x: Scores, dims: tuple[int, ...], eps: float) -> Any:
+    """x over the root of the mean of its squares, which depends on x."""
+    variance = x.product(x, torch.mul).linear(lambda v: v.mean(dims, keepdim=True), aligned=0 not in dims)
+    return x.product(inverse_root(variance.add_constant(torch.full_like(variance.value, eps))), torch.mul, ends=True)
 
 
 @rule("layer_norm", in_place=False)
@@ -57,6 +72,9 @@ def rms_norm(x: Scores, normalized_shape: Any, weight: Any = None, eps: float | 
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     dims = tuple(range(-count, 0))
     eps = torch.finfo(x.template.dtype).eps if eps is None else eps
+    if x.run.settings.norms == "open":
+        result = _scaled(x, dims, eps)
+        return result if weight is None else result.scale(weight)
     scale: Tensor = x.freeze("rms_norm", lambda v: (v.square().mean(dims, keepdim=True) + eps).rsqrt(), "routing")
     return x.scale(scale if weight is None else scale * weight)
 
@@ -121,7 +139,7 @@ def var(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
     dims = _dims(x, dim)
     correction = (1 if unbiased is not False else 0) if correction is None else correction
     count = math.prod(x.shape[d] for d in dims)
-    squares = centred(x, dims).elementwise(torch.square, keeps_zero=True)
+    squares = centred(x, dims).elementwise(torch.square, keeps_zero=True, routing=True)
     total = squares.linear(lambda v: v.sum(dims, keepdim=keepdim), aligned=0 not in dims)
     return total.scale(1 / max(count - correction, 0))
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._scores.value import Scores
-from ..errors import UnsupportedOperation
 from .arithmetic import add, multiply
 from .linear import linear
+from .packed import stepwise
 from .shape import moved
 from .table import rule
 
@@ -73,44 +74,54 @@ def _side_by_side(a: Any, b: Any) -> Any:
 
 
 def _unrolled(name: str) -> Callable[..., Any]:
-    step, two = STEPS[name], name == "lstm"
+    two = name == "lstm"
 
-    def run(x: Any, start: list[Any], weights: list[Any], backwards: bool) -> tuple[Any, Any]:
+    def step_with(weights: list[Any], projection: Any) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+        def step(x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+            new = STEPS[name](x, state if two else state[0], *weights)
+            new = new if two else (new,)
+            return new if projection is None else (linear(new[0], projection), *new[1:])
+
+        return step
+
+    def run(x: Any, state: tuple[Any, ...], step: Callable[..., Any], backwards: bool) -> tuple[Any, Any]:
         """One direction of one layer on (time, batch, features)."""
-        state: Any = tuple(start) if two else start[0]
         outputs: list[Any] = []
         times = range(x.shape[0])
         for time in reversed(times) if backwards else times:
-            state = step(_at(x, time), state, *weights)
-            outputs.append(state[0] if two else state)
+            state = step(_at(x, time), state)
+            outputs.append(state[0])
         return _stacked(outputs[::-1] if backwards else outputs, 0), state
 
-    def apply(x: Any, second: Any, third: Any, *rest: Any) -> Any:
-        if isinstance(third, (Tensor, Scores)) or len(rest) == 5:
-            raise UnsupportedOperation("a packed sequence is not followed; pass the padded sequence instead")
-        hidden, weights = second, list(third)
-        has_biases, layers, dropout, training, bidirectional, batch_first = rest
+    def layers_of(x: Any, sizes: Any, hidden: Any, weights: list[Any], settings: Sequence[Any]) -> Any:
+        """All layers and directions, of sequences of one length, or packed with these sizes."""
+        has_biases, layers, dropout, training, bidirectional = settings
         if training and dropout > 0:
             raise ValueError(f"explain(...): dropout inside {name} is active. Call model.eval() first.")
         starts = list(hidden) if two else [hidden]
         directions = 2 if bidirectional else 1
-        each = len(weights) // (layers * directions)
-        if each != (4 if has_biases else 2):
-            raise UnsupportedOperation("a projection (proj_size) is not followed")
-        if batch_first:
-            x = _transposed(x)
+        each, usual = len(weights) // (layers * directions), 4 if has_biases else 2
         finals: list[list[Any]] = [[] for _ in starts]
         for layer in range(layers):
             outputs = []
             for direction in range(directions):
                 place = layer * directions + direction
-                begin = [_at(start, place) for start in starts]
-                out, state = run(x, begin, weights[place * each : (place + 1) * each], direction == 1)
+                begin = tuple(_at(start, place) for start in starts)
+                own = weights[place * each : (place + 1) * each]
+                step = step_with(own[:usual], own[usual] if each > usual else None)
+                run_it = run if sizes is None else functools.partial(stepwise, sizes=sizes.tolist())
+                out, state = run_it(x, begin, step=step, backwards=direction == 1)
                 outputs.append(out)
-                for final, part in zip(finals, state if two else (state,), strict=True):
+                for final, part in zip(finals, state, strict=True):
                     final.append(part)
             x = outputs[0] if directions == 1 else _side_by_side(*outputs)
-        return (_transposed(x) if batch_first else x, *(_stacked(final, 0) for final in finals))
+        return (x, *(_stacked(final, 0) for final in finals))
+
+    def apply(x: Any, second: Any, third: Any, *rest: Any) -> Any:
+        if len(rest) == 6 and isinstance(rest[0], (list, tuple)):  # packed: data, sizes, state, weights
+            return layers_of(x, second, third, list(rest[0]), rest[1:])
+        result = layers_of(_transposed(x) if rest[-1] else x, None, second, list(third), rest[:-1])
+        return (_transposed(result[0]) if rest[-1] else result[0], *result[1:])
 
     return apply
 

@@ -12,18 +12,19 @@ from torch import Tensor
 from .._scores.value import Scores
 from .arithmetic import constant_like
 from .elementwise import spread
-from .table import rule
+from .table import find, plain_function, rule
 
 
-def _over(x: Scores, dim: Any, keepdim: bool, sign: int) -> Any:
+def over(x: Scores, dim: Any, keepdim: bool, sign: int) -> Any:
+    """The largest over dims, or with sign -1 the smallest."""
     dims = tuple(range(x.ndim)) if dim is None or dim == () else (dim,) if isinstance(dim, int) else tuple(dim)
     if not x.ndim:
         return x
     return x.largest(dims, keepdim) if sign > 0 else x.scale(-1).largest(dims, keepdim).scale(-1)
 
 
-rule("amax", in_place=False)(lambda x, dim=None, keepdim=False: _over(x, dim, keepdim, 1))
-rule("amin", in_place=False)(lambda x, dim=None, keepdim=False: _over(x, dim, keepdim, -1))
+rule("amax", in_place=False)(lambda x, dim=None, keepdim=False: over(x, dim, keepdim, 1))
+rule("amin", in_place=False)(lambda x, dim=None, keepdim=False: over(x, dim, keepdim, -1))
 
 
 def _extreme(sign: int) -> Callable[..., Any]:
@@ -35,10 +36,10 @@ def _extreme(sign: int) -> Callable[..., Any]:
             return _of_two(x, other, sign)
         dim = axis if dim is None else dim
         if dim is None:
-            return _over(x, None, False, sign)
+            return over(x, None, False, sign)
         find = torch.argmax if sign > 0 else torch.argmin
         index = x.freeze("max (index)" if sign > 0 else "min (index)", lambda value: find(value, dim, keepdim=keepdim), "index")
-        return structure((_over(x, dim, keepdim, sign), index))
+        return structure((over(x, dim, keepdim, sign), index))
 
     return apply
 
@@ -57,11 +58,35 @@ def _of_two(a: Any, b: Any, sign: int) -> Any:
         return spread(a, constant).elementwise(lambda v: function(v, constant))
     shape = torch.broadcast_shapes(a.shape, b.shape)
     both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
-    return _over(both, -1, False, sign)
+    return over(both, -1, False, sign)
 
 
 rule("maximum", "fmax", in_place=False)(lambda a, b: _of_two(a, b, 1))
 rule("minimum", "fmin", in_place=False)(lambda a, b: _of_two(a, b, -1))
+
+
+def _bounded(name: str) -> None:
+    """A bound that depends on the input, too, is a selection between two."""
+    elementwise = find(plain_function(name))
+    assert elementwise is not None
+
+    @rule(name)
+    def apply(x: Any, *bounds: Any, **named: Any) -> Any:
+        if isinstance(x, Scores) and not any(isinstance(bound, Scores) for bound in (*bounds, *named.values())):
+            return elementwise.apply(x, *bounds, **named)
+        low, high = (*bounds, None, None)[:2] if name != "clamp_max" else (None, (*bounds, None)[0])
+        for bound, sign in ((named.get("min", low), 1), (named.get("max", high), -1)):
+            if bound is not None:
+                x = (
+                    _of_two(x, bound, sign)
+                    if isinstance(x, Scores) or isinstance(bound, Scores)
+                    else torch.clamp(x, **{"min" if sign > 0 else "max": bound})
+                )
+        return x
+
+
+for _name in ("clamp", "clip", "clamp_min", "clamp_max"):
+    _bounded(_name)
 
 
 def _tuple(value: Any, count: int) -> tuple[int, ...]:

@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._scores.tensors import elements_at
 from .._scores.value import Scores
+from ..errors import UnsupportedOperation
 from .table import Rule, add, functions_named, rule
 
 _VIEWS = """
@@ -84,6 +86,15 @@ def broadcast_tensors(*parts: Any) -> Any:
 @rule("__reversed__")
 def backwards(x: Scores) -> Any:
     return x.reshape(lambda v: v.flip(0))
+
+
+@rule("as_strided", in_place=False)
+def as_strided(x: Scores, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    """Elements by their places in memory, as the model sees it."""
+    index = elements_at(x.template, size, stride, int(x.template.storage_offset()) + (storage_offset or 0))
+    if index is None:
+        raise UnsupportedOperation("it reaches beyond the memory of the value; take it of the whole value, or use unfold")
+    return x.reshape(lambda v: v.flatten()[index])
 
 
 @rule("block_diag")

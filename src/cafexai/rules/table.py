@@ -26,6 +26,8 @@ KINDS = frozenset(
         "offset",  # codes that are shifted, bounded or masked stay codes
         "index",  # places among its arguments choose among values
         "subscript",  # table[places]
+        "write",  # its last argument is put into places of the first
+        "shaped",  # only the outside of its first argument counts
         "lookup",  # codes become numbers
         "comparison",  # truth values and places, always constants
         "activation",  # an elementwise function that makes a unit of the linear layer before it

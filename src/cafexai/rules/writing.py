@@ -10,7 +10,8 @@ from torch import Tensor
 
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
-from .arithmetic import add, constant_like
+from .arithmetic import add, constant_like, div, multiply
+from .shape import moved
 from .table import Rule, plain_function, rule
 from .table import add as register
 
@@ -77,10 +78,10 @@ def fill(x: Scores, value: Any = 0) -> Any:
     return x.scale(0).add_constant(constant_like(value, x).expand(x.shape))
 
 
-register(torch.Tensor.fill_, Rule("fill_", fill, in_place=True))
+register(torch.Tensor.fill_, Rule("fill_", fill, in_place=True, kinds=frozenset({"write"})))
 register(torch.Tensor.zero_, Rule("zero_", fill, in_place=True))
-register(torch.Tensor.__setitem__, Rule("__setitem__", setitem, in_place=True, kinds=frozenset({"index"})))
-register(torch.Tensor.copy_, Rule("copy_", copy, in_place=True))
+register(torch.Tensor.__setitem__, Rule("__setitem__", setitem, in_place=True, kinds=frozenset({"index", "write"})))
+register(torch.Tensor.copy_, Rule("copy_", copy, in_place=True, kinds=frozenset({"write"})))
 
 
 def _scatter_into(function: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -101,12 +102,12 @@ def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> An
     return setitem(x, tuple(indices), values)
 
 
-@rule("index_copy", kinds=["index"])
+@rule("index_copy", kinds=["index", "write"])
 def index_copy(x: Any, dim: int, index: Tensor, source: Any) -> Any:
     return _together([x, source], lambda old, new: old.index_copy(dim, index, new))
 
 
-@rule("index_fill", kinds=["index"])
+@rule("index_fill", kinds=["index", "write"])
 def index_fill(x: Any, dim: int, index: Tensor, value: Any) -> Any:
     def fill(old: Tensor, new: Tensor) -> Tensor:
         chosen = torch.zeros(old.shape[dim], dtype=torch.bool, device=index.device).index_fill(0, index, True)
@@ -126,7 +127,9 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 @rule("scatter", kinds=["index"])
 def scatter(x: Any, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None) -> Any:
     if reduce is not None:
-        raise UnsupportedOperation("reduce= is not followed; use scatter_add")
+        if reduce not in ("add", "multiply") or src is None:
+            raise UnsupportedOperation("reduce= is followed with src= only; use scatter_reduce")
+        return scatter_reduce(x, dim, index, src, "sum" if reduce == "add" else "prod")
     source = value if src is None else src
 
     def put(old: Tensor, new: Tensor) -> Tensor:
@@ -145,6 +148,52 @@ def _accumulate(name: str) -> Any:
         return add(x, spread, alpha=alpha)
 
     return apply
+
+
+@rule("scatter_reduce")
+def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """Of all elements that go to one place, and of the one there: their sum, mean, largest, smallest or product."""
+    shape, like = x.shape, x if isinstance(x, Scores) else src
+    source = moved(src, lambda v: v[tuple(slice(n) for n in index.shape)])
+    counts = torch.zeros(shape, device=index.device).scatter_add(dim, index, torch.ones(index.shape, device=index.device))
+    own = torch.ones_like(counts) if include_self else (counts == 0).to(counts.dtype)  # whether what is there counts
+    if reduce in ("sum", "mean"):
+        whole = _accumulate("scatter_add")(multiply(x, constant_like(own, like)), dim, index, source)
+        return whole if reduce == "sum" else div(whole, constant_like((counts + own).clamp_min(1), like))
+    members = _members(shape, dim, index, own)
+    windows = like.join(
+        like.run,
+        lambda *all_: torch.cat([one.flatten() for one in all_])[members],
+        [_tensor(part, like) for part in (x, source)],
+    )
+    valid = members.diff(dim=-1, prepend=members[..., :1] - 1) != 0  # the last one is repeated
+    if reduce != "prod":
+        sign = 1 if reduce == "amax" else -1
+        return windows.scale(sign).largest((-1,), valid=valid).scale(sign)
+    product, *factors = windows.reshape(lambda v: v.unbind(-1))
+    for factor, there in zip(factors, valid.unbind(-1)[1:], strict=True):
+        product = where(there, multiply(product, factor), product)
+    return product
+
+
+def _members(shape: Any, dim: int, index: Tensor, own: Tensor) -> Tensor:
+    """For each place what goes there, of the elements there and those of the source; the last of them is repeated."""
+    size, count = own.numel(), index.numel()
+    places = torch.arange(size, device=index.device).view(shape)
+    target = torch.cat([places.flatten(), _targets(places, dim, index)])
+    counted = torch.cat([own.flatten().bool(), torch.ones(count, dtype=torch.bool, device=index.device)]).nonzero()[:, 0]
+    order = counted[target[counted].argsort(stable=True)]
+    target = target[order]
+    rank = torch.arange(len(order), device=index.device) - torch.searchsorted(target, target)
+    members = torch.zeros(size, int(rank.max()) + 1, dtype=torch.long, device=index.device)
+    members[target, rank] = order
+    return members.cummax(1).values.view(*shape, -1)
+
+
+def _targets(places: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The place where each element of a source goes."""
+    corner = places[tuple(slice(n) if d != dim % places.ndim else slice(0, 1) for d, n in enumerate(index.shape))]
+    return (corner + index * places.stride(dim)).flatten()
 
 
 rule("index_add", kinds=["index"])(_accumulate("index_add"))

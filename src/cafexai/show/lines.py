@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
 from ..explanation import Explanation
 
 
@@ -29,11 +32,11 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
         raise ValueError(f"most={most}: give the number of features to show, at least 1.")
     parts = (explanation.positive, explanation.negative, explanation.combined)
     positive, negative, net = (explanation._flat(part)[0].double().cpu() for part in parts)
-    order = (positive + negative).argsort(descending=True, stable=True)
     refined = None if explanation.correction is None else explanation._flat(explanation.refined)[0].double().cpu()
     names, values = explanation.names(), explanation.values()
+    order = [i for i in (positive + negative).argsort(descending=True, stable=True).tolist() if names[i]]  # "": nothing there
     lines = []
-    for i in order[:most].tolist():
+    for i in order[:most]:
         value = "" if values is None else _written(values[i])
         better = None if refined is None else refined[i].item()
         lines.append(Line(names[i], value, positive[i].item(), negative[i].item(), net[i].item(), True, better))
@@ -48,6 +51,20 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
 def bias_line(explanation: Explanation) -> Line:
     """What the constants of the model did."""
     return Line("bias", "", explanation.bias_positive.item(), explanation.bias_negative.item(), explanation.bias.item())
+
+
+def sum_line(explanation: Explanation, name: str) -> Line:
+    """All features of one row together."""
+    up, down, net = (
+        explanation._flat(p).double().sum().item() for p in (explanation.positive, explanation.negative, explanation.combined)
+    )
+    return Line(name, "", up, down, net)
+
+
+def conflict_share(explanation: Explanation) -> Tensor:
+    """The conflict of each row as a share of all influence of its features: 0 if all push one way, 0.5 if all is cancelled."""
+    influence = explanation._flat(explanation.positive).sum(1) + explanation._flat(explanation.negative).sum(1)
+    return explanation.conflict / influence.clamp_min(torch.finfo(influence.dtype).tiny)
 
 
 def number(value: float) -> str:

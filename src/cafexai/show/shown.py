@@ -41,8 +41,15 @@ def shown(explanation: Explanation, most: int = 12, digits: int = 4) -> Shown:
     """The explanation of one row, with ``digits`` significant digits for the largest net score, start or end."""
     lines = [*feature_lines(explanation, most), bias_line(explanation)]
     start, end, conflict = (one.item() for one in (explanation.baseline_output, explanation.output, explanation.conflict))
+    return in_digits(lines, start, end, conflict, digits, explanation.correction is not None)
+
+
+def in_digits(
+    lines: Sequence[Line], start: float, end: float, conflict: float = 0.0, digits: int = 4, corrected: bool = False
+) -> Shown:
+    """Any lines that lead from start to end, in digits that add up; ``corrected`` if they have refined scores."""
     largest = max(map(abs, (start, end, *(line.net for line in lines))))
-    largest = largest or max(max(line.positive, line.negative) for line in lines)
+    largest = largest or max((max(line.positive, line.negative) for line in lines), default=0.0)
     power = _power(largest)
     decimals = max(digits - 1 - math.floor(math.log10(largest / 10.0**power)), 0) if largest else digits - 1
     unit = 10.0 ** (power - decimals)
@@ -53,7 +60,7 @@ def shown(explanation: Explanation, most: int = 12, digits: int = 4) -> Shown:
     last = round(end / unit)
     first, *nets = in_steps([start / unit, *(line.net / unit for line in lines)], last)
     refined: list[int] | None = None
-    if explanation.correction is not None:
+    if corrected:
         better = [line.net if line.refined is None else line.refined for line in lines]
         refined = in_steps([one / unit for one in better], last - first)
     rows = []

@@ -5,33 +5,66 @@ from __future__ import annotations
 import math
 
 from ..explanation import Explanation
+from .lines import conflict_share
+from .names import labels, percent, probability, shortened
 from .shown import shown
 
 
-def ledger(explanation: Explanation, most: int = 12) -> str:
+class Ledger(str):
+    """The table as text; a notebook shows it as a table."""
+
+    row: Explanation
+    most: int
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        from .html import ledger_page
+
+        return ledger_page(self.row, self.most)
+
+
+def ledger(explanation: Explanation, most: int = 12) -> Ledger:
     """The explanation of one row for a terminal: the column "net" adds up from the baseline output to the output."""
+    made = Ledger(_text(explanation, most))
+    made.row, made.most = explanation, most
+    return made
+
+
+def _text(explanation: Explanation, most: int) -> str:
     row = shown(explanation, most)
     table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net", "refined")]
     refined = explanation.correction is not None
     table.append(("baseline output", "", "", "", row.start, row.start if refined else ""))
-    for line in row.lines:
-        table.append((shortened(line.name, 40), line.value, line.positive, line.negative, line.net, line.refined))
+    for name, line in zip(labels([line.name for line in row.lines], 40), row.lines, strict=True):
+        table.append((name, line.value, line.positive, line.negative, line.net, line.refined))
     table.append(("output", "", "", "", row.end, row.end if refined else ""))
     body = _columns(table)
     body.insert(-1, "-" * len(body[0]))
+    chance = f", {probability(explanation)}" if explanation.probability is not None else ""
     return "\n".join(
         [
-            f"What moved {target_name(explanation)} (c = {explanation.settings.get('c')})",
+            f"What moved {explanation.target_name()}{chance} (c = {explanation.settings.get('c')})",
+            *([way] if (way := way_line(explanation)) else []),
             *([f"all numbers {row.times}"] if row.times else []),
             *body,
-            f"conflict (cancelled between features): {explanation.conflict.item():.4g}",
-            *pair_lines(explanation),
-            *refined_lines(explanation),
-            f"completeness error: {explanation.completeness_error.item():.1e}",
-            *frozen_lines(explanation),
-            *explanation.notes,
+            *remarks(explanation),
         ]
     )
+
+
+def remarks(explanation: Explanation) -> list[str]:
+    """What is said below the table of one row."""
+    return [
+        f"conflict (cancelled between features): {explanation.conflict.item():.4g}, "
+        f"{percent(conflict_share(explanation).item())} of all influence",
+        *pair_lines(explanation),
+        *refined_lines(explanation),
+        f"completeness error: {explanation.completeness_error.item():.1e}",
+        *frozen_lines(explanation),
+        *explanation.notes,
+    ]
 
 
 def pair_lines(explanation: Explanation, most: int = 3) -> list[str]:
@@ -62,20 +95,20 @@ def frozen_lines(explanation: Explanation) -> list[str]:
     return lines
 
 
-def target_name(explanation: Explanation) -> str:
-    """The explained number, and where it is seen from: "output 1", "unit (0, 3) of layer 'head' seen at layer 'conv'"."""
-    index = explanation.target[0].tolist()
-    layer, seen_at = explanation.settings.get("target_layer"), explanation.settings.get("layer")
-    words = ["output" if layer is None else "unit"]
-    if index:
-        words.append(str(index[0] if len(index) == 1 else tuple(index)))
-    words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
-    return " ".join(words)
+def way_line(explanation: Explanation) -> str:
+    """How the scores were made, and why, if the model decided it; "" for the published way."""
+    settings = explanation.settings
+    words = [f"netting by {settings.get('netting')}"] * (settings.get("netting", "path") != "path")
+    words += ["mean flows"] * (settings.get("flows") == "mean")
+    words += ["biases in the reference"] * (settings.get("biases") == "reference")
+    words += ["norms open"] * (settings.get("norms") == "open")
+    reason = settings.get("chosen", "as asked")
+    return ", ".join(words) + (f": {reason}" if words and reason != "as asked" else "")
 
 
-def shortened(name: str, longest: int) -> str:
-    """The name, cut to ``longest`` letters."""
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+def with_c(explanation: Explanation) -> str:
+    """The constant c, and the way if it is not the published one."""
+    return ", ".join(filter(None, [f"c = {explanation.settings.get('c')}", way_line(explanation)]))
 
 
 def _columns(table: list[tuple[str, ...]]) -> list[str]:

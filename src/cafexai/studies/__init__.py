@@ -6,6 +6,7 @@ from . import (
     awareness,
     circuit,
     depth,
+    depth_blocks,
     depth_ft,
     examples_images,
     examples_tabular,
@@ -16,6 +17,10 @@ from . import (
     shift_images,
     shift_tabular,
     synthetic,
+    synthetic_deep,
+    truth_images,
+    truth_tables,
+    truth_text,
 )
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
@@ -26,9 +31,11 @@ STUDIES: dict[str, Study] = {
         *infidelity.STUDIES,
         *infidelity_deep.STUDIES,
         *synthetic.STUDIES,
+        *synthetic_deep.STUDIES,
         *prevalence.STUDIES,
         *depth.STUDIES,
         *depth_ft.STUDIES,
+        *depth_blocks.STUDIES,
         *shift_tabular.STUDIES,
         *shift_images.STUDIES,
         examples_tabular.EXAMPLES,
@@ -36,6 +43,9 @@ STUDIES: dict[str, Study] = {
         circuit.CIRCUIT,
         properties.PROPERTIES,
         awareness.AWARENESS,
+        *truth_text.STUDIES,
+        *truth_images.STUDIES,
+        *truth_tables.STUDIES,
     )
 }
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..conflicts import Audit, audit
 from ..errors import LawBroken
 from ..methods import Method
+from ..show.palette import AUDIT
 from .drawing import figure
 from .infidelity import prepared
 from .methods import ALL, method
@@ -135,7 +136,7 @@ def _picture(settings: Settings, counts: dict[tuple[str, str], Any]) -> Any:
     drawn = figure(3.2 * len(data) + 2.5, 0.34 * len(methods) + 1.6)
     for axes, name in zip(drawn.subplots(1, len(data), sharey=True, squeeze=False)[0], data, strict=True):
         left = [0.0] * len(methods)
-        for kind, colour in (("hidden", "#D55E00"), ("underreported only", "#E69F00"), ("undecided", "#BBBBBB")):
+        for kind, colour in [(kind, AUDIT[kind]) for kind in ("hidden", "underreported only", "undecided")]:
             widths = []
             for key in methods:
                 found = counts[name, key]

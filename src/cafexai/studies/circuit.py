@@ -126,7 +126,7 @@ def _scores(table: Dataset, circuit: Any, x: Tensor, feature: str, methods: list
         scores[key] = with_it
         shares[key] = (with_it[feature] - left[feature]) / effect
         if key.startswith("cafe c="):
-            e = CAFE(circuit, float(key.removeprefix("cafe c="))).explain(x, target=0)
+            e = CAFE.published(circuit, float(key.removeprefix("cafe c="))).explain(x, target=0)
             sides = (_by_feature(table, e.positive[0]), _by_feature(table, e.negative[0]))
             apart[key] = {name: [sides[0][name], sides[1][name]] for name in sides[0]}
             apart[key]["bias"] = [float(e.bias_positive), float(e.bias_negative)]

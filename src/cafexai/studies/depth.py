@@ -20,7 +20,8 @@ from ..datasets import synthetic_conflicts
 from ..explain import CAFE
 from ..methods import METHODS
 from ..models import Recipe, mlp, residual_mlp, seeded, train
-from .depth_report import BESIDE, CONSTANTS, NETTINGS, networks, report
+from .depth_report import BESIDE, OWN, networks, report
+from .methods import WAYS, large_scores
 from .record import Settings, Study, Task, Workplace
 
 
@@ -30,8 +31,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in settings["seeds"]:
 
             def run(network: str = network, seed: int = seed) -> Any:
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", message="The total influence is")  # that is what is measured
+                with large_scores():
                     return measured(network, seed, settings, place)
 
             yield Task(f"{network}-{seed}", run)
@@ -56,19 +56,17 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
         error = (model(exact.x_test) - exact.y_test).square().mean().sqrt().item()
     found: dict[str, Any] = {"test": error, "spread": exact.y_test.std().item(), "methods": {}}
     scores = {}
-    for netting in NETTINGS:
-        for c in CONSTANTS:
-            key = f"{netting} c={c}"
-            cafe = CAFE(model, float(c), netting)
-            scores[key] = cafe.attribute(x)
-            e: Any = cafe.explain(x)
-            total = sum(part.sum(1) for part in (e.positive, e.negative)) + e.bias_positive + e.bias_negative
-            found["methods"][key] = {
-                "total": (total.mean() / output.abs().mean()).item(),
-                "features": ((e.positive + e.negative).sum(1).mean() / output.abs().mean()).item(),
-                "float32": _lost(model, x, float(c), netting),
-                **_cost(functools.partial(cafe.explain, x)),
-            }
+    for key in OWN:
+        cafe = named(key, model)
+        scores[key] = cafe.attribute(x)
+        e: Any = cafe.explain(x)
+        total = sum(part.sum(1) for part in (e.positive, e.negative)) + e.bias_positive + e.bias_negative
+        found["methods"][key] = {
+            "total": (total.mean() / output.abs().mean()).item(),
+            "features": ((e.positive + e.negative).sum(1).mean() / output.abs().mean()).item(),
+            "float32": _lost(model, x, key),
+            **_cost(functools.partial(cafe.explain, x)),
+        }
     if kind == "trained":
         for name in BESIDE:
             scores[name] = METHODS[name](model, x).detach()
@@ -79,6 +77,7 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
         truth = exact.truth_test[: len(x)].to(x.dtype)
         for key, attributed in scores.items():
             entry = found["methods"][key]
+            entry["combined"] = (attributed.abs().sum(1).mean() / output.abs().mean()).item()
             entry["infidelity"] = infidelity[key].mean().item()
             entry["rmse"] = measure.rmse(attributed, truth).mean().item()
             entry["sensitivity"] = measure.max_sensitivity(_attribute(key, model), x, seed=seed).mean().item()
@@ -98,20 +97,25 @@ def build(shape: str, inputs: int, width: int, layers: int, seed: int) -> nn.Mod
     return model
 
 
+def named(key: str, model: nn.Module) -> CAFE:
+    """ "unit c=0.5" as in ``method``; "path c=0.5" is the published method."""
+    kind, _, c = key.partition(" c=")
+    return CAFE(model, float(c), **WAYS["cafe" if kind == "path" else kind])
+
+
 def _attribute(key: str, model: nn.Module) -> Callable[..., Tensor]:
-    netting, _, c = key.partition(" c=")
-    if c:
-        return lambda x, **options: CAFE(model, float(c), netting).attribute(x)
+    if " c=" in key:
+        return lambda x, **options: named(key, model).attribute(x)
     return lambda x, **options: METHODS[key](model, x).detach()
 
 
-def _lost(model: nn.Module, x: Tensor, c: float, netting: str) -> float:
+def _lost(model: nn.Module, x: Tensor, key: str) -> float:
     """The largest error of the combined scores when all is computed in float32, relative to the largest score."""
     single = model.float()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # computed again in float64 where float32 cannot hold it
-        found = CAFE(single, c, netting).attribute(x.float())
-    rounded = CAFE(single.double(), c, netting).attribute(x.float().double())  # the same weights and inputs
+        found = named(key, single).attribute(x.float())
+    rounded = named(key, single.double()).attribute(x.float().double())  # the same weights and inputs
     return ((found.double() - rounded).abs().max() / rounded.abs().max()).item()
 
 

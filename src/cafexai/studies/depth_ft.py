@@ -12,6 +12,7 @@ import torch
 
 from .. import metrics as measure
 from ..explain import CAFE
+from .depth import named
 from .infidelity import prepared
 from .infidelity_report import SIZES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
@@ -22,6 +23,8 @@ NORM_MEANS = {"bias": "mean of a norm as bias", "linear": "as a linear map"}
 BIASES = {"scores": "biases with scores", "reference": "biases in the reference"}
 CONSTANTS = ("0", "0.5", "1")
 WAYS = tuple(itertools.product(NETTINGS, NORM_MEANS, BIASES, CONSTANTS))
+OWN = {"unit": "scores", "deep": "reference"}  # unit netting alone, and the default of deep models
+UNITS = tuple((netting, "bias", biases, c) for netting, biases in OWN.items() for c in CONSTANTS)
 LIMIT = 50  # times the output: what positive scores may add up to and still mean something
 
 
@@ -43,8 +46,9 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
     with torch.no_grad():
         target = model(x).argmax(1)
     scores, found = {}, {}
-    for netting, norm_mean, biases, c in WAYS:
-        cafe = CAFE(model, float(c), netting, norm_mean=norm_mean, biases=biases)
+    for netting, norm_mean, biases, c in (*WAYS, *UNITS):
+        own = named(f"{netting} c={c}", model) if netting in OWN else None
+        cafe = own or CAFE(model, float(c), netting, norm_mean=norm_mean, biases=biases)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             e = cafe.explain(x, target=target, batch_size=100, show_progress=False)
@@ -80,7 +84,9 @@ def report(settings: Settings, results: Results) -> Report:
     tables = []
     for entry, shown in entries.items():
         rows = [
-            [*_words(way), *(f"{mean(settings, results, name, way, entry):.4g}" for name in settings["data"])] for way in WAYS
+            [*_words(way), *(f"{mean(settings, results, name, way, entry):.4g}" for name in settings["data"])]
+            for way in (*WAYS, *UNITS)
+            if all(" ".join(way) in result["ways"] for result in results.values())
         ]
         columns = ["netting", "norms", "biases", "c", *settings["data"]]
         tables.append(Table(f"transformers-{entry}", shown, columns, rows, "Predicted class."))
@@ -89,6 +95,8 @@ def report(settings: Settings, results: Results) -> Report:
 
 def _words(way: tuple[str, ...]) -> list[str]:
     netting, norm_mean, biases, c = way
+    if netting == "deep":
+        return ["unit, mean flows: default of deep models", "open", BIASES[biases], c]
     return [netting, NORM_MEANS[norm_mean], BIASES[biases], c]
 
 

@@ -7,16 +7,20 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
+from ..show.palette import DOWN, SERIES, UP
 from .drawing import figure
+from .methods import UNITS
 from .paper import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Table
 
 NETTINGS = ("path", "feature")
 CONSTANTS = ("0", "0.5", "1")
+OWN = (*(f"{netting} c={c}" for netting in NETTINGS for c in CONSTANTS), *UNITS)
 BESIDE = ("gradient_x_input", "integrated_gradients")
 MEASURES = {
     "total": "All influence (positive + negative of features and biases) by the size of the output",
     "features": "Influence of the features alone by the size of the output",
+    "combined": "Sum of the sizes of the combined scores of the features by the size of the output",
     "rmse": "RMSE against the known attributions",
     "infidelity": "Infidelity, small perturbation",
     "sensitivity": "Max-sensitivity",
@@ -24,7 +28,10 @@ MEASURES = {
     "seconds": "Seconds for all explained rows, in float64, other work on the same machine",
     "bytes": "Largest number of bytes in tensors",
 }
-COLOURS = {"path": "#D55E00", "feature": "#0072B2"}
+OF_TASK = ("rmse", "infidelity", "sensitivity", "combined")  # measures of networks that are trained
+COLOURS = {"path": DOWN, "feature": UP, "unit": SERIES[2]}
+TIMES = 3  # the size of the combined scores may be so many times that of Integrated Gradients
+DEEP = "deep c=0.5"
 
 
 def networks(settings: Settings, *kinds: str) -> list[str]:
@@ -38,7 +45,7 @@ def mean(settings: Settings, results: Results, network: str, key: str, name: str
     found = [results[f"{network}-{seed}"]["methods"].get(key, {}).get(name) for seed in settings["seeds"]]
     if any(value is None for value in found):
         return None
-    if name in ("total", "features"):
+    if name in ("total", "features", "combined"):
         return math.exp(statistics.fmean(math.log(max(value, 1e-300)) for value in found))
     return statistics.fmean(found)
 
@@ -46,6 +53,8 @@ def mean(settings: Settings, results: Results, network: str, key: str, name: str
 def title(key: str) -> str:
     """A method as a reader wants it."""
     netting, _, c = key.partition(" c=")
+    if netting == "deep":
+        return f"default of deep models (c = {c})"
     return f"{netting} netting (c = {c})" if c else METHOD_TITLES[key]
 
 
@@ -54,12 +63,13 @@ def report(settings: Settings, results: Results) -> Report:
     tables = [_networks(settings, results)]
     for kind in settings["kinds"]:
         for shape in settings["shapes"]:
-            tables += [_table(settings, results, f"{kind}-{shape}-", name) for name in MEASURES if _known(name, kind)]
+            made = [_table(settings, results, f"{kind}-{shape}-", name) for name in MEASURES if _known(name, kind)]
+            tables += [table for table in made if table.rows]
     return Report(tables, list(_findings(settings, results)), {"growth": _growth(settings, results)})
 
 
 def _known(name: str, kind: str) -> bool:
-    return kind == "trained" or name not in ("rmse", "infidelity", "sensitivity")
+    return kind == "trained" or name not in OF_TASK
 
 
 def _networks(settings: Settings, results: Results) -> Table:
@@ -73,10 +83,10 @@ def _networks(settings: Settings, results: Results) -> Table:
 
 def _table(settings: Settings, results: Results, family: str, name: str) -> Table:
     rows: list[list[Any]] = []
-    keys = [f"{netting} c={c}" for netting in NETTINGS for c in CONSTANTS]
-    for key in [*keys, *(BESIDE if name in ("rmse", "infidelity", "sensitivity") else ())]:
+    for key in [*OWN, *(BESIDE if name in OF_TASK else ())]:
         cells = [mean(settings, results, f"{family}{n}", key, name) for n in settings["layers"]]
-        rows.append([title(key), *(None if cell is None else f"{cell:.3g}" for cell in cells)])
+        if any(cell is not None for cell in cells):
+            rows.append([title(key), *(None if cell is None else f"{cell:.3g}" for cell in cells)])
     kind, shape, _ = family.split("-")
     columns = ["method", *(f"{n} layer{'s' * (n > 1)}" for n in settings["layers"])]
     return Table(f"{family}{name}", f"{MEASURES[name]}: {kind} {shape} networks", columns, rows)
@@ -87,12 +97,13 @@ def _growth(settings: Settings, results: Results) -> Any:
     drawn = figure(3.4 * len(families), 3.2)
     for place, (kind, shape) in enumerate(families):
         axes = drawn.add_subplot(1, len(families), place + 1)
-        for netting in NETTINGS:
+        for netting in COLOURS:
             for c, line in zip(("0", "1"), ("--", "-"), strict=True):
-                sizes = [
-                    mean(settings, results, f"{kind}-{shape}-{n}", f"{netting} c={c}", "total") or 0.0
-                    for n in settings["layers"]
-                ]
+                network = f"{kind}-{shape}-"
+                found = [mean(settings, results, f"{network}{n}", f"{netting} c={c}", "total") for n in settings["layers"]]
+                sizes = [size for size in found if size is not None]
+                if len(sizes) < len(found):
+                    continue
                 axes.plot(settings["layers"], sizes, line, marker="o", color=COLOURS[netting], label=f"{netting}, c = {c}")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
@@ -133,6 +144,8 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
             ("sensitivity", "max-sensitivity"),
         ):
             yield _compared(settings, results, name, claim)
+    if mean(settings, results, f"trained-{settings['shapes'][0]}-{low}", DEEP, "combined") is not None:
+        yield from (_sized(settings, results, shape) for shape in settings["shapes"])
     worst = max(
         mean(settings, results, network, f"path c={c}", "float32") or 0.0 for network in networks(settings) for c in CONSTANTS
     )
@@ -140,6 +153,23 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
         f"combined scores of path netting in float32 are within 0.001 of those in float64 up to {high} layers",
         worst <= 1e-3,
         f"Largest error {worst:.2g} of the largest score.",
+    )
+
+
+def _sized(settings: Settings, results: Results, shape: str) -> Finding:
+    """The default of deep models beside Integrated Gradients: how large are the combined scores?"""
+    sizes = {
+        key: [mean(settings, results, f"trained-{shape}-{n}", key, "combined") or math.nan for n in settings["layers"]]
+        for key in (DEEP, "unit c=0.5", "path c=0.5", "integrated_gradients")
+    }
+    rival = sizes["integrated_gradients"]
+    ratios = [one / other for one, other in zip(sizes[DEEP], rival, strict=True)]
+    shown = "; ".join(f"{title(key)} " + ", ".join(f"{value:.3g}" for value in values) for key, values in sizes.items())
+    return Finding(
+        f"sum of the sizes of the combined scores by the output on trained {shape} networks: the default of deep models at "
+        f"most {TIMES} times Integrated Gradients at every depth",
+        max(ratios) <= TIMES,
+        f"At most {max(ratios):.3g} times. At {', '.join(map(str, settings['layers']))} layers: {shown}.",
     )
 
 

@@ -9,14 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._extras import needs
+from ..show.figures import figure
+from ..show.palette import DOWN, SERIES, UP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BINS = 50
-COLORS = ("#4D4D4D", "#D55E00", "#0072B2", "#009E73")  # told apart with any colour vision
+COLORS = ("#4D4D4D", DOWN, UP, SERIES[2])  # the data as they were, and their shifts
 
 
 def jensen_shannon(p: Any, q: Any) -> float:
@@ -75,10 +76,9 @@ Panel = tuple[str, Mapping[str, Any], Mapping[str, float]]  # title, a result of
 
 def histograms(rows: Sequence[tuple[str, Sequence[Panel]]], names: Mapping[str, str]) -> Figure:
     """A panel for each network, a row for each score; ``names`` says which sets are shown, and how they are called."""
-    figure_class = needs("matplotlib.figure", "plot").Figure
     across = max(len(panels) for _, panels in rows)
-    figure: Figure = figure_class(figsize=(3.4 * across, 0.7 + 2.7 * len(rows)), layout="constrained")
-    grid = figure.subplots(len(rows), across, squeeze=False)
+    drawn = figure(3.4 * across, 0.7 + 2.7 * len(rows))
+    grid = drawn.subplots(len(rows), across, squeeze=False)
     for line, (score, panels) in zip(grid, rows, strict=True):
         line[0].set_ylabel("rows")
         for axes, panel in zip(line, panels, strict=False):
@@ -87,8 +87,8 @@ def histograms(rows: Sequence[tuple[str, Sequence[Panel]]], names: Mapping[str, 
         for axes in line[len(panels) :]:
             axes.set_axis_off()
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    return figure
+    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return drawn
 
 
 def _histogram(axes: Axes, panel: Panel, names: Mapping[str, str]) -> None:

@@ -97,7 +97,7 @@ def _maps(key: str, model: Any, x: Tensor) -> dict[str, list[str]]:
     """Scores of one image, summed over its channels."""
     if key not in CAFES:
         return {"combined": _packed(method(key)(model, x)[0].sum(0))}
-    e = CAFE(model, float(key.removeprefix("cafe c="))).explain(x)
+    e = CAFE.published(model, float(key.removeprefix("cafe c="))).explain(x)
     return {side: _packed(getattr(e, side)[0].sum(0)) for side in SIDES}
 
 
@@ -180,7 +180,7 @@ def _picture(name: str, found: Any) -> Any:
             reach = max(abs(value) for row in values for value in row) or 1.0
             heatmap(axes, [[sign * value for value in row] for row in values], reach).axes.set_aspect("equal")
             axes.set_title(f"{side}, up to {reach:.2g}", fontsize=10)
-    drawn.suptitle(f"{name}, accuracy {found['accuracy']:.1%}: blue pushes the output up, red down", fontweight="bold")
+    drawn.suptitle(f"{name}, accuracy {found['accuracy']:.1%}: blue pushes the output up, orange down", fontweight="bold")
     return drawn
 
 

@@ -68,7 +68,7 @@ def _scores(key: str, model: Any, table: Dataset, row: int, target: int) -> dict
     x = table.x_test[row : row + 1]
     if key not in CAFES:
         return {"features": _by_feature(table, method(key)(model, x, target=target)[0]), "bias": None}
-    e: Any = CAFE(model, float(key.removeprefix("cafe c="))).explain(x, target=target)
+    e: Any = CAFE.published(model, float(key.removeprefix("cafe c="))).explain(x, target=target)
     lacking = float(e.combined.sum() + e.bias.sum() - (e.output - e.baseline_output).sum())
     return {"features": _by_feature(table, e.combined[0]), "bias": float(e.bias[0]), "lacking": lacking}
 

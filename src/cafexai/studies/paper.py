@@ -34,7 +34,11 @@ METHOD_TITLES = _Titles(
         "cafe c=0.5": "CAFE (c = 0.5)",
         "cafe c=0.75": "CAFE (c = 0.75)",
         "cafe c=1": "CAFE (c = 1)",
-        **{f"feature c={c}": f"CAFE, feature netting (c = {c})" for c in ("0", "0.25", "0.5", "0.75", "1")},
+        **{
+            f"{way} c={c}": f"CAFE, {words} (c = {c})"
+            for way, words in (("feature", "feature netting"), ("unit", "unit netting"), ("deep", "default of deep models"))
+            for c in ("0", "0.25", "0.5", "0.75", "1")
+        },
     }
 )
 SAMPLING = ("kernel_shap", "shapley_value_sampling", "lime")  # far slower than CAFE in the paper

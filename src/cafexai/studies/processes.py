@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
@@ -15,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from .._processes import deaf_children, end_with
 from .parts import do
 from .record import Settings, Study, Workplace
 
@@ -32,7 +29,7 @@ def done(study: Study, settings: Settings, folder: Path, data: str | None, keys:
     life, held = context.Pipe(duplex=False)  # held by this process alone: it closes when this process ends or says so
     pool = ProcessPoolExecutor(jobs, context, _start, (threads_of(jobs), life))
     try:
-        with _deaf_children():
+        with deaf_children():
             futures = {pool.submit(_do, study, settings, folder, data, key): key for key in keys}
         for future in as_completed(futures):
             future.result()
@@ -50,28 +47,9 @@ def done(study: Study, settings: Settings, folder: Path, data: str | None, keys:
         pool.shutdown(cancel_futures=True)
 
 
-@contextlib.contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes started here do not hear Ctrl-C: this one does, and ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _start(threads: int, life: Connection) -> None:
     torch.set_num_threads(threads)
-    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
-
-
-def _end_with(life: Connection) -> None:
-    """Files are written at once or not at all, so nothing is lost but the task under way."""
-    life.poll(None)  # until the other end is closed: nothing is ever sent
-    os._exit(1)
+    end_with(life)
 
 
 def _do(study: Study, settings: Settings, folder: Path, data: str | None, key: str) -> None:

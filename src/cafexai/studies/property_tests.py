@@ -223,7 +223,7 @@ def reference(key: str, models: int, seed: int) -> Outcome:
 def offered(name: str, model: nn.Module, x: Tensor) -> Any:
     """All that a method gives: for CAFE an explanation, else a tensor of scores."""
     if name.startswith("cafe c="):
-        return CAFE(model, float(name.removeprefix("cafe c="))).explain(x, target=0)
+        return CAFE.published(model, float(name.removeprefix("cafe c="))).explain(x, target=0)
     return score(name, model, x)
 
 

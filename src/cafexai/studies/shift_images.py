@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..datasets import concat_mnist
 from ..explain import CAFE
 from ..models import CONCAT_WIDTHS, IMAGE_RECIPE, concat_cnn, seeded, train
+from .depth import named
 from .distributions import compared, histograms, told_apart
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .shift_tabular_report import mean, runs, spread
@@ -23,6 +24,10 @@ SCORES = {
     "conflict": "s_conf of latent features",
     "conflict_share": "s_conf / all influence",  # ours: stronger features conflict more
     "conflict_digits": "s_conf of the two digits, feature netting",  # ours: upper and lower digit as two features
+}
+UNITS = {  # ours: the whole network, at the price of path netting, upper and lower digit as two features
+    "conflict_unit": "s_conf of the two digits, unit netting",
+    "conflict_deep": "s_conf of the two digits, default of deep models, c = 0.5",
 }
 
 
@@ -46,7 +51,9 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
     sets = {"train": (data.x_train, data.y_train), "fresh": (data.x_test, data.y_test), **data.shifts}
     found = {name: scores(model, x[: settings["explained"]], y[: settings["explained"]]) for name, (x, y) in sets.items()}
     for name, (x, y) in sets.items():
-        found[name]["conflict_digits"] = between_digits(model, x[: settings["netted"]], y[: settings["netted"]])
+        some = x[: settings["netted"]], y[: settings["netted"]]
+        for kind, way in (("digits", "feature c=1"), ("unit", "unit c=1"), ("deep", "deep c=0.5")):
+            found[name][f"conflict_{kind}"] = between_digits(model, *some, way)
 
     def apart(*kinds: str) -> dict[str, float]:
         asked = {name: [found[name][kind][: settings["netted"]] for kind in kinds] for name in SETS}
@@ -54,26 +61,27 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
 
     return {
         "accuracy": {name: score["correct"].mean().item() for name, score in found.items()},
-        **{kind: compared({name: score[kind] for name, score in found.items()}, "fresh") for kind in SCORES},
+        **{kind: compared({name: score[kind] for name, score in found.items()}, "fresh") for kind in (*SCORES, *UNITS)},
         "told_apart": {
             "MaxLogit": apart("max_logit"),
             "MaxLogit and s_conf of latent features": apart("max_logit", "conflict"),
             "MaxLogit and s_conf of the two digits": apart("max_logit", "conflict_digits"),
+            "MaxLogit and s_conf of the two digits, default of deep models": apart("max_logit", "conflict_deep"),
         },
     }
 
 
-def between_digits(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """s_conf at c = 1 for the true label with feature netting, the pixels of each digit being one feature."""
+def between_digits(model: nn.Module, x: Tensor, y: Tensor, way: str = "feature c=1") -> Tensor:
+    """s_conf for the true label with feature netting, or in another way, the pixels of each digit being one feature."""
     halves = (torch.arange(x.shape[2]) * 2 // x.shape[2])[:, None].expand(x.shape[1:])
-    e = CAFE(model, 1.0, "feature").explain(x, target=y, feature_groups=halves, batch_size=50, show_progress=False)
+    e = named(way, model).explain(x, target=y, feature_groups=halves, batch_size=50, show_progress=False)
     return torch.as_tensor(e.conflict)
 
 
 def scores(model: nn.Module, x: Tensor, y: Tensor, batch: int = 250) -> dict[str, Tensor]:
     """Of each image: the largest logit, s_conf of the classifier above the convolutions, its share, and whether it is right."""
     features, classifier = model.get_submodule("0"), model.get_submodule("1")
-    cafe = CAFE(classifier, 1.0)
+    cafe = CAFE.published(classifier, 1.0)
     parts: dict[str, list[Tensor]] = {kind: [] for kind in ("correct", "max_logit", "conflict", "conflict_share")}
     for images, labels in zip(x.split(batch), y.split(batch), strict=True):
         with torch.no_grad():
@@ -91,9 +99,10 @@ def scores(model: nn.Module, x: Tensor, y: Tensor, batch: int = 250) -> dict[str
 def report(settings: Settings, results: Results) -> Report:
     """A table per score, one figure, and the paper's expectations."""
     names = settings["networks"]
-    tables = [*(_table(kind, settings, results) for kind in SCORES), _apart(names, results)]
+    kinds = {kind: shown for kind, shown in (SCORES | UNITS).items() if all(kind in run for run in results.values())}
+    tables = [*(_table(kind, settings, results) for kind in kinds), _apart(names, results)]
     lines = []
-    for kind, shown in SCORES.items():
+    for kind, shown in kinds.items():
         panels = []
         for network in names:
             of_network = runs(network, results)
@@ -125,7 +134,7 @@ def _table(kind: str, settings: Settings, results: Results) -> Table:
         "probability that a shifted image has a higher score. The figure shows the first seed; the distances in it are means "
         "over the seeds."
     )
-    return Table(kind.replace("_", "-"), SCORES[kind], columns, rows, note)
+    return Table(kind.replace("_", "-"), (SCORES | UNITS)[kind], columns, rows, note)
 
 
 def _apart(names: list[str], results: Results) -> Table:
@@ -184,6 +193,11 @@ def _findings(names: list[str], results: Results) -> Iterable[Finding]:
         len(good) == len(names),
         f"So in {len(good)} of {len(names)} networks. AUROC for correlation and semantic shift: {shown}.",
     )
+    for kind, shown in UNITS.items():
+        if all(kind in run for run in results.values()):
+            means = {network: _means(network, kind, results) for network in names}
+            ahead = [network for network, (a, b, c) in means.items() if b > a and b > c]
+            yield finding(f"{shown}, which is ours, is highest under the correlation shift in all networks", ahead, means)
     flat = [network for network, (a, _, c) in conflicts.items() if c <= a]
     yield finding("the semantic shift does not raise s_conf in any network", flat, conflicts)
 

@@ -12,9 +12,10 @@ from torch import Tensor
 from ..datasets import synthetic_shift
 from ..explain import CAFE
 from ..models import SHIFT_TRANSFORMERS, SHIFT_WIDTHS, shift_setup, train
+from .depth import named
 from .distributions import compared, told_apart
 from .record import Settings, Study, Task, Workplace
-from .shift_tabular_report import NETTINGS, SHIFTS, networks, report
+from .shift_tabular_report import NETTINGS, SHIFTS, UNITS, networks, report
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
@@ -47,8 +48,8 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
     asked = ["fresh", *SHIFTS]
     apart = {"MaxLogit": told_apart({name: largest[name][:, None] for name in asked})}
     found: dict[str, Any] = {"max_logit": compared(largest, "train"), "told_apart": apart}
-    for netting, key in NETTINGS.items():
-        cafe = CAFE(model, 1.0, netting)
+    for netting, key in (NETTINGS | UNITS).items():
+        cafe = named("deep c=0.5" if netting == "deep" else f"{netting} c=1", model)
 
         def conflicts(targets: dict[str, Any], cafe: CAFE = cafe) -> dict[str, Tensor]:
             return {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..datasets import PROCEDURAL, TRAINED, Dataset, synthetic_conflicts
 from ..methods import METHODS, scores_groups
 from ..models import conflict_setup, procedural, train_group
-from .methods import ALL, CAFES, NETTED, method
+from .methods import ALL, CAFES, NETTED, UNITS, method
 from .paper import SAMPLING
 from .record import Settings, Study, Task, Workplace
 from .synthetic_report import columns, report
@@ -71,7 +71,7 @@ def trained(column: str, k: int, settings: Settings, place: Workplace) -> dict[s
     found = []
     for training in group:
         model = training.model.double()
-        rows = {name: rmse(scores(name, model, x, settings["seeds"][k]), truth) for name in settings["methods"]}
+        rows = {name: rmse(scores(name, model, x, settings["seeds"][k]), truth) for name in (*settings["methods"], *UNITS)}
         with torch.no_grad():
             error = (model(data.x_test) - data.y_test).square().mean().sqrt().item()
         found.append({"validation": math.sqrt(min(training.validation)), "test": error, "methods": rows})
@@ -85,7 +85,7 @@ def constructed(column: str, k: int, settings: Settings, place: Workplace) -> di
     model, black_box = procedural(data.weights), Sparse(data.weights)
     x, truth = data.x_test[: settings["test_rows"]], known(data)[: settings["test_rows"]]
     found = {}
-    for name in settings["methods"]:
+    for name in (*settings["methods"], *UNITS):
         limit = settings["limits"].get(f"{name} {column}")
         if limit == 0:
             continue

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .methods import NETTED
+from .methods import NETTED, UNITS
 from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
 from .record import Finding, Report, Results, Settings, Table
 
@@ -62,7 +62,8 @@ def _table(settings: Settings, ours: Ours) -> Table:
     header = ["method", *(part for column in columns(settings) for part in (column, "paper", "difference"))]
     errors = {"validation": "RMSE of the networks, validation", "test": "RMSE of the networks, test"}
     rows: list[list[Any]] = []
-    for name in [*(errors if settings["trained"] else ("test",)), *settings["methods"]]:
+    ours_too = [name for name in UNITS if any((name, column) in ours for column in columns(settings))]
+    for name in [*(errors if settings["trained"] else ("test",)), *settings["methods"], *ours_too]:
         cells: list[Any] = [errors.get(name) or METHOD_TITLES[name]]
         for column in columns(settings):
             if (name, column) not in ours:
@@ -121,8 +122,12 @@ EXACT = ("gradient_x_input", "deeplift_rescale", "integrated_gradients", "cafe c
 
 def _constructed_claims(settings: Settings, ours: Ours) -> Iterable[Finding]:
     names = columns(settings)
-    for name, with_netting in (("cafe c=1", ""), (NETTED[-1], " with feature netting, which is ours,")):
-        if name in settings["methods"]:
+    for name, with_netting in (
+        ("cafe c=1", ""),
+        (NETTED[-1], " with feature netting, which is ours,"),
+        ("unit c=1", " with unit netting, which is ours,"),
+    ):
+        if any((name, column) in ours for column in names):
             known = [ours[name, column].mean for column in names if (name, column) in ours]
             every = "all columns" if len(known) == len(names) else f"all {len(known)} columns where it ran"
             claim = f"CAFE 1{with_netting} is exactly 0.00 in {every}"

@@ -1,4 +1,4 @@
-"""The commands: ``cafexai study NAME``."""
+"""``cafexai study NAME``: the paper's experiments."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+from .failures import UseProblem
 
 
-@app.callback()
-def root() -> None:
-    """Conflict-aware explanations of PyTorch models."""
-
-
-@app.command()
 def study(
     name: Annotated[str, typer.Argument(help='The study, or "list" for all of them.')],
     preset: Annotated[str, typer.Option(help="quick (minutes), full (the paper's sizes) or toy (seconds).")] = "quick",
@@ -27,14 +21,17 @@ def study(
     ] = 1,
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting to change, as name=JSON.")] = None,
 ) -> None:
-    """Run one of the paper's experiments; started again, it goes on where it stopped."""
-    from .studies import STUDIES, run
+    """Run one of the paper's experiments.
+
+    Started again, it goes on where it stopped.
+    """
+    from ..studies import STUDIES, run
 
     if name == "list":
         typer.echo(_listing())
         return
     if name not in STUDIES:
-        raise ValueError(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
+        raise UseProblem(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
     folder = out if out is not None else Path("studies") / f"{name}-{preset}"
     report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), jobs=jobs, say=typer.echo)
     for finding in report.findings:
@@ -44,7 +41,7 @@ def study(
 
 def _listing() -> str:
     """All studies with what they need and how long they take."""
-    from .studies import STUDIES
+    from ..studies import STUDIES
 
     lines = []
     for entry in STUDIES.values():
@@ -60,5 +57,5 @@ def _changes(given: list[str]) -> dict[str, Any]:
         try:
             changes[name] = json.loads(value)
         except json.JSONDecodeError:
-            raise ValueError(f"--set {entry}: give a setting as name=JSON, such as --set seeds=[42].") from None
+            raise UseProblem(f"--set {entry}: give a setting as name=JSON, such as --set seeds=[42].") from None
     return changes

@@ -1,0 +1,114 @@
+"""The cells of a table: numbers, words, and what is missing."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def encoded(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, str]]:
+    """The numbers of a column, or its codes if it has labels, and what is wrong with single rows."""
+    listed = list(cells)
+    bad: dict[int, str] = {}
+    if labels:
+        code_of = {label: code for code, label in enumerate(labels)}
+        codes = np.zeros(len(listed))
+        for row, cell in enumerate(listed):
+            if is_missing(cell):
+                bad[row] = "is missing"
+            elif (code := code_of.get(word(cell))) is None:
+                shown = ", ".join(map(repr, labels[:10])) + (" ..." if len(labels) > 10 else "")
+                bad[row] = f"is {cell!r}, which is none of {shown}"
+            else:
+                codes[row] = code
+        return codes, bad
+    if is_numeric(cells) and hasattr(cells, "isna"):  # pandas
+        found = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+        if np.isfinite(found).all():
+            return found, bad
+    found = np.zeros(len(listed))
+    for row, cell in enumerate(listed):
+        try:
+            found[row] = math.nan if is_missing(cell) else float(cell)
+        except (TypeError, ValueError):
+            bad[row] = f"is {cell!r}, which is no number"
+            continue
+        if not math.isfinite(found[row]):
+            bad[row] = "is missing" if math.isnan(found[row]) else f"is {cell!r}, which is not finite"
+    return found, bad
+
+
+def is_missing(cell: Any) -> bool:
+    """None, NaN, or what pandas has for nothing."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell))
+
+
+def is_numeric(cells: Any) -> bool:
+    """A column of numbers, by its type; true and false are none."""
+    return re.match("u?int[0-9]|float|double|decimal", str(cells.dtype).lower()) is not None
+
+
+def labels_of(cells: Any, coded: bool = False) -> tuple[str, ...] | None:
+    """The categories of a column of a frame; None if it holds numbers that are no codes."""
+    kind = str(cells.dtype).lower()
+    if hasattr(getattr(cells.dtype, "categories", None), "__len__"):  # in an order that somebody chose
+        return tuple(map(word, cells.dtype.categories))
+    if "bool" in kind:
+        return ("False", "True")
+    if is_numeric(cells) and not coded:
+        return None
+    there = {cell for cell in cells if not is_missing(cell)}
+    found = list(map(word, sorted(there))) if is_numeric(cells) else sorted(set(map(word, there)))
+    if not found:
+        raise ValueError(
+            f"Schema.from_frame(frame): the column {cells.name!r} holds nothing, so its kind is not known. Drop it."
+        )
+    return tuple(found)
+
+
+def word(cell: Any) -> str:
+    """A category as it is called: 3.0 is "3"."""
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+        return str(int(cell))
+    return str(cell)
+
+
+def column_of(table: Any, place: int, name: str) -> np.ndarray:
+    """One column of a frame, by name, or of an array, by place."""
+    if hasattr(table, "columns"):
+        own = next((column for column in table.columns if str(column) == name), None)
+        cells = table[own] if own is not None else table.iloc[:, place]
+        return np.asarray(cells.to_numpy(dtype=object) if hasattr(cells, "isna") else cells.to_list(), dtype=object)
+    cells = table[:, [place]].toarray()[:, 0] if hasattr(table, "toarray") else np.asarray(table)[:, place]
+    return np.asarray(cells)
+
+
+def known_values(cells: np.ndarray, labels: Sequence[str] = ()) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers with NaN for what is missing; or, of words, their codes and the words, those in ``labels`` first."""
+    listed = cells.tolist()
+    there = [cell for cell in listed if not is_missing(cell)]
+    if all(map(_is_number, there)):
+        return np.array([math.nan if is_missing(cell) else float(cell) for cell in listed]), ()
+    words = tuple(dict.fromkeys([*labels, *sorted({word(cell) for cell in there})]))
+    code_of = {label: code for code, label in enumerate(words)}
+    return np.array([math.nan if is_missing(cell) else code_of[word(cell)] for cell in listed]), words
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, numbers.Real) and not isinstance(cell, bool)
+
+
+def typical_value(statistic: str, cells: np.ndarray) -> Any:
+    """Mean, median or mode of numbers, the most frequent of words; None if nothing is there."""
+    there = [cell for cell in cells.tolist() if not is_missing(cell)]
+    if not there:
+        return None
+    if statistic != "mode" and all(map(_is_number, there)):
+        return float(np.mean(there) if statistic == "mean" else np.median(there))
+    return Counter(there).most_common(1)[0][0]

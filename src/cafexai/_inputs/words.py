@@ -1,0 +1,159 @@
+"""Texts: token ids from strings and encodings, and words instead of pieces of words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SPECIAL = "(special)"  # padding, beginnings and ends together
+NOT_FOR_MODELS = (  # what tokenizers add for others
+    "special_tokens_mask",
+    "offset_mapping",
+    "length",
+    "overflow_to_sample_mapping",
+    "overflowing_tokens",
+    "num_truncated_tokens",
+)
+INSIDE, END = "##", "</w>"  # of pieces inside a word, and of the last one of a word
+BEFORE = ("▁", "Ġ")  # of pieces with a space before them, in letters and in bytes
+NO_LIMIT = 10**6  # tokenizers that know no longest text say a huge number
+
+
+@dataclass(frozen=True)
+class Words:
+    """Which word each token of each row belongs to; rows with fewer words are filled with ""."""
+
+    index: Tensor  # (rows, tokens)
+    names: tuple[tuple[str, ...], ...]  # equally many for each row
+
+
+def is_encoding(inputs: Any) -> bool:
+    """What a tokenizer returns: input_ids and more, by name."""
+    return hasattr(inputs, "keys") and "input_ids" in inputs.keys()  # noqa: SIM118  (a BatchEncoding is no Mapping)
+
+
+def is_text(inputs: Any) -> bool:
+    """A string, or a list, an array or a column of them."""
+    if isinstance(inputs, str):
+        return True
+    listed = (
+        isinstance(inputs, (list, tuple)) or hasattr(inputs, "to_list") or (isinstance(inputs, np.ndarray) and inputs.ndim == 1)
+    )
+    return listed and len(inputs) > 0 and all(isinstance(one, str) for one in inputs)
+
+
+def encoded_text(texts: list[str], tokenizer: Any, call: str) -> tuple[Any, tuple[str, ...]]:
+    """What the tokenizer makes of texts, and a note on those that were too long for the model."""
+    if not callable(tokenizer):
+        raise ValueError(f"{call}({texts[:1]!r}, ...): which tokenizer? Give the one of the model: tokenizer=...")
+    longest = getattr(tokenizer, "model_max_length", None)
+    limit = longest if isinstance(longest, int) and longest < NO_LIMIT else None
+    options = {} if limit is None else {"truncation": True, "max_length": limit}
+    encoding = tokenizer(texts, padding=len(texts) > 1, return_tensors="pt", **options)
+    notes: tuple[str, ...] = ()
+    if limit is not None and encoding["input_ids"].shape[1] >= limit:
+        cut = [row for row, text in enumerate(texts) if len(tokenizer(text)["input_ids"]) > limit]
+        notes = (f"Cut after {limit} tokens, the most the tokenizer allows: row {', '.join(map(str, cut))}.",) if cut else ()
+    return encoding, notes
+
+
+def split_encoding(encoding: Any, extra: Any, call: str) -> tuple[Any, dict[str, Any]]:
+    """The token ids, and all else that the model takes by name, beside what the user gave."""
+    others = {
+        str(k): _tensor(v) for k, v in dict(encoding).items() if k not in ("input_ids", *NOT_FOR_MODELS) and v is not None
+    }
+    if extra is not None and not isinstance(extra, Mapping):
+        raise ValueError(
+            f"{call}(encoding, additional_forward_args={type(extra).__name__}): {', '.join(others) or 'nothing'} of the "
+            "encoding goes to the model by name; give further arguments by name, too: a dictionary."
+        )
+    return _tensor(encoding["input_ids"]), {**others, **(extra or {})}
+
+
+def _tensor(value: Any) -> Any:
+    """Rows of numbers as a tensor: tokenizers return lists unless they are asked for tensors."""
+    if not isinstance(value, list):
+        return value
+    try:
+        return torch.tensor(value)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "explain(encoding): its rows have different numbers of tokens. Ask the tokenizer for equal ones: "
+            "tokenizer(texts, padding=True, return_tensors='pt')."
+        ) from None
+
+
+def tokens_of(tokenizer: Any, ids: Tensor) -> tuple[tuple[str, ...], ...]:
+    """The tokens of each row, as the tokenizer writes them."""
+    return tuple(tuple(map(str, tokenizer.convert_ids_to_tokens(row))) for row in ids.tolist())
+
+
+def words_of(tokenizer: Any, ids: Tensor, mask: Any = None) -> Words:
+    """Pieces of words put together, row by row; special tokens, padding, and what ``mask`` leaves out are one entry."""
+    special = _special(tokenizer)
+    rows = tokens_of(tokenizer, ids)
+    mark = _mark(tokenizer, rows)
+    fits = isinstance(mask, Tensor) and mask.shape == ids.shape
+    counts = (mask != 0).tolist() if fits else [[True] * len(tokens) for tokens in rows]
+    found: list[list[list[str]]] = []
+    index = torch.zeros(ids.shape, dtype=torch.long)
+    for row, tokens in enumerate(rows):
+        words: list[list[str]] = []
+        before: str | None = None
+        for place, (token, number) in enumerate(zip(tokens, ids[row].tolist(), strict=True)):
+            if number in special or not counts[row][place]:
+                index[row, place], before = -1, None
+                continue
+            if _begins(token, before, mark):
+                words.append([])
+            words[-1].append(token)
+            index[row, place], before = len(words) - 1, token
+        found.append(words)
+    any_special = bool((index < 0).any())
+    most = max(map(len, found)) + any_special
+    names = []
+    for row, words in enumerate(found):
+        own = [_text(tokenizer, pieces, mark) for pieces in words] + [SPECIAL] * any_special
+        index[row][index[row] < 0] = len(words)
+        names.append((*own, *[""] * (most - len(own))))
+    return Words(index, tuple(names))
+
+
+def _special(tokenizer: Any) -> set[int]:
+    """Ids that stand for no part of a text; an unknown word, and one that is masked, are words."""
+    own = {getattr(tokenizer, name, None) for name in ("unk_token_id", "mask_token_id")}
+    ends = {getattr(tokenizer, f"{name}_token_id", None) for name in "pad bos eos cls sep".split()}
+    return set(getattr(tokenizer, "all_special_ids", ())) - (own - ends)
+
+
+def _mark(tokenizer: Any, rows: Sequence[Sequence[str]]) -> str:
+    """How tokens say where words begin or end: the mark that most of the vocabulary has; "" if none has one."""
+    vocabulary = list(tokenizer.get_vocab()) if hasattr(tokenizer, "get_vocab") else [token for row in rows for token in row]
+    counts = {mark: sum(token.startswith(mark) for token in vocabulary) for mark in (INSIDE, *BEFORE)}
+    counts[END] = sum(token.endswith(END) for token in vocabulary)
+    mark = max(counts, key=lambda one: counts[one])
+    return mark if counts[mark] else ""
+
+
+def _begins(token: str, before: str | None, mark: str) -> bool:
+    """A word begins with this token; ``before`` is the one before it in the same text."""
+    if before is None or not mark:
+        return True
+    if mark == END:
+        return before.endswith(END)
+    if mark == INSIDE:
+        return not token.startswith(INSIDE)
+    return token.startswith((mark, "Ċ")) or not any(map(str.isalnum, token))  # or is no part of a word, such as a comma
+
+
+def _text(tokenizer: Any, pieces: list[str], mark: str) -> str:
+    """A word as it is read; only tokens of bytes need the tokenizer for that."""
+    plain = "".join(piece.removeprefix(INSIDE) if mark == INSIDE else piece.removesuffix(END) for piece in pieces)
+    if mark == BEFORE[1] and hasattr(tokenizer, "convert_tokens_to_string"):
+        plain = str(tokenizer.convert_tokens_to_string(pieces))
+    return plain.replace(BEFORE[0], " ").strip() or "".join(pieces)

@@ -1,0 +1,1 @@
+"""Scores of single rows over HTTP: ``cafexai serve``."""

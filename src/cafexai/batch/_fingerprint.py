@@ -1,0 +1,86 @@
+"""What a model and its settings are, in a few letters: another weight, another line of code, another fingerprint."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+def fingerprint(value: Any) -> str:
+    """Of numbers, words, tensors, arrays, frames, modules, functions and fitted models."""
+    total = hashlib.blake2b(digest_size=16)
+    _add(total, value)
+    return total.hexdigest()
+
+
+def _add(total: Any, value: Any) -> None:
+    total.update(f"\n{type(value).__module__}.{type(value).__qualname__} ".encode())
+    if isinstance(value, nn.Module):
+        _add_module(total, value)
+    elif isinstance(value, Tensor):
+        total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data if value.numel() else b"")
+        total.update(f"{value.dtype} {tuple(value.shape)}".encode())
+    elif isinstance(value, np.ndarray) and value.dtype != object:
+        total.update(f"{value.dtype} {value.shape}".encode())
+        total.update(np.ascontiguousarray(value).data if value.size else b"")
+    elif value is None or isinstance(value, (str, int, float, bool, complex, bytes)):
+        total.update(repr(value).encode())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        _add(total, {field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=repr):
+            _add(total, key)
+            _add(total, value[key])
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            _add(total, one)
+    elif hasattr(value, "columns") and hasattr(value, "to_numpy"):
+        _add(total, (list(map(str, value.columns)), [_column(value[name]) for name in value.columns]))
+    elif inspect.isroutine(value) or inspect.isclass(value):
+        total.update(f"{getattr(value, '__qualname__', '')} {_source(value)}".encode())
+    else:
+        _add_object(total, value)
+
+
+def _add_module(total: Any, module: nn.Module) -> None:
+    """Names, weights, what is set, and the code of classes that are not torch's own."""
+    total.update(repr(module).encode())
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        _add(total, (name, tensor))
+    for kind in sorted({type(one) for one in module.modules()}, key=str):
+        if not kind.__module__.startswith("torch."):
+            total.update(f"{kind.__qualname__} {_source(kind)}".encode())
+    if hasattr(type(module), "from_raw"):  # it holds a fitted pipeline, which is no tensor
+        for name, value in sorted(vars(module).items()):
+            if not name.startswith("_") and name != "training":
+                _add(total, (name, value))
+
+
+def _add_object(total: Any, value: Any) -> None:
+    """Fitted models of others, by what they are made of."""
+    try:
+        import joblib
+    except ModuleNotFoundError:
+        total.update(json.dumps(sorted(vars(value)) if hasattr(value, "__dict__") else repr(value)).encode())
+    else:
+        total.update(str(joblib.hash(value)).encode())
+
+
+def _column(cells: Any) -> Any:
+    found = np.asarray(cells)
+    return found if found.dtype != object else [repr(cell) for cell in found]
+
+
+def _source(what: Any) -> str:
+    try:
+        return inspect.getsource(what)
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,71 @@
+"""The same work on the machines of a Ray cluster: actors that score and write, the weights put there once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from .._extras import needs
+from ._part import Done
+from ._scorer import Scorer
+from ._workers import COMPILE, do, settle
+
+SHARE = 0.5  # processors that an actor asks for: with whole ones, nothing would be left for others (ray#44687)
+
+
+class OnRay:
+    """Work of actors, each with one unit at a time, and another that waits."""
+
+    def __init__(self, actors: list[Any]) -> None:
+        self._actors, self.count = actors, len(actors)
+        self._busy = [0] * len(actors)
+
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
+        """Done by and by, by the actor that has least to do."""
+        place = min(range(self.count), key=lambda one: self._busy[one])
+        self._busy[place] += 1
+        future: Future[Done] = self._actors[place].do.remote(payload, *rest).future()
+        future.add_done_callback(lambda _: self._less(place))
+        return future
+
+    def _less(self, place: int) -> None:
+        self._busy[place] -= 1
+
+
+class _Actor:
+    """It may be killed at any time: it is started again, and what it had to do is done again."""
+
+    def __init__(self, scorer: Scorer, kernels: str) -> None:
+        os.environ[COMPILE] = kernels
+        settle()
+        self._scorer = scorer
+
+    def do(self, payload: bytes, path: str, start: int, folder: Path, name: str) -> Done:
+        """One unit."""
+        return do(self._scorer, payload, path, start, folder, name)
+
+
+@contextlib.contextmanager
+def on_ray(scorer: Scorer, workers: int | None, address: str | None) -> Iterator[OnRay]:
+    """Actors on a cluster, or on this machine if there is none yet."""
+    ray = needs("ray", "ray")
+    own = not ray.is_initialized()
+    if own:
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+    try:
+        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        weights = ray.put(scorer)
+        kind = ray.remote(num_cpus=SHARE, max_restarts=-1, max_task_retries=-1)(_Actor)
+        actors = [kind.remote(weights, os.environ.get(COMPILE, "never")) for _ in range(count)]
+        try:
+            yield OnRay(actors)
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+    finally:
+        if own:
+            ray.shutdown()

@@ -1,0 +1,245 @@
+"""Scores for more rows than memory holds, written beside them; started again, it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import __version__
+from .._extras import needs
+from .._files import replace_file
+from .._sources.inputs import columns_of_model
+from .._sources.problems import DataProblem
+from .._sources.tables import chosen
+from ..explain import CAFE
+from ._columns import Form
+from ._fingerprint import fingerprint
+from ._manifest import Manifest, locked, writing
+from ._part import Done
+from ._progress import Progress, Summary
+from ._ray import OnRay, on_ray
+from ._scorer import Scorer
+from ._source import Source, Unit
+from ._workers import COMPILE, Beside, Here, working
+
+ROWS = 1 << 16  # in a part
+SMALL = 1 << 20  # bytes of CSV that are scored before another process has begun
+
+
+def score(
+    cafe: CAFE,
+    source: Any,
+    sink: str | os.PathLike[str],
+    *,
+    keep: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    target: Any = None,
+    against: Any = None,
+    output: Any = None,
+    baselines: Any = None,
+    scores: str = "all",
+    top: int | None = None,
+    workers: int | None = None,
+    rows_per_part: int = ROWS,
+    batch_size: int | None = None,
+    max_bad: float | None = None,
+    encoding: str | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Summary:
+    """Scores of all rows of Parquet, CSV or Arrow files as Parquet files in the folder ``sink``; memory stays the same.
+
+    ``source`` is a file, a folder, a glob, an address that fsspec knows, or a list of these. ``keep`` columns go to the result
+    and are no features; ``columns`` are the features: those of the schema or of the model if it knows them, else all others in
+    the order of the file. ``target``, ``against``, ``output`` and ``baselines`` are those of ``CAFE.explain``. ``scores``:
+    "net", "signed" (positive and negative) or "all", a column for each feature, or lists of the ``top`` strongest. Rows that
+    cannot be scored are put aside with the reason; more than ``max_bad`` of them (a number, or a share below 1) end the run.
+
+    Parts get their names when they are complete, and a manifest knows them: started again with the same arguments it goes on;
+    anything else is refused. ``workers`` processes score (0: this one). With ``engine="ray"`` these are actors of the cluster
+    at ``address``, whose machines see the folder ``sink``, too. ``say`` is told now and then how far it is.
+    """
+    folder = Path(sink).absolute()
+    if isinstance(target, str) and target == "all":
+        raise ValueError('score(..., target="all"): a row of the result is about one output. Score each class into its folder.')
+    if rows_per_part < 1 or (workers is not None and workers < 0):
+        raise ValueError(f"score(..., rows_per_part={rows_per_part}, workers={workers}): at least 1 row, 0 workers.")
+    if engine not in ("local", "ray"):
+        raise ValueError(f'score(..., engine={engine!r}): the words are "local" and "ray".')
+    form = Form(scores, top)
+    found = Source(source, encoding)
+    features = features_of(cafe, found.names, (*found.names, *found.extra), found.files[0].path, keep, columns)
+    options = {"target": target, "against": against, "output": output, "batch_size": batch_size}
+    scorer = Scorer(cafe, features, tuple(keep), form, baselines, {k: v for k, v in options.items() if v is not None})
+    with locked(folder) as hidden:
+        manifest = Manifest(hidden)
+        progress = Progress(found, say)
+        scorer = _settled(scorer, found, rows_per_part)
+        manifest.begin(_head(scorer, found, rows_per_part, options))
+        _same_rows(manifest, found, scorer, rows_per_part)
+        found.known_rows |= manifest.ends
+        progress.resume(manifest)
+        small = found.size < SMALL if found.rows is None else found.rows <= rows_per_part
+        alone = small and workers is None
+        with on_ray(scorer, workers, address) if engine == "ray" else working(scorer, 0 if alone else workers) as pool:
+            _all_units(_Loop(pool, folder, manifest, progress, found, max_bad), scorer, rows_per_part)
+        summary = progress.summary(manifest)
+        if not summary.rows:
+            raise DataProblem(f"{source}: none of its {summary.refused} rows could be scored. Reasons: {hidden / 'refused'}.")
+        text = json.dumps(dataclasses.asdict(summary), indent=1)
+        with writing(folder):
+            replace_file(hidden / "summary.json", "score", lambda part: Path(part).write_text(text + "\n", encoding="utf-8"))
+        return summary
+
+
+@dataclasses.dataclass
+class _Loop:
+    pool: Here | Beside | OnRay
+    folder: Path
+    manifest: Manifest
+    progress: Progress
+    source: Source
+    max_bad: float | None
+    waiting: dict[Future[Done], tuple[Unit, str]] = dataclasses.field(default_factory=dict)
+
+    def finish(self, most: int) -> None:
+        """Wait until at most so many units are under way; note those that are done."""
+        while self.waiting:
+            done, _ = wait(self.waiting, None if len(self.waiting) > most else 0, FIRST_COMPLETED)
+            if not done:
+                return
+            for future in done:
+                self._note(future, *self.waiting.pop(future))
+
+    def _note(self, future: Future[Done], unit: Unit, checksum: str) -> None:
+        with writing(self.folder):
+            try:
+                result = future.result()
+            except BrokenProcessPool as error:
+                raise ChildProcessError(
+                    "score(...): a process has ended without a result, most often for want of memory. What is finished stays: "
+                    "start again to go on, with fewer workers= if memory is short. A script must be a file and call score "
+                    'under if __name__ == "__main__":, else its processes cannot begin.'
+                ) from error
+            name = _name(unit)
+            self.manifest.add(
+                {"unit": unit.key, "read": unit.rows, "input": checksum, "part": name, **dataclasses.asdict(result)}
+            )
+        self.progress.done(unit, result)
+        refused, seen = self.progress.refused, self.progress.rows + self.progress.refused
+        if self.max_bad is not None and refused > (self.max_bad if self.max_bad >= 1 else self.max_bad * seen):
+            raise DataProblem(
+                f"{self.source.files[unit.file].path}: {refused} of {seen} rows refused, more than max_bad={self.max_bad:g}."
+                f" Reasons: {self.folder / '_cafexai' / 'refused'}. Mend the rows, or allow more."
+            )
+
+
+def _all_units(loop: _Loop, scorer: Scorer, rows: int) -> None:
+    ipc, source = needs("pyarrow.ipc", "batch"), loop.source
+    begin, ended = time.perf_counter(), set(loop.manifest.ends)
+    for unit, table in source.units(scorer.columns, rows, loop.manifest.units):
+        payload = _packed(ipc, table)
+        del table
+        loop.progress.reading += time.perf_counter() - begin
+        rest = (source.files[unit.file].path, unit.start, loop.folder, _name(unit))
+        loop.waiting[loop.pool.submit(payload, *rest)] = unit, _checksum(payload)
+        del payload
+        loop.finish(loop.pool.count + 1)
+        begin = time.perf_counter()
+    loop.finish(0)
+    for place in set(source.known_rows) - ended if source.kind == "csv" else ():
+        loop.manifest.add({"end": place, "rows": source.known_rows[place]})
+
+
+def features_of(
+    cafe: CAFE, names: Sequence[str], there: Sequence[str], where: str, keep: Sequence[str], columns: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The columns that the model takes: those that were chosen or that it knows, else all of ``names`` that are not kept."""
+    chosen(there, list(keep), f"{where}, keep", "column")
+    known = columns or (cafe.schema.names if cafe.schema is not None else cafe.feature_names or columns_of_model(cafe.model))
+    if known is not None:
+        return tuple(chosen(there, list(known), where, "column"))
+    return tuple(name for name in names if name not in keep)
+
+
+def _settled(scorer: Scorer, source: Source, rows: int) -> Scorer:
+    """See the first rows."""
+    first = next((table for _, table in source.units(scorer.columns, rows, ())), None)
+    if first is None:
+        raise DataProblem(f"{source.files[0].path}: there are no rows.")
+    source.known_rows = {} if source.kind == "csv" else source.known_rows
+    described = {"version": __version__, "model": fingerprint(scorer.cafe.model), "settings": {}}
+    try:
+        return scorer.ready(first, described)
+    except DataProblem as error:
+        raise DataProblem(f"{source.files[0].path}: {error}") from error
+
+
+def _head(scorer: Scorer, source: Source, rows: int, options: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same when the run goes on."""
+    about = json.loads(scorer.types.metadata[b"cafexai"])
+    plain = (str, int, type(None))
+    named = {name: value if isinstance(value, plain) else fingerprint(value) for name, value in options.items()}
+    settings = {name: value for name, value in about["settings"].items() if name not in ("version", "torch")}
+    return {
+        "model": about["model"],
+        "versions": {"cafexai": __version__, "torch": str(torch.__version__)},
+        "settings": {
+            **settings,
+            **named,
+            "baselines": scorer.baselines if isinstance(scorer.baselines, str) else fingerprint(scorer.baselines),
+            "background": None if scorer.cafe.background is None else fingerprint(scorer.cafe.background),
+            "schema": None if scorer.cafe.schema is None else fingerprint(scorer.cafe.schema),
+            "keep": list(scorer.keep),
+            "columns": list(scorer.features),
+            "scores": scorer.form.scores,
+            "top": scorer.form.top,
+            "rows_per_part": rows,
+            "kernels": os.environ.get(COMPILE, "never"),
+        },
+        "files": {file.path: file.size for file in source.files},
+        "times": {file.path: file.time for file in source.files},
+    }
+
+
+def _same_rows(manifest: Manifest, source: Source, scorer: Scorer, rows: int) -> None:
+    """Files that were written anew must hold the same rows wherever these have been scored."""
+    assert manifest.head is not None
+    ipc, times = needs("pyarrow.ipc", "batch"), manifest.head["times"]
+    anew = {place for place, file in enumerate(source.files) if times.get(file.path) != file.time}
+    if not anew:
+        return
+    others = {key for key, unit in manifest.units.items() if int(key.partition("-")[0]) not in anew}
+    for unit, table in source.units(scorer.columns, rows, others):
+        known = manifest.units.get(unit.key)
+        if unit.file in anew and known is not None and known["input"] != _checksum(_packed(ipc, table)):
+            raise DataProblem(
+                f"{source.files[unit.file].path}: rows from {unit.start} on have changed since they were scored. Put the file "
+                "back as it was, or give another folder for the results."
+            )
+
+
+def _packed(ipc: Any, table: Any) -> bytes:
+    sink = needs("pyarrow", "batch").BufferOutputStream()
+    with ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _checksum(payload: bytes) -> str:
+    return hashlib.blake2b(payload, digest_size=16).hexdigest()
+
+
+def _name(unit: Unit) -> str:
+    return f"part-{unit.key}.parquet"

@@ -1,0 +1,260 @@
+"""Rows from files that need not fit into memory: Parquet, CSV and Arrow, folders and globs of them, here or at an address."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .._extras import needs
+from .._sources.problems import DataProblem, short
+from .._sources.tables import chosen
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KINDS = {"parquet": (".parquet", ".pq"), "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz"), "arrow": (".arrow", ".feather", ".ipc")}
+BLOCK = 4 << 20  # bytes of a CSV file at a time
+
+
+@dataclass(frozen=True)
+class File:
+    """A file as it was when the work began."""
+
+    path: str
+    size: int
+    time: int  # when it was written, in ns; 0 where that is not known
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Consecutive rows of one file: what is scored and written as one part."""
+
+    file: int
+    start: int
+    rows: int
+
+    @property
+    def key(self) -> str:
+        """A name that is the same in every run."""
+        return f"{self.file:05d}-{self.start:012d}"
+
+
+Batches = Callable[[], Iterator["pa.RecordBatch"]]
+Stretch = tuple[int, int | None, Batches]  # first row, number of rows (None: not known before they are read), and the rows
+
+
+class Source:
+    """Files of one kind, and the names of their columns.
+
+    ``names`` are the columns in the files; folders such as ``day=3`` add ``extra`` ones, which can be kept.
+    """
+
+    def __init__(self, address: Any, encoding: str | None = None) -> None:
+        self.arrow, self.dataset = needs("pyarrow", "batch"), needs("pyarrow.dataset", "batch")
+        self.call = f"score(cafe, {address!r}, ...)"
+        self.filesystem, paths, self.base = _found(address)
+        self.kind = _kind(paths, str(address))
+        self.encoding = encoding
+        self.files = [self._file(path) for path in paths]
+        self.known_rows: dict[int, int] = {}  # of CSV files that an earlier run has read to the end
+        self.fragments: list[Any] = []
+        if self.kind == "csv":
+            self.types = self.arrow.schema([(name, self.arrow.string()) for name in self._header(paths[0])])
+            self.names: tuple[str, ...] = tuple(self.types.names)
+            self.extra: tuple[str, ...] = ()
+            return
+        with self._reading(paths[0]):
+            options: Any = {"partitioning": "hive", "partition_base_dir": self.base} if self.base else {}
+            form = self.kind if self.kind == "parquet" else "ipc"
+            found = self.dataset.dataset(paths, filesystem=self.filesystem, format=form, **options)
+            self.types, self.fragments = found.schema, list(found.get_fragments())
+            self.names = tuple(self.fragments[0].physical_schema.names)
+        self.extra = tuple(name for name in self.types.names if name not in self.names)
+        for place, fragment in enumerate(self.fragments):  # in the order of the files, each whole
+            with self._reading(self.files[place].path):
+                self.known_rows[place] = fragment.count_rows()
+
+    @property
+    def rows(self) -> int | None:
+        """Of all files; None where some have not been read to the end yet."""
+        return sum(self.known_rows.values()) if len(self.known_rows) == len(self.files) else None
+
+    @property
+    def size(self) -> int:
+        """Of all files, in bytes."""
+        return sum(file.size for file in self.files)
+
+    def units(self, columns: Sequence[str], rows: int, done: Collection[str]) -> Iterator[tuple[Unit, pa.Table]]:
+        """The columns of all units that are not done yet."""
+        for place, file in enumerate(self.files):
+            chosen((*self._names(place), *self.extra), columns, file.path, "column")
+            for first, count, batches in self._stretches(place, columns, rows):
+                if count is not None and all(Unit(place, at, 0).key in done for at in range(first, first + count, rows)):
+                    continue
+                start = first
+                self._unchanged(file)
+                with self._reading(file.path):
+                    for table in _cut(self.arrow, batches(), rows):
+                        unit = Unit(place, start, table.num_rows)
+                        start += table.num_rows
+                        if unit.key not in done:
+                            self._unchanged(file)
+                            yield unit, table
+                if count is None:
+                    self.known_rows[place] = start
+
+    def _stretches(self, place: int, columns: Sequence[str], rows: int) -> Iterator[Stretch]:
+        """Parts of a file that are read on their own: row groups, small ones together; a file that has none as a whole."""
+        if self.kind == "csv":
+            yield 0, self.known_rows.get(place), lambda: self._csv(self.files[place].path, columns)
+            return
+        fragment = self.fragments[place]
+        if self.kind == "arrow":
+            yield 0, self.known_rows[place], lambda: self._batches(fragment, columns, rows)
+            return
+        groups: list[int] = []
+        first = count = 0
+        for group in fragment.row_groups:
+            if groups and count + group.num_rows > rows:
+                yield first, count, self._grouped(fragment, tuple(groups), columns, rows)
+                groups, first, count = [], first + count, 0
+            groups.append(group.id)
+            count += group.num_rows
+        yield first, count, self._grouped(fragment, tuple(groups), columns, rows)
+
+    def _grouped(self, fragment: Any, groups: tuple[int, ...], columns: Sequence[str], rows: int) -> Batches:
+        return lambda: self._batches(fragment.subset(row_group_ids=list(groups)), columns, rows)
+
+    def _batches(self, fragment: Any, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        own = fragment.physical_schema
+        fields = [self.types.field(name) if name in self.extra else own.field(name) for name in columns]
+        options: dict[str, Any] = {}
+        if self.kind == "parquet":
+            options["fragment_scan_options"] = self.dataset.ParquetFragmentScanOptions(pre_buffer=False)
+        yield from fragment.to_batches(
+            schema=self.arrow.schema(fields),
+            columns=list(columns),
+            batch_size=min(rows, 1 << 16),
+            batch_readahead=1,
+            fragment_readahead=1,
+            **options,
+        )
+
+    def _csv(self, path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Every cell as it is written: what is no number is told row by row."""
+        reader = needs("pyarrow.csv", "batch")
+        names = self._header(path)
+        with self.filesystem.open_input_stream(path) as stream:
+            yield from reader.open_csv(
+                stream,
+                read_options=reader.ReadOptions(block_size=BLOCK, encoding=self.encoding or "utf8"),
+                parse_options=reader.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+                convert_options=reader.ConvertOptions(
+                    column_types=dict.fromkeys(names, self.arrow.string()),
+                    include_columns=list(columns),
+                    strings_can_be_null=True,
+                ),
+            )
+
+    def _header(self, path: str) -> list[str]:
+        with self._reading(path), self.filesystem.open_input_stream(path) as stream:
+            top = stream.read(BLOCK).decode(self.encoding or "utf-8-sig", errors="replace").partition("\n")[0].rstrip("\r")
+        self.separator = "\t" if ".tsv" in os.path.basename(path) else max(",;\t", key=top.count)
+        names = next(csv.reader([top], delimiter=self.separator), [])
+        if not names or len(set(names)) < len(names):
+            raise DataProblem(f"{path}: the first line must name the columns, each differently; it is {top[:200]!r}.")
+        return names
+
+    def _names(self, place: int) -> Sequence[str]:
+        with self._reading(self.files[place].path):
+            return self._header(self.files[place].path) if self.kind == "csv" else self.fragments[place].physical_schema.names
+
+    def _file(self, path: str) -> File:
+        (info,) = self.filesystem.get_file_info([path])
+        if not info.is_file:
+            raise DataProblem(f"{self.call}: {path} is not there any more.")
+        return File(path, info.size or 0, info.mtime_ns or 0)
+
+    def _unchanged(self, file: File) -> None:
+        if self._file(file.path) != file:
+            raise DataProblem(f"{file.path}: it was changed while its rows were scored. Start again when it is complete.")
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except DataProblem:
+            raise
+        except (self.arrow.ArrowException, OSError, ValueError, LookupError) as error:
+            raise DataProblem(
+                f"{path}: it cannot be read ({short(error, 200)}). Is it complete? Put a whole file there and start again."
+            ) from error
+
+
+def _cut(arrow: Any, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of so many."""
+    waiting: list[Any] = []
+    count = 0
+    for batch in batches:
+        while count + batch.num_rows >= rows:
+            take = rows - count
+            yield arrow.Table.from_batches([*waiting, batch.slice(0, take)]).combine_chunks()
+            batch, waiting, count = batch.slice(take), [], 0
+        if batch.num_rows:
+            waiting.append(batch)
+            count += batch.num_rows
+    if waiting:
+        yield arrow.Table.from_batches(waiting).combine_chunks()
+
+
+def _found(address: Any) -> tuple[Any, list[str], str | None]:
+    """Where files are, which, and the folder that they are in if that is what was given."""
+    fs, core = needs("pyarrow.fs", "batch"), needs("fsspec.core", "batch")
+    several = [os.fspath(one) for one in address] if isinstance(address, (list, tuple)) else [os.fspath(address)]
+    paths: list[str] = []
+    base: str | None = None
+    where: Any = None
+    for one in several:
+        try:
+            found, place = core.url_to_fs(one)
+            if any(letter in one for letter in "*?["):
+                listed = sorted(path for path in found.glob(place) if not os.path.basename(path).startswith((".", "_")))
+            elif found.isdir(place):
+                base = place if len(several) == 1 else None
+                listed = sorted(path for path in found.find(place) if _visible(path, place))
+            else:
+                listed = [place] if found.exists(place) else []
+        except (OSError, ValueError, ImportError) as error:
+            raise DataProblem(f"{one}: it cannot be looked at ({short(error)}).") from error
+        if not listed:
+            raise DataProblem(f"{one}: there is no such file, or no file of rows in it. You are in {os.getcwd()}.")
+        if where is not None and found != where:
+            raise DataProblem(f"{one}: files of one run are in one place; {several[0]} is elsewhere.")
+        where = found
+        paths += listed
+    local = "file" in (where.protocol if isinstance(where.protocol, tuple) else (where.protocol,))
+    return fs.LocalFileSystem() if local else fs.PyFileSystem(fs.FSSpecHandler(where)), paths, base
+
+
+def _visible(path: str, folder: str) -> bool:
+    """A file of rows; what begins with a dot or an underscore is none."""
+    inside = os.path.relpath(path, folder).replace(os.sep, "/").split("/")
+    return not any(part.startswith((".", "_")) for part in inside) and _kind_of(path) is not None
+
+
+def _kind_of(path: str) -> str | None:
+    return next((kind for kind, endings in KINDS.items() if path.lower().endswith(endings)), None)
+
+
+def _kind(paths: Sequence[str], address: str) -> str:
+    kinds = {_kind_of(path) for path in paths}
+    if kinds <= set(KINDS) and len(kinds) == 1:
+        return str(kinds.pop())
+    odd = next((path for path in paths if _kind_of(path) is None), None)
+    what = f"{odd} is of no known kind" if odd else f"there are files of {' and '.join(sorted(map(str, kinds)))}"
+    endings = ", ".join(ending for some in KINDS.values() for ending in some)
+    raise DataProblem(f"{address}: {what}. Give files of one kind ({endings}), a folder, or a glob such as 'rows/*.csv'.")

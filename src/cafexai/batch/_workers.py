@@ -1,0 +1,148 @@
+"""Processes that score and write, with one torch thread each and the weights in memory once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._extras import needs
+from .._processes import deaf_children, end_with
+from .._sources.problems import short
+from ..errors import warn
+from ._part import Done, make_part
+from ._scorer import Scorer
+
+EACH = 1 << 29  # bytes that a process needs besides the model
+COMPILE = "CAFEXAI_COMPILE"  # kernels that are made in the middle of a run would change last digits
+
+
+def suggested(cafe: Any) -> int:
+    """One process for each processor that this one may use, if memory is enough."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    model = cafe.model
+    weights = sum(one.nbytes for one in (*model.parameters(), *model.buffers())) if hasattr(model, "parameters") else 0
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return processors
+    return max(1, min(processors, int(free // (EACH + 3 * weights))))
+
+
+class Here:
+    """The same work in this process, one unit at a time."""
+
+    count = 1
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
+        """Done at once."""
+        future: Future[Done] = Future()
+        try:
+            future.set_result(do(self.scorer, payload, *rest))
+        except BaseException as error:
+            future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        return future
+
+
+class Beside:
+    """Work in other processes."""
+
+    def __init__(self, pool: ProcessPoolExecutor, count: int) -> None:
+        self.pool, self.count = pool, count
+
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
+        """Done by and by."""
+        with deaf_children():
+            return self.pool.submit(_do, payload, *rest)
+
+
+@contextlib.contextmanager
+def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
+    """So many processes, or this one alone for 0."""
+    count = suggested(scorer.cafe) if workers is None else workers
+    with tempfile.TemporaryDirectory(prefix="cafexai-") as folder:
+        file = os.path.join(folder, "scorer.pt")
+        if count:
+            try:
+                torch.save(scorer, file)
+            except (pickle.PicklingError, AttributeError, TypeError, NotImplementedError, RuntimeError) as error:
+                problem = f"the model cannot be sent to other processes ({short(error, 160)})"
+                if workers:
+                    raise ValueError(
+                        f"score(..., workers={workers}): {problem}. Define it at the top of a module, or give workers=0."
+                    ) from error
+                warn(f"{problem}: it is scored in this one alone.")
+                count = 0
+        if not count:
+            with _alone():
+                yield Here(scorer)
+            return
+        context = get_context("spawn")  # a fork would copy the locks of torch's threads
+        life, held = context.Pipe(duplex=False)
+        pool = ProcessPoolExecutor(count, context, _start, (file, life, os.environ.get(COMPILE, "never")))
+        try:
+            yield Beside(pool, count)
+        except BaseException:
+            held.close()  # ends them at once
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+            held.close()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """As in a worker: one thread, no kernels that change digits on the way."""
+    threads, before = torch.get_num_threads(), os.environ.get(COMPILE)
+    torch.set_num_threads(1)
+    os.environ.setdefault(COMPILE, "never")
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        if before is None:
+            os.environ.pop(COMPILE, None)
+
+
+_scorer: Scorer | None = None
+
+
+def _start(file: str, life: Connection, kernels: str) -> None:
+    global _scorer
+    end_with(life)
+    os.environ[COMPILE] = kernels
+    settle()
+    _scorer = torch.load(file, mmap=True, weights_only=False)  # our own file; its weights are in memory once for all
+
+
+def settle() -> None:
+    """A process beside others: one thread."""
+    torch.set_num_threads(1)
+    arrow = needs("pyarrow", "batch")
+    arrow.set_cpu_count(1)
+    arrow.set_io_thread_count(1)
+
+
+def _do(payload: bytes, *rest: Any) -> Done:
+    assert _scorer is not None
+    return do(_scorer, payload, *rest)
+
+
+def do(scorer: Scorer, payload: bytes, path: str, start: int, folder: Path, name: str) -> Done:
+    """One unit: rows as Arrow packs them become a part."""
+    table = needs("pyarrow.ipc", "batch").open_stream(payload).read_all()
+    return make_part(scorer, table, path, start, folder, name)

@@ -1,0 +1,131 @@
+"""Other methods beside CAFE: they may take long, so that they run on their own, tell how far they are and can be ended."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._engine.forward import select_output
+from ..methods import METHODS, scores_groups
+from ..show.lines import number
+from .asked import Choice, Refused, word
+from .rows import Edits
+from .session import Session
+from .worker import Superseded
+
+KEPT = 20  # runs whose results are remembered
+
+
+class Stopped(Exception):
+    """Somebody ended the run."""
+
+
+class Run:
+    """One method on one row."""
+
+    def __init__(self, method: str) -> None:
+        self.method, self.calls, self.seconds = method, 0, 0.0
+        self.state, self.trouble = "waiting", ""
+        self.scores: list[dict[str, Any]] = []
+        self.output = ""
+        self.ended = threading.Event()
+
+    def told(self) -> dict[str, Any]:
+        """How far it is, and what came out."""
+        names = ("method", "calls", "seconds", "state", "trouble", "scores", "output")
+        return {name: getattr(self, name) for name in names}
+
+
+class _Watched(nn.Module):
+    """A copy of the model that gives the one explained number of each row, counts its calls and can be ended."""
+
+    def __init__(self, session: Session, target: int | None, against: int | None, run: Run) -> None:
+        super().__init__()
+        model = session.cafe.model
+        try:
+            self.model = copy.deepcopy(model)
+        except Exception:  # what cannot be copied is used as it is
+            self.model = model
+        self.chosen, self.against, self.select, self.run = target, against, session.output, run
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.run.ended.is_set():
+            raise Stopped
+        self.run.calls += 1
+        out = select_output(self.model(x), self.select)
+        if out.ndim == 1:
+            return out
+        picked = out[:, self.chosen or 0]
+        return picked if self.against is None else picked - out[:, self.against]
+
+
+class Runs:
+    """All runs of a session, by number."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._runs: dict[int, Run] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def begin(self, method: Any, place: int, choice: Choice, edits: Edits) -> int:
+        """Start a method; its number."""
+        run = Run(word(method, [name for name in METHODS if name != "cafe"], "method"))
+        with self._lock:
+            place_of_run = next(self._numbers)
+            self._runs[place_of_run] = run
+            for old in list(self._runs)[:-KEPT]:
+                self._runs.pop(old).ended.set()
+        future = self.session.slow.ask(f"run {place_of_run}", lambda: self._carry_out(run, place, choice, edits))
+        future.add_done_callback(lambda done: _note(run, done))
+        return place_of_run
+
+    def of(self, key: Any) -> Run:
+        """A run by its number."""
+        if isinstance(key, bool) or not isinstance(key, int) or key not in self._runs:
+            raise Refused("There is no such run.", "method")
+        return self._runs[key]
+
+    def _carry_out(self, run: Run, place: int, choice: Choice, edits: Edits) -> None:
+        if run.ended.is_set():
+            raise Stopped
+        begin, run.state = time.monotonic(), "running"
+        session = self.session
+        given = session.given(session.rows.inputs([place], edits)[0])
+        if len(given.tensors) > 1 or not given.tensors[0].is_floating_point():
+            raise Refused("Other methods take one input of numbers; this model takes codes or several inputs.")
+        model = _Watched(session, session.aimed(place, choice).target, choice.against, run)
+        x = given.tensors[0].clone()
+        (start,) = session.reference(given, session.baseline(choice.baseline))
+        features = torch.arange(x[0].numel()) if given.grouping is None else given.grouping.index
+        groups = None if given.grouping is None else features.reshape(x.shape[1:])
+        result = METHODS[run.method](model, x, baselines=start, feature_groups=groups).detach().double().cpu()
+        flat = result.reshape(-1)
+        known = given.grouping.names if given.grouping is not None else given.names
+        names = list(known or (f"x{i}" for i in range(len(flat))))
+        sums = torch.zeros(len(names), dtype=torch.float64)
+        if scores_groups(METHODS[run.method]):
+            sums[features] = flat  # every element has the score of its group
+        else:
+            sums.index_add_(0, features, flat)
+        run.scores = [{"name": n, "exact": s, "net": number(s)} for n, s in zip(names, sums.tolist(), strict=True)]
+        with torch.no_grad():
+            run.output = number(model(x)[0].item())
+        run.seconds = time.monotonic() - begin
+
+
+def _note(run: Run, done: Any) -> None:
+    error = done.exception()
+    if error is None:
+        run.state = "done"
+    elif isinstance(error, (Stopped, Superseded)) or run.ended.is_set():
+        run.state = "ended"
+    else:
+        run.state, run.trouble = "failed", str(error) or type(error).__name__

@@ -1,0 +1,145 @@
+"""What all rows have in common, from the scores that were made in the background."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ..show.lines import number
+from .asked import word
+from .scoring import Scoring
+from .table import Table
+
+FEATURES, SWARM, GROUPS, BINS = 20, 12, 10, 20
+
+
+def overview(scoring: Scoring) -> dict[str, Any]:
+    """Mean scores of every feature, and single rows for the most important ones."""
+    names, up, down = _means(scoring)
+    order = np.argsort(-(up + down), kind="stable")
+    bars = [
+        {"name": names[i], "exact": [up[i], down[i], up[i] - down[i]], "up": number(up[i]), "down": number(down[i])}
+        | {"net": number(up[i] - down[i])}
+        for i in order[:FEATURES].tolist()
+    ]
+    return {
+        **scoring.told(),
+        "kind": scoring.kind,
+        "bars": bars,
+        "more": max(len(names) - FEATURES, 0),
+        "swarm": _swarm(scoring, order[:SWARM].tolist()),
+        "shares": _counts(scoring.columns["share"][: scoring.done]),
+        "mean": _mean(scoring.columns["share"][: scoring.done]),
+    }
+
+
+def _means(scoring: Scoring) -> tuple[list[str], np.ndarray, np.ndarray]:
+    if scoring.kind == "text":
+        words = list(scoring.by_word)
+        counted = np.array([scoring.by_word[name] for name in words]).reshape(len(words), 3)
+        return words, counted[:, 1] / max(scoring.done, 1), counted[:, 2] / max(scoring.done, 1)
+    if scoring.up is None:
+        return [], np.zeros(0), np.zeros(0)
+    rows = max(scoring.done, 1)
+    return list(scoring.names), scoring.up / rows, scoring.down / rows
+
+
+def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
+    """Net scores of the sampled rows, with the rank of the value of the feature from 0 to 1 where it has one."""
+    kept = list(scoring.kept)
+    found = []
+    for i in wanted if kept and scoring.names else []:
+        nets = [float(nets[i]) for _, nets, _ in kept]
+        ranks: list[float | None] = [None] * len(kept)
+        if all(values is not None for _, _, values in kept):
+            own = np.array([values[i] for _, _, values in kept if values is not None])
+            distinct = np.unique(own[~np.isnan(own)])
+            if len(distinct) > 1:
+                ranks = [None if np.isnan(one) else float(np.searchsorted(distinct, one) / (len(distinct) - 1)) for one in own]
+        name = scoring.names[i]
+        found.append(
+            {
+                "name": name,
+                "nets": nets,
+                "ranks": ranks,
+                "places": [place for place, _, _ in kept],
+                "category": name in scoring.categories,
+            }
+        )
+    return found
+
+
+def by_group(table: Table, scoring: Scoring, column: Any) -> dict[str, Any]:
+    """The mean share of influence that cancelled, for groups of rows by one column."""
+    name = word(column, table.names, "column")
+    assert table.frame is not None
+    shares = scoring.columns["share"][: scoring.done]
+    values = table.frame[name].iloc[: scoring.done]
+    labels: list[str]
+    if table.rows.data.kinds.get(name) == "number" and values.nunique() > GROUPS:
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        edges = np.unique(np.nanquantile(numbers, np.linspace(0, 1, 6)))
+        codes = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, max(len(edges) - 2, 0))
+        codes = np.where(np.isnan(numbers), -1, codes)
+        labels = [f"{number(low)} to {number(high)}" for low, high in itertools.pairwise(edges)]
+    else:
+        codes, kinds = values.factorize(sort=True)
+        counts = np.bincount(codes[codes >= 0], minlength=len(kinds))
+        kept = np.sort(np.argsort(-counts, kind="stable")[:GROUPS])
+        moved = np.full(len(kinds) + 1, -1)
+        moved[kept] = np.arange(len(kept))
+        codes, labels = moved[codes], [str(kinds[i]) for i in kept]
+    groups = []
+    for place, label in enumerate(labels):
+        own = shares[codes == place]
+        if len(own):
+            groups.append({"name": label, "rows": len(own), "exact": float(np.nanmean(own)), "told": _mean(own)})
+    return {"column": name, "groups": groups, "covered": scoring.done, "total": scoring.total}
+
+
+def drift(first: Scoring, second: Scoring) -> dict[str, Any]:
+    """The conflict of two files side by side, and the features whose influence changed most."""
+    found: dict[str, Any] = {"files": []}
+    ends = _ends(np.concatenate([one.columns["share"][: one.done] for one in (first, second)]))
+    for scoring in (first, second):
+        own = scoring.columns["share"][: scoring.done]
+        mean = _mean(own)
+        found["files"].append({**scoring.told(), "mean": mean, **_counts(own, ends)})
+    if first.done and second.done:
+        shares = (first.columns["share"][: first.done], second.columns["share"][: second.done])
+        found["apart"] = number(_apart(*shares))
+        names, up, down = _means(first)
+        known, more_up, more_down = _means(second)
+        others = {name: (float(more_up[i]), float(more_down[i])) for i, name in enumerate(known)}
+        moved = [(name, up[i], down[i], *others[name]) for i, name in enumerate(names) if name in others]
+        moved.sort(key=lambda one: -(abs(one[3] - one[1]) + abs(one[4] - one[2])))
+        found["moved"] = [
+            {"name": name, "before": [number(a), number(b)], "after": [number(c), number(d)]} for name, a, b, c, d in moved[:10]
+        ]
+    return found
+
+
+def _apart(one: np.ndarray, two: np.ndarray) -> float:
+    """The largest distance of the two cumulated distributions (Kolmogorov and Smirnov's statistic)."""
+    values = np.sort(np.concatenate([one, two]))
+    ranks = [np.searchsorted(np.sort(part), values, side="right") / len(part) for part in (one, two)]
+    return float(np.abs(ranks[0] - ranks[1]).max())
+
+
+def _counts(shares: np.ndarray, ends: tuple[float, float] | None = None) -> dict[str, Any]:
+    """How many rows have which share of their influence cancelled, between these ends or those of the rows."""
+    own = shares[np.isfinite(shares)]
+    low, high = ends if ends is not None else _ends(own)
+    counts, _ = np.histogram(own, BINS, (low, high))
+    return {"counts": counts.tolist(), "low": low, "high": high}
+
+
+def _ends(shares: np.ndarray) -> tuple[float, float]:
+    low, high = (float(shares.min()), float(shares.max())) if len(shares) else (0.0, 0.5)
+    return (low, high) if high > low else (max(low - 0.01, 0.0), low + 0.01)
+
+
+def _mean(shares: np.ndarray) -> str:
+    return f"{100 * float(np.nanmean(shares)):.2f}\u00a0%" if len(shares) else ""

@@ -1,0 +1,129 @@
+"""One row as the page shows it: the ledger, pictures or words, and what changes in it do."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import torch
+
+from ..explanation import Explanation
+from ..show.lines import conflict_share, number
+from ..show.report.pictures import CONFLICT, DOWN, UP, heat, picture
+from ..show.report.rows import FEATURE, kind_of, percent
+from ..show.report.summed import by_region, channels_first
+from ..show.report.words import sentences, sums
+from ..show.shown import shown
+from ..show.text import frozen_lines
+from .asked import Choice, Refused
+from .rows import Edits
+from .session import Session
+
+SIDE = 224  # of a picture
+CLASSES = 5  # that are shown with their outputs
+
+
+def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: int) -> dict[str, Any]:
+    """A row and, if it was changed, what it was before: both about the output that was explained first."""
+    before = session.of_row(place, choice)
+    now = session.explain([place], session.aimed(place, choice), edits) if edits else before
+    rows = session.rows
+    cells = {**rows.cells(place), **edits.get("cells", {})} if rows.data.form == "table" else {}
+    view: dict[str, Any] = {
+        "place": place,
+        "name": rows.name(place),
+        "now": ledger(now, most),
+        "before": ledger(before, most) if edits else None,
+        "outputs": _outputs(session, place, edits, now.final),
+        "outputs_before": _outputs(session, place, {}, now.final) if edits else None,
+        "cells": {name: str(value) if isinstance(value, bool) else value for name, value in cells.items()},
+        "words": rows.words(place, edits.get("struck", ())),
+    }
+    try:
+        view["at_baseline"] = session.baseline_cells(choice.baseline)
+    except (Refused, ValueError):
+        view["at_baseline"] = {}
+    return view
+
+
+def ledger(e: Explanation, most: int) -> dict[str, Any]:
+    """One explanation in the digits that every view of the library shows, and exact numbers for the bars."""
+    kind = "text" if e.tokens is not None else kind_of(e)
+    part = by_region(e) if kind == "image" else e
+    digits = shown(part, most)
+    share = conflict_share(e).item()
+    found: dict[str, Any] = {
+        "kind": kind,
+        "feature": FEATURE.get(kind, "feature"),
+        "target": e.target_name(),
+        "start": digits.start,
+        "end": digits.end,
+        "times": digits.times,
+        "conflict": sums(digits)[2],
+        "share": percent(share),
+        "probability": None if e.probability is None else percent(e.probability.item()),
+        "lines": [
+            {
+                "name": line.name,
+                "value": line.value,
+                "positive": line.positive,
+                "negative": line.negative,
+                "net": line.net,
+                "exact": [line.exact.positive, line.exact.negative, line.exact.net],
+                "single": line.exact.single,
+            }
+            for line in digits.lines
+            if line.name
+        ],
+        "sentences": [text_of(one) for one in sentences(part, digits, share, kind)],
+        "notes": [*frozen_lines(e), *e.notes],
+        "error": f"{e.completeness_error.abs().item():.1e}",
+    }
+    if kind == "image":
+        found["maps"], found["size"] = _maps(e)
+    if kind == "text":
+        up, down = (e._flat(one)[0].tolist() for one in (e.positive, e.negative))
+        found["words"] = [
+            {"text": name, "up": up[i], "down": down[i], "told": f"up {number(up[i])}, down {number(down[i])}"}
+            for i, name in enumerate(e.names())
+            if name
+        ]
+    return found
+
+
+def text_of(page: str) -> str:
+    """What HTML says, without its marks; escaped signs become themselves again."""
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
+
+
+def _maps(e: Explanation) -> tuple[list[dict[str, str]], list[int]]:
+    """The picture, and where it pushed up, down, what remains and what cancelled, on one scale."""
+    up, down, net = (channels_first(e._each(one)[0])[0].double().sum(0) for one in (e.positive, e.negative, e.combined))
+    reach = max(up.max().item(), down.max().item())
+    image = channels_first(e._each(e.shown)[0])[0]
+    maps = {
+        "pushed up": (up, UP),
+        "pushed down": (down, DOWN),
+        "net": (net, UP),
+        "conflict": (torch.minimum(up, down), CONFLICT),
+    }
+    found = [{"name": "the picture", "address": picture(image, SIDE)}]
+    found += [{"name": name, "address": heat(values, reach, colour)} for name, (values, colour) in maps.items()]
+    return found, list(image.shape[1:])
+
+
+def _outputs(session: Session, place: int, edits: Edits, final: str | None) -> list[dict[str, str]]:
+    """The highest outputs of the model itself."""
+    if edits.get("regions"):
+        return []  # painted in the form of the model; the ledger says the output
+    outputs = session.outputs_of(place, edits)
+    likely = session.probabilities(outputs, final)
+    flat = outputs.reshape(-1)
+    order = flat.argsort(descending=True, stable=True)[:CLASSES].tolist()
+    names = session.output_names or ["output"]
+    chance = None if likely is None else likely.reshape(-1)
+    return [
+        {"name": names[i], "output": number(flat[i].item()), "chance": "" if chance is None else percent(chance[i].item())}
+        for i in order
+    ]

@@ -1,0 +1,256 @@
+"""One model, its data, and what has been computed of them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._engine.forward import select_output
+from .._engine.job import as_arguments
+from .._engine.way import Way
+from .._inputs.baselines import references
+from .._inputs.forms import taken
+from .._inputs.given import Inputs, has_own_columns, prepare
+from ..explain import CAFE
+from ..explanation import Explanation
+from .asked import TYPICAL, Choice, Refused
+from .rows import Edits, Rows, painted, plain
+from .worker import Worker
+
+RECENT = 6  # results that are remembered
+
+
+class Session:
+    """Explains rows of the data. All that runs the model is done by ``worker``, slow methods by ``slow`` on a copy of it."""
+
+    def __init__(
+        self,
+        cafe: CAFE,
+        rows: Rows,
+        *,
+        second: Rows | None = None,
+        tokenizer: Any = None,
+        output: Any = None,
+        target: int | None = None,
+        title: str = "data",
+        second_title: str = "the second data",
+        sources: dict[str, str] | None = None,
+    ) -> None:
+        self.cafe, self.rows, self.second = cafe, rows, second
+        self.tokenizer, self.output, self.title = tokenizer, output, title
+        self.second_title = second_title
+        self.sources = sources or {}  # where model and data come from, in Python and as a command
+        self.worker, self.slow = Worker("cafexai-model"), Worker("cafexai-methods")
+        self._cafes: dict[tuple[str, str, str], CAFE] = {}
+        self._baselines: dict[str, Any] = {}
+        self._recent: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+        first = self.outputs(rows.inputs([0])[0])
+        self.count = math.prod(first.shape[1:]) if first.ndim == 2 else 1  # of outputs that can be chosen
+        if first.ndim > 2:
+            raise ValueError(
+                f"explore(...): the model gives outputs of shape {tuple(first.shape)}, and a page chooses among one row of "
+                "them. Give output=, a function that picks such a row."
+            )
+        if not isinstance(cafe.c, (int, float)):
+            raise ValueError("explore(CAFE(model, c={...}), ...): the page has one c for all layers; give one number.")
+        self.way = self._decided(target)
+        self.start = Choice(float(cafe.c), self.way.netting, self.way.flows, self.way.biases, "zero", target)
+
+    def _decided(self, target: int | None) -> Way:
+        """How the model is explained, by its first row if that was left to it."""
+        if self.cafe.way is None:
+            inputs, display = self.rows.inputs([0])
+            self._explained(Choice(target=target), inputs, None, display, {}, self.cafe)
+        return self.cafe.way or Way()
+
+    @property
+    def output_names(self) -> list[str]:
+        """What the outputs are called; empty if there is only one."""
+        if self.count < 2:
+            return []
+        names = self.cafe.class_names
+        return list(names) if len(names) == self.count else [f"output {i}" for i in range(self.count)]
+
+    def chosen(self, given: Any) -> Choice:
+        """The choice of a request."""
+        return Choice.of(given, len(self.rows), self.count if self.count > 1 else 0)
+
+    def cafe_for(self, choice: Choice) -> CAFE:
+        """The explainer with these settings; c is given with each call."""
+        key = (choice.netting, choice.flows, choice.biases)
+        if key not in self._cafes:
+            made = copy.copy(self.cafe)
+            same = key == (self.way.netting, self.way.flows, self.way.biases)
+            made.way = self.way if same else Way(*key, self.norms(choice))
+            self._cafes[key] = made
+        return self._cafes[key]
+
+    def norms(self, choice: Choice) -> str:
+        """Norms are open if they were when the page began, and if the biases are in the reference."""
+        return self.way.norms if choice.biases == "reference" else "frozen"
+
+    def explain(
+        self, places: Sequence[int], choice: Choice, edits: Edits | None = None, *, rows: Rows | None = None, **more: Any
+    ) -> Explanation:
+        """The scores of some rows, or of these with changes."""
+        inputs, display = (self.rows if rows is None else rows).inputs(places, edits)
+        baseline = self.baseline(choice.baseline)
+        if edits and edits.get("regions"):
+            inputs, display = painted(inputs, display, edits["regions"], baseline)
+        return self._explained(choice, inputs, baseline, display, more)
+
+    def of_row(self, place: int, choice: Choice) -> Explanation:
+        """One row as it is; the last ones are remembered, for changes are held against them."""
+        return self._remembered(("explained", place, choice), lambda: self.explain([place], choice))
+
+    def outputs_of(self, place: int, edits: Edits) -> Tensor:
+        """All outputs for one row; the last ones are remembered, for they do not change with the choice."""
+        return self._remembered(("outputs", place, repr(edits)), lambda: self.outputs(self.rows.inputs([place], edits)[0]))
+
+    def _remembered(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._recent:
+            made = make()
+            while len(self._recent) >= RECENT:
+                self._recent.pop(next(iter(self._recent)), None)
+            self._recent[key] = made
+        return self._recent[key]
+
+    def aimed(self, place: int, choice: Choice) -> Choice:
+        """The choice with the output that is predicted for the row as it is: changes are told of the same one."""
+        if self.count < 2 or choice.target is not None:
+            return choice
+        outputs = self.outputs_of(place, {})
+        return dataclasses.replace(choice, target=int(outputs[0].argmax()))
+
+    def changed(self, place: int, choice: Choice, edits: Edits) -> tuple[Any, Any]:
+        """A row with changes in the form that the model takes, and its baseline."""
+        inputs, display = self.rows.inputs([place], edits)
+        baseline = self.baseline(choice.baseline)
+        if edits.get("regions"):
+            inputs, _ = painted(inputs, display, edits["regions"], baseline)
+        return inputs, baseline
+
+    def reference(self, given: Inputs, baseline: Any) -> tuple[Tensor, ...]:
+        """The baseline of a row as tensors, zeros written out."""
+        (parts, *more) = references(baseline, given, None, self.cafe.model)
+        if more or any(part is None and not x.is_floating_point() for part, x in zip(parts, given.tensors, strict=True)):
+            raise Refused("Its baseline is no row of its inputs.", "baseline")
+        return tuple(torch.zeros_like(x) if part is None else part for part, x in zip(parts, given.tensors, strict=True))
+
+    def _explained(
+        self, choice: Choice, inputs: Any, baseline: Any, display: Any, more: dict[str, Any], cafe: CAFE | None = None
+    ) -> Explanation:
+        try:
+            return (cafe or self.cafe_for(choice)).explain(
+                inputs,
+                baseline,
+                target=choice.target,
+                against=choice.against,
+                c=choice.c,
+                tokenizer=self.tokenizer,
+                display=display,
+                output=self.output,
+                show_progress=False,
+                **more,
+            )
+        except (ValueError, RuntimeError) as error:
+            raise Refused(str(error), _field(str(error))) from error
+
+    def baseline(self, word: str) -> Any:
+        """What rows are compared with, as ``explain`` takes it; typical rows are made once."""
+        if word == "zero":
+            return None
+        with self._lock:
+            if word not in self._baselines:
+                self._baselines[word] = self._made(word)
+            return self._baselines[word]
+
+    def _made(self, word: str) -> Any:
+        if self.rows.data.form == "texts":
+            raise Refused("Texts are compared with a zero embedding only.", "baseline")
+        try:
+            if word not in TYPICAL:
+                return self.rows.inputs([int(word.removeprefix("row:"))])[0]
+            data = self.cafe.background if self.cafe.background is not None else self.rows.all()
+            model = self.cafe.model
+            if has_own_columns(model):
+                return model.typical(word, data)
+            given = self.given(self.rows.inputs([0])[0])
+            (parts, *_) = references(word, given, data, model)
+            return tuple(parts) if given.is_tuple or len(parts) > 1 else parts[0]
+        except ValueError as error:
+            raise Refused(str(error), "baseline") from error
+
+    def baseline_cells(self, word: str) -> dict[str, Any]:
+        """The values of the baseline in the units of the columns, where it has such."""
+        rows = self.rows
+        if word.startswith("row:"):
+            return rows.cells(int(word.removeprefix("row:")))
+        made = self.baseline(word)
+        if has_own_columns(self.cafe.model):
+            return {} if made is None else _first_row(made, rows)
+        if self.takes_raw or rows.data.form != "table":
+            return {}
+        if made is None:
+            return {name: 0 for name, column in rows.editable.items() if column.kind == "number"}
+        if rows.schema is not None:
+            parts = made if isinstance(made, tuple) else (made,)
+            _, values, words = rows.schema.seen([part.reshape(1, -1) for part in parts], "explore")
+            found = dict(zip(rows.schema.names, values[0].tolist(), strict=True))
+            named = {name: words[name][int(value)] if name in words else value for name, value in found.items()}
+            return {name: value for name, value in named.items() if value not in ("(none)", "(several)")}
+        return dict(zip(rows.columns, made.reshape(-1).tolist(), strict=True))
+
+    @property
+    def takes_raw(self) -> bool:
+        """The model has a preprocessing step of its own."""
+        return bool(self.cafe._subject.takes_raw)
+
+    def given(self, inputs: Any) -> Inputs:
+        """Inputs as tensors."""
+        ready = taken(inputs, None, self.tokenizer, None, None, self.takes_raw)
+        return prepare(ready.inputs, self.cafe.model, columns=self.cafe.feature_names, schema=self.cafe.schema, mask=ready.mask)
+
+    def outputs(self, inputs: Any) -> Tensor:
+        """All outputs of the model for some rows."""
+        ready = taken(inputs, None, self.tokenizer, None, None, self.takes_raw)
+        extra = as_arguments(ready.extra)
+        words, named = ((), extra) if isinstance(extra, dict) else (extra, {})
+        subject = self.cafe._subject
+        with torch.no_grad(), subject.kept():
+            raw = subject.model(*self.given(inputs).tensors, *words, **named)
+        return select_output(raw, self.output).detach().cpu().double()
+
+    def probabilities(self, outputs: Tensor, final: str | None) -> Tensor | None:
+        """Outputs as probabilities, where it is known what makes them; ``final`` is what the model itself ends in."""
+        if final is not None or self.cafe.probability is None:
+            return outputs if final is not None else None
+        return outputs.softmax(1) if self.cafe.probability == "softmax" and outputs.ndim == 2 else outputs.sigmoid()
+
+    def end(self) -> None:
+        """No further work."""
+        self.worker.end()
+        self.slow.end()
+
+
+def _first_row(made: Any, rows: Rows) -> dict[str, Any]:
+    """A typical row of a pipeline, by column."""
+    if hasattr(made, "iloc"):
+        row = made.iloc[0]
+        return {name: plain(row[name]) for name in rows.editable if name in row.index}
+    flat = np.asarray(made, dtype=object).reshape(-1)
+    return {name: plain(value) for name, value in zip(rows.columns, flat, strict=True) if name in rows.editable}
+
+
+def _field(message: str) -> str:
+    """The field of the page that an error of explain is about."""
+    return next((name for name in ("baselines", "target", "against") if f"{name}=" in message), "").removesuffix("s")

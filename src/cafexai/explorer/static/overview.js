@@ -1,0 +1,86 @@
+// What all rows have in common.
+import { ask } from "./api.js";
+import { columns, swarm } from "./charts.js";
+import { clear, field, h, many, minus, options, scroll } from "./dom.js";
+import { bar } from "./ledger.js";
+import { about, keep, state } from "./state.js";
+
+let view = null, timer = null;
+
+export function show(main) {
+  view = { all: h("div"), groups: h("div"), drift: h("div") };
+  const column = h("select", { id: "group" });
+  const first = about.columns.find((one) => one.kind === "category") || about.columns[0];
+  state.group ||= first && about.form === "table" ? first.name : "";
+  options(column, about.columns.map((one) => [one.name, one.name]), state.group);
+  column.addEventListener("change", () => {
+    state.group = column.value;
+    keep();
+    groups();
+  });
+  clear(main, h("h2", null, "Overview"), view.all,
+    about.form === "table" ? [h("h3", null, "Conflict by group of rows"), field("Groups by", column), view.groups] : null,
+    about.second ? [h("h3", null, "Conflict in two sets of data"), view.drift] : null);
+  refresh();
+}
+
+export function hide() {
+  clearTimeout(timer);
+}
+
+export async function refresh() {
+  const mine = view;
+  try {
+    const result = await ask("overview");
+    if (mine !== view || !view.all.isConnected) return;
+    draw(result);
+    const waits = [about.form === "table" && state.group ? groups() : null, about.second ? drift() : null];
+    const [, other] = await Promise.all(waits);
+    clearTimeout(timer);
+    const running = (one) => one && one.done < one.total && !one.trouble;
+    if (running(result) || (other && other.files.some(running))) timer = setTimeout(refresh, 2000);
+  } catch (error) {
+    if (error.status) clear(view.all, h("p", { class: "wrong", role: "alert" }, error.message));
+  }
+}
+
+function draw(result) {
+  if (!result.done) return clear(view.all, h("p", null, result.trouble || "No row is scored yet."));
+  const most = Math.max(...result.bars.map((one) => Math.max(one.exact[0], one.exact[1])), 1e-30);
+  const what = { text: "word", image: "part of the picture" }[result.kind] || "feature";
+  return clear(view.all,
+    h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, netting by ${result.choice.netting}). On average ${result.mean} of all influence cancelled.`),
+    h("div", { class: "two" },
+      h("div", null, h("h3", null, "Mean scores"), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Mean scores" }, h("table", { class: "ledger" },
+        h("thead", null, h("tr", null, [what, "down | up", "up", "down", "net"].map((word) => h("th", { scope: "col", class: word === "down | up" ? "middle" : null }, word)))),
+        h("tbody", null, result.bars.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", { class: "picture" }, bar(one.exact, most)),
+          h("td", null, one.up), h("td", null, one.down), h("td", null, minus(one.net)))))), result.more ? h("p", { class: "quiet" }, `${result.more} more with less influence.`) : null)),
+      h("figure", null, h("h3", null, "How much cancelled"), columns(result.shares.counts, { ...result.shares, name: "Rows by share of their influence that cancelled", percent: true }),
+        h("figcaption", null, "Rows by the share of their influence that cancelled; half is the most."))),
+    result.swarm.length ? h("figure", null, h("h3", null, "Single rows"), scroll("Single rows", swarm(result.swarm)),
+      h("figcaption", null, `Every dot is one of ${result.swarm[0].nets.length} rows: its net score`,
+        result.swarm.some((one) => one.ranks.some((rank) => rank !== null) && !one.category) ? [", ", h("span", { class: "key dot-0" }, "●"), " low and ", h("span", { class: "key dot-4" }, "●"), " high values of the feature"] : "", ".")) : null);
+}
+
+async function groups() {
+  const result = await ask("groups", { column: state.group });
+  const most = Math.max(...result.groups.map((one) => one.exact), 1e-30);
+  clear(view.groups, scroll("Groups of rows", h("table", { class: "layers" }, h("caption", null, `Mean share of influence that cancelled, ${result.covered.toLocaleString("en")} of ${many(result.total, "row")}.`),
+    h("thead", null, h("tr", null, [result.column, "cancelled", "share of the most", "rows"].map((word) => h("th", { scope: "col" }, word)))),
+    h("tbody", null, result.groups.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", null, one.told),
+      h("td", { class: "picture" }, h("div", { class: "one", look: { width: `${(100 * one.exact) / most}%` } })), h("td", null, one.rows.toLocaleString("en"))))))));
+}
+
+async function drift() {
+  const result = await ask("drift");
+  const names = [about.title, about.second];
+  clear(view.drift, h("div", { class: "two" }, result.files.map((one, place) => h("figure", null,
+    columns(one.counts, { ...one, name: `Shares of conflict in ${names[place]}`, percent: true }),
+    h("figcaption", null, `${names[place]}: ${one.done.toLocaleString("en")} of ${many(one.total, "row")}, ${one.mean} of all influence cancelled on average.`)))),
+    result.apart === undefined ? null : h("p", { id: "apart" }, `The two distributions are ${result.apart} apart (largest distance of their cumulated shares, 0 to 1).`),
+    result.moved ? scroll("Features that differ most", h("table", { class: "layers" }, h("caption", null, "Features whose mean scores differ most, up and down."),
+      h("thead", null, h("tr", null, ["feature", names[0], names[1]].map((word) => h("th", { scope: "col" }, word)))),
+      h("tbody", null, result.moved.map((one) => h("tr", null, h("th", { scope: "row" }, one.name),
+        [one.before, one.after].map(([up, down]) => h("td", null, `+${up} ${minus(`-${down}`)}`))))))) : null);
+  return result;
+}

@@ -1,0 +1,158 @@
+// One row: its ledger, what if, undo.
+import { ask, latest } from "./api.js";
+import { choices } from "./choices.js";
+import { byId, clear, field, fresh, h, many, minus, say, wrong } from "./dom.js";
+import { Ledger } from "./ledger.js";
+import { picture } from "./picture.js";
+import { about, asked, change, edited, keep, state, undone } from "./state.js";
+
+let view = null, current = null;
+
+export function show(main, go) {
+  const ledger = new Ledger((line) => control(line));
+  const form = choices(() => refresh());
+  view = {
+    ledger, form,
+    head: h("div"),
+    media: h("div"),
+    told: h("div", { class: "told" }),
+    more: h("p"),
+    undo: h("button", { type: "button", id: "undo", onclick: undo }, "Undo"),
+    reset: h("button", { type: "button", id: "reset", onclick: () => set({}) }, "Back to the row as it is"),
+    problem: h("p", { class: "wrong", role: "alert" }),
+  };
+  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told);
+  refresh();
+}
+
+const send = latest("row", (result) => draw(result), (error) => {
+  if (view.form.refuse(error)) return;
+  const input = byId(`cell-${error.field}`);
+  if (input) wrong(input, error.message);
+  else view.problem.textContent = error.message;
+});
+
+export function refresh() {
+  keep();
+  send({ ...asked(), most: state.most });
+}
+
+export function undo() {
+  if (!undone.length) return;
+  state.edits = JSON.parse(undone.pop());
+  if (document.activeElement && document.activeElement.closest(".ledger")) byId("undo").focus();
+  refresh();
+}
+
+export function set(edits) {
+  change(edits);
+  refresh();
+}
+
+function goTo(go) {
+  const last = about.rows - 1;
+  const input = h("input", { type: "text", inputmode: "numeric", size: 8, id: "go-row", value: state.row });
+  const move = (place) => {
+    state.row = Math.max(0, Math.min(last, place));
+    input.value = state.row;
+    state.edits = {};
+    undone.length = 0;
+    wrong(input, "");
+    go(true);
+  };
+  input.addEventListener("change", () => {
+    const text = input.value.trim();
+    if (!/^\d+$/.test(text) || +text > last) return wrong(input, `Give a row from 0 to ${last}.`);
+    return move(+text);
+  });
+  return h("div", { class: "buttons" },
+    h("button", { type: "button", onclick: () => move(state.row - 1), "aria-label": "Previous row" }, "‹ Previous"),
+    field(`Row (0 to ${last})`, input),
+    h("button", { type: "button", onclick: () => move(state.row + 1), "aria-label": "Next row" }, "Next ›"));
+}
+
+export function outcome(one) {
+  // "1.34 (80 %)"
+  return `${minus(one.end)}${one.times ? ` ${one.times}` : ""}${one.probability ? ` (probability ${one.probability})` : ""}`;
+}
+
+function draw(result) {
+  current = result;
+  const { now, before } = result;
+  view.problem.textContent = "";
+  for (const input of document.querySelectorAll(".ledger [aria-invalid]")) wrong(input, "");
+  view.undo.disabled = !undone.length;
+  view.reset.disabled = !edited();
+  clear(view.head,
+    h("h3", { id: "row-name" }, result.name, before ? " with changes" : ""),
+    h("p", null, `${now.target}: ${minus(now.start)} at the baseline, `, h("strong", { id: "output" }, outcome(now)), " here",
+      before ? [", ", h("s", { id: "output-before" }, outcome(before)), " before"] : "", "."),
+    h("p", null, "Conflict: ", h("strong", { class: "cancelled", id: "conflict" }, `${now.conflict} (${now.share} of all influence)`),
+      before ? [" instead of ", h("s", null, `${before.conflict} (${before.share})`)] : "", "."),
+    outputs(result));
+  clear(view.media, now.maps ? picture(result, set) : null, now.words ? words(result) : null);
+  view.ledger.show(now, before);
+  const others = now.lines.some((line) => !line.single && / others?$/.test(line.name));
+  clear(view.more, others || state.most > 20 ? h("button", { type: "button", onclick: () => { state.most = others ? 500 : 20; refresh(); } }, others ? "Show all features" : "Show fewer features") : null);
+  clear(view.told, h("ul", null, now.sentences.map((one) => h("li", null, one))),
+    now.notes.length ? h("p", { class: "quiet" }, now.notes.join(" ")) : null,
+    h("p", { class: "quiet" }, `The scores add up to the output with an error of ${now.error}.`));
+  say(`${result.name}: output ${outcome(now)}, conflict ${now.conflict}`);
+}
+
+function outputs(result) {
+  if (result.outputs.length < 2) return null;
+  const old = new Map((result.outputs_before || []).map((one) => [one.name, one]));
+  const text = (one) => (one.chance ? one.chance : minus(one.output));
+  return h("p", { class: "quiet" }, "The model gives: ", result.outputs.map((one, place) => {
+    const was = old.get(one.name);
+    return [place ? ", " : "", h("b", null, one.name), ` ${text(one)}`, was && text(was) !== text(one) ? [" ", h("s", null, text(was))] : ""];
+  }), about.outputs.length > result.outputs.length ? ", …" : ".");
+}
+
+function control(line) {
+  const column = line.single && about.editable[line.name];
+  if (!column || !current || !(line.name in current.cells)) return h("span", null, minus(line.value));
+  const value = current.cells[line.name], id = `cell-${line.name}`;
+  const put = (next) => set({ ...state.edits, cells: { ...state.edits.cells, [line.name]: next } });
+  let input;
+  if (column.kind === "number") {
+    input = h("input", { type: "text", inputmode: "decimal", size: 8, id, value: value ?? "", "aria-label": line.name });
+    input.addEventListener("change", () => {
+      const text = input.value.trim(), next = Number(text.replace("\u2212", "-"));
+      if (!text || !Number.isFinite(next)) return wrong(input, "Give a number, such as 4.5.");
+      wrong(input, "");
+      return put(next);
+    });
+  } else {
+    const words = column.words.includes(String(value)) ? column.words : [String(value ?? "missing"), ...column.words];
+    input = h("select", { id, "aria-label": line.name }, words.map((word) => h("option", { value: word, selected: word === String(value) }, word)));
+    input.addEventListener("change", () => put(input.value));
+  }
+  const note = h("span", { class: "wrong", id: `${id}-wrong`, role: "alert" });
+  input.setAttribute("aria-describedby", note.id);
+  const start = current.at_baseline[line.name];
+  const reset = start === undefined || start === null ? null : h("button", {
+    type: "button", class: "small", "aria-label": `Set ${line.name} to the baseline, ${start}`, title: `Set to the baseline, ${start}`,
+    disabled: String(start) === String(value), onclick: () => put(start),
+  }, "⊘");
+  return [input, reset, note];
+}
+
+function words(result) {
+  const list = result.now.words, most = Math.max(...list.map((one) => Math.max(one.up, one.down)), 1e-30);
+  const struck = state.edits.struck || [];
+  return h("div", null,
+    h("p", { class: "words" }, list.map((one) => [h("span", {
+      title: one.told,
+      look: { "border-top-width": `${(7 * one.up) / most}px`, "border-bottom-width": `${(7 * one.down) / most}px` },
+    }, one.text), " "])),
+    h("p", { class: "quiet" }, "A line over a word is what it pushed up, one under it what it pushed down."),
+    h("div", { role: "group", "aria-label": "Words that can be struck", class: "buttons" }, h("span", null, "Strike words:"),
+      result.words.map((word, place) => h("button", {
+        type: "button", class: "small word", "aria-pressed": String(word.struck), id: `word-${place}`,
+        onclick: () => {
+          set({ ...state.edits, struck: word.struck ? struck.filter((one) => one !== place) : [...struck, place] });
+        },
+      }, word.struck ? h("s", null, word.text) : word.text))));
+}

@@ -1,0 +1,88 @@
+"""What the studies of the truth on deep models share: attributions by name, and numbers of rows summed up."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import UnsupportedOperation
+from ..explain import CAFE
+from ..methods import METHODS, Method
+from .methods import large_scores
+
+DEFAULT, PUBLISHED, RIVAL = "cafe", "cafe_published", "integrated_gradients"
+RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
+DEEP = "unit mean reference open"  # the default of deep models
+FEATURE = "feature mean reference frozen c=0.5"  # a carrier with a price per feature
+VARIANTS = (
+    "path peak reference frozen c=0.5",
+    "unit peak reference frozen c=0.5",
+    "unit mean reference frozen c=0.5",
+    FEATURE,
+)
+CONSTANTS = tuple(f"{DEEP} c={c}" for c in ("0", "0.25", "1"))  # c = 0.5 is the default itself
+CANDIDATES = (DEFAULT, PUBLISHED, *VARIANTS, *CONSTANTS, *RIVALS)
+CHEAP = tuple(name for name in CANDIDATES if name != FEATURE)
+
+
+def candidate(name: str) -> Method:
+    """ "unit mean reference open c=0.5" is CAFE with that netting, flows, biases, norms and constant; others are METHODS."""
+    words, given, c = name.partition(" c=")
+    if not given:
+        return METHODS[name]
+    options = dict(zip(("netting", "flows", "biases", "norms"), words.split(), strict=True))
+    return functools.partial(METHODS["cafe"], c=float(c), **options)
+
+
+def attributed(names: Iterable[str], model: Any, x: Tensor, **options: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The scores of all methods that do not refuse the model, and for each its seconds or why it refused."""
+    scores: dict[str, Tensor] = {}
+    notes: dict[str, Any] = {}
+    for name in names:
+        with large_scores():
+            start = time.perf_counter()
+            try:
+                scores[name] = candidate(name)(model, x, **options).detach()
+            except UnsupportedOperation as problem:
+                notes[name] = {"refused": str(problem)}
+                continue
+            notes[name] = {"seconds": time.perf_counter() - start}
+    return scores, notes
+
+
+def way_of(model: Any, x: Tensor) -> str:
+    """What ``CAFE(model)`` chooses and why."""
+    cafe = CAFE(model)
+    cafe.attribute(x[:1], target=0)
+    assert cafe.way is not None
+    way = cafe.way
+    return f"{way.netting}, {way.flows}, {way.biases}, {way.norms}: {way.reason}"
+
+
+def summary(values: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    """Of each method: mean and standard error over the rows, and the same of its distance to Integrated Gradients."""
+    return {name: [*_level(own), *_level(own - values[RIVAL])] for name, own in values.items()}
+
+
+def entry(
+    scores: Mapping[str, Tensor], notes: Mapping[str, Any], measured: Mapping[str, Mapping[str, Tensor]]
+) -> dict[str, Any]:
+    """What a task keeps of its methods: notes, and the summary of every measure."""
+    found: dict[str, Any] = {name: dict(note) for name, note in notes.items()}
+    for measure, values in measured.items():
+        for name, numbers in summary(values).items():
+            found[name][measure] = numbers
+    same = torch.equal(scores[DEFAULT], scores[PUBLISHED]) if {DEFAULT, PUBLISHED} <= set(scores) else None
+    return {"methods": found, "published": same}
+
+
+def _level(values: Tensor) -> tuple[float, float]:
+    values = values.double()
+    error = values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return values.mean().item(), error
