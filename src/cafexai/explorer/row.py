@@ -13,7 +13,7 @@ from ..show.lines import conflict_share, number
 from ..show.report.pictures import CONFLICT, DOWN, UP, heat, picture
 from ..show.report.rows import FEATURE, kind_of, percent
 from ..show.report.summed import by_region, channels_first
-from ..show.report.words import sentences, sums
+from ..show.report.words import sentences
 from ..show.shown import shown
 from ..show.text import frozen_lines
 from .asked import Choice, Refused
@@ -60,7 +60,7 @@ def ledger(e: Explanation, most: int) -> dict[str, Any]:
         "start": digits.start,
         "end": digits.end,
         "times": digits.times,
-        "conflict": sums(digits)[2],
+        "conflict": digits.conflict,
         "share": percent(share),
         "probability": None if e.probability is None else percent(e.probability.item()),
         "lines": [

@@ -145,9 +145,9 @@ def inverse_root(x: Scores) -> Any:
     """The scale of a normalisation: frozen, or, if norms are open, followed along its secant between reference and value."""
     if x.run.settings.norms != "open":
         return x.freeze("rsqrt", torch.rsqrt, "routing")
-    x.run.along_secants = True
+    before, x.run.along_secants = x.run.along_secants, True
     here, start = x.value.sqrt(), x.start.clamp_min(0).sqrt()  # scores that have waited, as of squares, are made now
-    x.run.along_secants = False
+    x.run.along_secants = before
     slope = -1 / (here * start * (here + start))
     slope = torch.where(start == 0, 0, slope)  # the model has no value at such a reference: as if frozen
     result = x.scale(slope).add_constant(1 / here - slope * x.value)

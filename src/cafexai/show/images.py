@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,9 +58,8 @@ def image(explanation: Explanation, beside: Any = None) -> Picture:
 
 def in_total(explanation: Explanation, name: str) -> Shown:
     """One row in a few numbers that add up: all features together, and the biases."""
-    start, end, conflict = (one.item() for one in (explanation.baseline_output, explanation.output, explanation.conflict))
-    row = in_digits([sum_line(explanation, name), bias_line(explanation)], start, end, conflict)
-    return dataclasses.replace(row, conflict=min(row.lines[0].positive, row.lines[0].negative, key=float))
+    start, end = explanation.baseline_output.item(), explanation.output.item()
+    return in_digits([sum_line(explanation, name), bias_line(explanation)], start, end)
 
 
 def sentence(row: Shown) -> str:

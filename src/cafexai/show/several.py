@@ -52,7 +52,7 @@ def columns(entries: Mapping[Any, Explanation], most: int) -> dict[Any, Shown]:
             others = f"{len(order) - most} other{'s' * (len(order) - most > 1)}"
             lines.append(_line(others, scores[key][:, order[most:]].sum(1), False))
         start, end = one.baseline_output.item(), one.output.item()
-        found[key] = in_digits([*lines, bias_line(one)], start, end, one.conflict.item(), 3)
+        found[key] = in_digits([*lines, bias_line(one)], start, end, 3)
     return found
 
 

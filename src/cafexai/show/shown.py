@@ -33,20 +33,20 @@ class Shown:
     start: str
     lines: tuple[ShownLine, ...]  # features by influence, "n others", the biases last
     end: str
-    conflict: str
+    up: str  # what all lines but the last, the biases, pushed up, down,
+    down: str
+    conflict: str  # and the smaller of both: sums of the digits shown
     times: str = ""  # such as "x 1e+12": what all numbers are to be multiplied by
 
 
 def shown(explanation: Explanation, most: int = 12, digits: int = 4) -> Shown:
     """The explanation of one row, with ``digits`` significant digits for the largest net score, start or end."""
     lines = [*feature_lines(explanation, most), bias_line(explanation)]
-    start, end, conflict = (one.item() for one in (explanation.baseline_output, explanation.output, explanation.conflict))
-    return in_digits(lines, start, end, conflict, digits, explanation.correction is not None)
+    start, end = explanation.baseline_output.item(), explanation.output.item()
+    return in_digits(lines, start, end, digits, explanation.correction is not None)
 
 
-def in_digits(
-    lines: Sequence[Line], start: float, end: float, conflict: float = 0.0, digits: int = 4, corrected: bool = False
-) -> Shown:
+def in_digits(lines: Sequence[Line], start: float, end: float, digits: int = 4, corrected: bool = False) -> Shown:
     """Any lines that lead from start to end, in digits that add up; ``corrected`` if they have refined scores."""
     largest = max(map(abs, (start, end, *(line.net for line in lines))))
     largest = largest or max((max(line.positive, line.negative) for line in lines), default=0.0)
@@ -63,13 +63,13 @@ def in_digits(
     if corrected:
         better = [line.net if line.refined is None else line.refined for line in lines]
         refined = in_steps([one / unit for one in better], last - first)
-    rows = []
-    for place, (line, net) in enumerate(zip(lines, nets, strict=True)):
-        up, down = _signs(line, net, unit)
+    rows, signs = [], [_signs(line, net, unit) for line, net in zip(lines, nets, strict=True)]
+    for place, (line, net, (up, down)) in enumerate(zip(lines, nets, signs, strict=True)):
         own = "" if refined is None else text(refined[place])
         rows.append(ShownLine(line.name, line.value, text(up), text(down), text(net), own, line))
     times = f"x 1e{power:+03d}" if power else ""
-    return Shown(text(first), tuple(rows), text(last), text(round(conflict / unit)), times)
+    ups, downs = (sum(one[side] for one in signs[:-1]) for side in (0, 1))
+    return Shown(text(first), tuple(rows), text(last), text(ups), text(downs), text(min(ups, downs)), times)
 
 
 def in_steps(values: Sequence[float], total: int) -> list[int]:

@@ -13,7 +13,7 @@ from .html import Html, joined, tag
 from .ledger import bar, ledger, signed
 from .pictures import image_row, text_row
 from .summed import by_region
-from .words import sentences, sums
+from .words import sentences
 
 MANY = 1000  # rows, above which each is told in fewer words
 FEATURE = {"image": "part of the picture", "text": "word"}  # what a line of the table is
@@ -56,7 +56,7 @@ def _head(one: Explanation, row: Shown, name: str, label: str, share: float, bar
         *([tag("span", label, kind="t")] if label else []),
         tag("span", signed(f"{row.end} {row.times}".strip()), kind="o"),
         *([tag("span", percent(one.probability.item()), kind="p")] if one.probability is not None else []),
-        tag("span", f"{sums(row)[2]} ({percent(share)})", kind="c"),
+        tag("span", f"{row.conflict} ({percent(share)})", kind="c"),
         bars,
     )
 

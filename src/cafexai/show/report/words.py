@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from decimal import Decimal
 
 from ...explanation import Explanation
 from ..shown import Shown, ShownLine
@@ -13,16 +12,10 @@ THINGS = {"table": "features", "image": "parts of the picture", "text": "words"}
 CLOSE, ONE_WAY = 0.45, 0.05  # shares of all influence from which on the conflict is called large, or small
 
 
-def sums(row: Shown) -> tuple[str, str, str]:
-    """What all features pushed up, what down, and the smaller of both: the conflict. Sums of the digits shown."""
-    up, down = (_total([getattr(line, sign) for line in row.lines[:-1]]) for sign in ("positive", "negative"))
-    return up, down, min(up, down, key=float)
-
-
 def sentences(one: Explanation, row: Shown, share: float, kind: str = "table", brief: bool = False) -> list[Html]:
     """The explanation of one row, whose conflict is this share of all influence; ``brief`` leaves out what the table shows."""
     things = THINGS[kind]
-    up, down, cancelled = sums(row)
+    up, down, cancelled = row.up, row.down, row.conflict
     pairs = [] if one.conflict_pairs is None else _pairs(one, row)
     if float(up) == float(down) == 0:
         return [Html(f"None of the {things} moved the score."), *pairs]
@@ -105,13 +98,6 @@ def _called(line: ShownLine) -> Html:
 
 def _minus(number: str) -> str:
     return number.replace("-", "\u2212")
-
-
-def _total(numbers: list[str]) -> str:
-    """The exact sum of numbers as they are shown; with an exponent if one of them has it."""
-    if any("e" in number for number in numbers):
-        return f"{sum(map(float, numbers)):.3e}"
-    return str(sum(map(Decimal, numbers), Decimal(0)))
 
 
 def _like(amount: float, row: Shown) -> str:
