@@ -6,7 +6,6 @@
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from explorer_server import ODD, ROWS, SCRIPT, USUAL, network, serving, table, write_files
 
 pytestmark = pytest.mark.browser
-CHROMIUM = os.environ.get("CAFEXAI_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 VIEWS = {
     "rows": "#rows",
     "row": "#output",
@@ -36,17 +34,6 @@ VIEWS = {
     "overview": "#covered",
     "take": "#python",
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser installs it")
-    if CHROMIUM is None:
-        pytest.skip("no chromium: make browser installs it")
-    with api.sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield made
-        made.close()
 
 
 @pytest.fixture(scope="module")

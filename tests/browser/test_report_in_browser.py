@@ -5,9 +5,7 @@
 
 import dataclasses
 import io
-import os
 import re
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -22,20 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from test_report import hostile_page, images, texts
 
 pytestmark = pytest.mark.browser
-CHROMIUM = os.environ.get("CAFEXAI_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 NAMES = ["age", "income", "debts", "a name that is so long that it must be broken into several lines", "city", "job"]
 ROWS = 9
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser installs it")
-    if CHROMIUM is None:
-        pytest.skip("no chromium: make browser installs it")
-    with api.sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield made
-        made.close()
 
 
 def table():
