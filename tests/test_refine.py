@@ -10,7 +10,7 @@ from torch import nn
 
 import models
 from cafexai import CAFE, DataNoise, Explanation, Explanations, Refine
-from cafexai._engine.refine import fitted
+from cafexai._engine.fit import fitted, sloped
 from cafexai.methods import METHODS
 
 
@@ -67,6 +67,96 @@ def test_held_out_pairs_are_those_of_fits_without_them():
         apart.append(fit.absent[0] - found)
     assert fit.refined_error.item() == pytest.approx(torch.cat(missed).square().mean().sqrt().item())
     torch.testing.assert_close(fit.correction_error[0], (torch.stack(apart).square().sum(0) * 3 / 4).sqrt())
+
+
+def naive_steps(lost, present, scores, change, slopes):
+    """One row: the step to the mean slopes that keeps the sum, by Lagrange, taken as far as the answers agree."""
+    count = lost.shape[1]
+    spread = lost.square().mean(0)
+    step = torch.where(spread > 0, slopes.mean(0) - scores, 0.0)
+    system = torch.zeros(count + 1, count + 1, dtype=torch.float64)
+    system[:count, :count] = torch.diag(torch.where(spread > 0, spread, 1.0))
+    able = (present & (spread > 0)).double()
+    system[:count, count] = system[count, :count] = able
+    system[count, count] = 0.0 if able.any() else 1.0
+    step = torch.linalg.solve(system, torch.cat([torch.where(spread > 0, spread, 1.0) * step, torch.zeros(1).double()]))[:count]
+    foretold, missed = lost @ step, change - lost @ scores
+    return step * min(1.0, max(0.0, (foretold @ missed / (foretold @ foretold)).item()))
+
+
+def test_steps_to_the_slopes_are_the_naive_ones():
+    lost, scores = rows(4, 6, 5), rows(4, 5, seed=1)
+    slopes = rows(4, 6, 5, seed=4)
+    change = (lost @ (0.4 * scores + 0.6 * slopes.mean(1))[..., None])[..., 0] + 0.1 * rows(4, 6, seed=2)
+    change[3] = lost[3] @ (2 * scores[3] - slopes[3].mean(0))  # answers that disagree with the slopes
+    lost[1, :, 2] = 0  # never moved
+    present = rows(4, 5, seed=3) > -0.5
+    present[:, :2] = True
+    fit = sloped(lost, present, scores, change, slopes, 1.0)
+    for i in range(4):
+        twin = naive_steps(lost[i], present[i], scores[i], change[i], slopes[i])
+        torch.testing.assert_close(fit.correction[i] + fit.absent[i], twin, rtol=1e-9, atol=1e-10)
+        missed, apart = [], []
+        for pair in range(3):
+            rest = [k for k in range(6) if k // 2 != pair]
+            part = naive_steps(lost[i, rest], present[i], scores[i], change[i, rest], slopes[i, rest])
+            missed.append(change[i, 2 * pair : 2 * pair + 2] - lost[i, 2 * pair : 2 * pair + 2] @ (scores[i] + part))
+            apart.append(part - twin)
+        assert fit.refined_error[i].item() == pytest.approx(torch.cat(missed).square().mean().sqrt().item())
+        torch.testing.assert_close(fit.correction_error[i], (torch.stack(apart).square().sum(0) * 2 / 3).sqrt())
+    assert (fit.correction.sum(1).abs() < 1e-12).all()
+    assert not fit.correction[3].any()
+    assert fit.correction[1, 2] == fit.correction_error[1, 2] == 0
+
+
+def test_features_without_slopes_are_fitted():
+    lost, scores, change, slopes = rows(2, 6, 4), rows(2, 4, seed=1), rows(2, 6, seed=2), rows(2, 6, 4, seed=3)
+    slopes[:, :, 3] = torch.nan
+    present = torch.ones(2, 4, dtype=torch.bool)
+    fit = sloped(lost, present, scores, change, slopes, 0.5)
+    for i in range(2):
+        kept = present[i] & ~slopes[i, 0].isnan()
+        known = torch.where(kept, slopes[i], scores[i])
+        step = naive_steps(lost[i], kept, scores[i], change[i], known)
+        twin = step + naive(lost[i], present[i], scores[i] + step, change[i], 0.5)
+        torch.testing.assert_close(fit.correction[i], twin, rtol=1e-9, atol=1e-10)
+    nothing = sloped(lost, present, scores, change, torch.full_like(slopes, torch.nan), 0.5)
+    torch.testing.assert_close(nothing.correction, fitted(lost, present, scores, change, 0.5).correction)
+
+
+def test_slopes_foretell_what_noise_does():
+    """Held against the model at fresh noise: what refined scores miss, with slopes and without, at the same price."""
+    torch.manual_seed(0)
+    model, data = models.mlp(12, 16, 16, 1).double(), rows(200, 12, seed=1)
+    x = rows(20, 12, seed=2)
+    noise = rows(20, 300, 12, seed=3)
+    with torch.no_grad():
+        change = model(x) - model((x[:, None] - noise).flatten(0, 1)).view(20, 300)
+    missed = {}
+    for slopes in (True, False):
+        e = CAFE(model, background=data).explain(x, refine=Refine(20, slopes=slopes), target=0)
+        assert e.settings["refine"]["slopes"] is slopes
+        for name, scores in (("plain", e.combined), (slopes, e.refined)):
+            missed[name] = (change - (noise / x[:, None] * scores[:, None]).sum(2)).square().mean().item()
+    assert missed[True] < 0.8 * missed["plain"]
+    assert missed[True] < 0.9 * missed[False]
+
+
+def test_models_that_leave_autograd_are_evaluated_plainly():
+    class Alone(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = models.mlp(5, 8, 3).double()
+
+        def forward(self, x):
+            with torch.no_grad():
+                return self.net(x)
+
+    model, x, data = Alone().eval(), rows(3, 5), rows(30, 5, seed=1)
+    e = CAFE(model, background=data).explain(x, refine=8, target=0)
+    assert e.settings["refine"]["slopes"] is False
+    plain = CAFE(model.net, background=data).explain(x, refine=Refine(8, slopes=False), target=0)
+    torch.testing.assert_close(e.correction, plain.correction)
 
 
 def test_sums_are_kept_and_nothing_else_changes():
@@ -205,6 +295,12 @@ def test_the_noise_of_the_data():
     data = torch.stack([torch.arange(10.0), torch.arange(10) % 2.0, 1 - torch.arange(10) % 2.0], 1)
     x = torch.tensor([[5.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
     found = DataNoise(data, torch.tensor([0, 1, 1])).versions(x, 40, torch.Generator().manual_seed(0))
+    first, last = (
+        DataNoise(data, torch.tensor([0, 1, 1]), std=std).versions(x, 40, torch.Generator().manual_seed(0)) - x[:, None]
+        for std in (1.0, 3.0)
+    )
+    torch.testing.assert_close(found[:, 0, 0] - x[:, 0], first[:, 0, 0])  # from the smallest size
+    torch.testing.assert_close(found[:, -1, 0] - x[:, 0], last[:, -1, 0])  # to the largest
     assert found.shape == (2, 40, 3)
     torch.testing.assert_close(found[:, ::2, 0] - x[:, :1], x[:, :1] - found[:, 1::2, 0])  # mirrored
     assert set(found[..., 1].flatten().tolist()) == {0.0, 1.0}
@@ -214,6 +310,9 @@ def test_the_noise_of_the_data():
         DataNoise(data[:1])
     with pytest.raises(ValueError, match="ndarray"):
         DataNoise(data.numpy())
+    for std in (-1.0, (1.0, 2.0, 3.0), (), "2", (1.0, float("inf"))):
+        with pytest.raises(ValueError, match="smallest and the largest"):
+            DataNoise(data, std=std)
 
 
 def test_mistakes_are_named():
@@ -249,7 +348,7 @@ def test_files_tables_and_slices_keep_it(tmp_path):
     e.save(tmp_path / "e.safetensors")
     again = Explanation.load(tmp_path / "e.safetensors")
     assert torch.equal(again.refined, e.refined)
-    assert again.settings["refine"] == {"samples": 6, "ridge": 1.0, "seed": 0}
+    assert again.settings["refine"] == {"samples": 6, "ridge": 1.0, "seed": 0, "slopes": True}
     assert torch.equal(again[2].refined_error, e.refined_error[2:3])
     assert "refined" in e.ledger(0).splitlines()[1]
     assert "refined" not in CAFE(model).explain(x).ledger(0)

@@ -261,7 +261,7 @@ class CAFE:
         each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
         explainer. ``pairs=True`` (``netting="feature"`` only) adds ``conflict_pairs``: which features cancel which.
 
-        ``refine=20`` evaluates the model at 20 perturbed versions of every row, by the noise of the background, and adds
+        ``refine=20`` evaluates the model at perturbed versions of every row, at the price of 20 evaluations, and adds
         ``correction`` and ``refined``, scores that predict better what such changes do; ``Refine(20, perturb=...)`` for more.
         """
         subject = self._subject

@@ -202,19 +202,19 @@ def _call(
     return output
 
 
-def plain_output(job: Job, batch: Batch) -> Tensor:
-    """The output of the model as it is, leaving the random numbers of the caller and the model alone."""
+def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
+    """The output of the model as it is, leaving the random numbers of the caller and the model alone; with its graph."""
     kept = _kept(job, batch)
     try:
         with kept:
-            return _plain(job, batch)
+            return _plain(job, batch, slopes)
     finally:
         kept.put_back()
 
 
-def _plain(job: Job, batch: Batch) -> Tensor:
+def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
-    with torch.no_grad():
+    with torch.set_grad_enabled(slopes):
         if job.target_layer is None:
             return select_output(job.subject.model(*arguments, **batch.options), job.output)
         # under any such mode torch leaves out its fast path for Transformers, which does not call the modules inside

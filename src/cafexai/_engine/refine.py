@@ -1,21 +1,16 @@
-"""Scores corrected by a few evaluations of the model at perturbed rows.
-
-Scores predict that a row loses sum(lost * scores) of its output when it is perturbed, where ``lost`` is the share of its
-distance to the baseline that each feature loses. What they miss is fitted by a ridge regression around them. The corrections
-of features that differ from their baseline are kept to the sum 0. The others have nothing to lose: what is fitted for them is
-the change per unit, which is no contribution and stays apart.
-"""
+"""Scores corrected by a few evaluations of the model at perturbed rows: what is evaluated; the fit is in ``fit.py``."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from .._extras import progress
 from .._inputs import at_least
@@ -25,25 +20,32 @@ from .._scores.activation import LARGE
 from .._scores.numbers import widest
 from .._scores.path import PathScores
 from ..explanation import Explanation, Tensors
+from .fit import Fit, fitted, sloped
 from .forward import forward, plain_output
 from .job import Batch, Job
 
 K = TypeVar("K")
+SLOPE = 2.5  # evaluations that a row with its slopes costs
 
 
 @dataclass(frozen=True)
 class Refine:
-    """How scores are corrected: by ``samples`` evaluations of the model for each row.
+    """How scores are corrected: at the price of ``samples`` evaluations of the model for each row.
 
     ``perturb``: None is the noise of the background, ``DataNoise(data, ...)`` that of other data; or a function (rows,
     generator) -> disturbed rows, which is given copies of one row at a time (a tuple for several inputs). ``ridge`` is the
     weight of small corrections against a good fit, ``seed`` decides the draws; equal rows get equal ones in any company.
+
+    ``slopes``: under noise, numbers have slopes, which say more than the output alone: two rows with their slopes are
+    evaluated for every five samples. There are none, and all samples are plain evaluations, for codes, where a function
+    replaces features, and in models that leave autograd.
     """
 
     samples: int = 20
     perturb: DataNoise | Callable[[Any, torch.Generator], Any] | None = None
     ridge: float = 1.0
     seed: int = 0
+    slopes: bool = True
 
     def __post_init__(self) -> None:
         at_least("explain", 2, refine=self.samples)
@@ -56,52 +58,6 @@ class Refine:
             raise ValueError(f"Refine(..., perturb={self.perturb!r}): give a function (rows, generator) -> disturbed rows.")
 
 
-class Fit(NamedTuple):
-    """What the evaluations say of some rows."""
-
-    correction: Tensor  # (rows, features): of all that differ from their baseline, sum 0
-    absent: Tensor  # (rows, features): of those at their baseline, the change per unit
-    correction_error: Tensor  # (rows, features): standard errors of both (jackknife: samples are held out in pairs)
-    combined_error: Tensor  # (rows,): root mean square of what the scores miss
-    refined_error: Tensor  # (rows,): the same of the corrected scores, at samples that are held out of the fit
-
-
-def fitted(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor, ridge: float) -> Fit:
-    """min |change - lost (scores + d)|^2 + ridge * features * |spread d|^2, the sum of d over present features being 0.
-
-    lost (rows, samples, features), present and scores (rows, features), change (rows, samples). The spread of a feature is
-    the root mean square of what it loses, so that units do not matter.
-    """
-    samples, features = lost.shape[1:]
-    spread = lost.square().mean(1).sqrt()
-    size = torch.where(spread > 0, 1 / spread, torch.zeros_like(spread))
-    design = lost * size[:, None]
-    kept = torch.nn.functional.normalize(size * present, dim=1)[:, None]  # what would change the sum
-    design = design - (design @ kept.mT) * kept
-    strength = ridge * (spread > 0).sum(1).clamp_min(1).to(lost)[:, None, None]
-    missed = (change - (lost @ scores[..., None])[..., 0])[..., None]
-    few, other = (design, design.mT) if samples <= features else (design.mT, design)
-    solved = torch.linalg.solve(few @ other + strength * torch.eye(len(few[0]), dtype=lost.dtype, device=lost.device), few)
-    weights = solved.mT if samples <= features else solved  # (rows, features, samples)
-    found = weights @ missed
-    held_out = _held_out(missed - design @ found, design @ weights)
-    correction = size * found[..., 0]
-    pairs = (weights * held_out.mT).unflatten(2, (-1, 2)).sum(-1)  # what the fit without a pair differs by
-    error = size * (pairs.square().sum(-1) * (1 - 2 / samples)).sqrt()
-    zero = torch.zeros_like(correction)
-    means = (part[..., 0].square().mean(1).sqrt() for part in (missed, held_out))
-    return Fit(torch.where(present, correction, zero), torch.where(present, zero, correction), error, *means)
-
-
-def _held_out(missed: Tensor, hat: Tensor) -> Tensor:
-    """What the fit without a sample and its neighbour, which may be its mirror image, misses there; (rows, samples, 1)."""
-    one, other = missed.unflatten(1, (-1, 2))[..., 0].unbind(2)
-    own, cross = hat.diagonal(dim1=1, dim2=2), hat.diagonal(offset=1, dim1=1, dim2=2)[:, ::2]
-    first, second = 1 - own[:, ::2], 1 - own[:, 1::2]
-    both = torch.stack([second * one + cross * other, cross * one + first * other], 2)
-    return (both / (first * second - cross.square())[..., None]).flatten(1)[..., None]
-
-
 def refined(
     job: Job, entries: dict[K, Explanation], refine: Refine, background: Callable[[int], Tensor], groups: Any
 ) -> dict[K, Explanation]:
@@ -110,21 +66,45 @@ def refined(
     shapes = [x.shape[1:] for x in job.given.tensors]
     index = None if groups is None else places(groups, shapes, first.names)[0].to(first.output.device)
     noises = _noises(refine, shapes, background, index)
+    numbers = any(x.is_floating_point() for x in job.given.tensors)
+    steep = refine.slopes and bool(noises) and numbers and _known(job, first)
     fits: dict[K, list[Fit]] = {key: [] for key in entries}
     chunks = _chunks(job, refine.samples)
     several = len(chunks) > 1 or job.show_progress
     for rows in progress(chunks, "refining", "batch", job.show_progress) if several else chunks:
-        batch = job.batch(rows)
-        versions = _versions(refine, batch, noises, job.given.is_tuple)
-        answers = _answers(job, batch, versions, first)
-        lost, present = _lost(batch.tensors, versions, [r[rows] for r in first._each(first.baselines)], index)
-        for key, explanation in entries.items():
-            change = explanation.output[rows, None].to(answers) - _picked(answers, explanation.target[rows])
-            if explanation.against is not None:
-                change = change + _picked(answers, explanation.against[rows])
-            scores = _by_group(explanation._flat(explanation.combined)[rows].to(lost), index)
-            fits[key].append(fitted(lost, present, scores, change, refine.ridge))
-    return {key: _with_fit(explanation, fits[key], refine, groups is not None) for key, explanation in entries.items()}
+        batch, parts = job.batch(rows), {key: _rows(explanation, rows) for key, explanation in entries.items()}
+        count = max(2, 2 * round(refine.samples / SLOPE / 2)) if steep else refine.samples
+        versions = _versions(refine, batch, noises, job.given.is_tuple, count)
+        asked = _with_slopes(job, batch, versions, parts, first.final is not None) if steep else None
+        if steep and asked is None:  # the model leaves autograd somewhere
+            steep, versions = False, _versions(refine, batch, noises, job.given.is_tuple, refine.samples)
+        answers, slopes = asked or (_answers(job, batch, versions, first), {})
+        lost, present, distance = _lost(batch.tensors, versions, [r[rows] for r in first._each(first.baselines)], index)
+        for key, (target, against, output, combined) in parts.items():
+            change = output[:, None].to(answers) - _picked(answers, target, against)
+            scores = _by_group(combined.to(lost), index)
+            if steep:
+                steps = _as_scores(slopes[key], distance, index)
+                fits[key].append(sloped(lost, present, scores, change, steps, refine.ridge))
+            else:
+                fits[key].append(fitted(lost, present, scores, change, refine.ridge))
+    how = {"samples": int(refine.samples), "ridge": refine.ridge, "seed": int(refine.seed), "slopes": steep}
+    return {key: _with_fit(explanation, fits[key], how, groups is not None) for key, explanation in entries.items()}
+
+
+class _Rows(NamedTuple):
+    """What is refined of some rows."""
+
+    target: Tensor
+    against: Tensor | None
+    output: Tensor
+    combined: Tensor  # (rows, elements)
+
+
+def _rows(explanation: Explanation, rows: slice) -> _Rows:
+    against = None if explanation.against is None else explanation.against[rows]
+    flat = explanation._flat(explanation.combined)[rows]
+    return _Rows(explanation.target[rows], against, explanation.output[rows], flat)
 
 
 def _noises(
@@ -152,17 +132,17 @@ def _chunks(job: Job, samples: int) -> list[slice]:
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def _versions(refine: Refine, batch: Batch, noises: Sequence[DataNoise], several: bool) -> list[Tensor]:
+def _versions(refine: Refine, batch: Batch, noises: Sequence[DataNoise], several: bool, samples: int) -> list[Tensor]:
     """(rows, samples, *row) for each input; every row gets the draws that it would get alone."""
     device = batch.tensors[0].device
     if noises:
         generator = torch.Generator(device).manual_seed(refine.seed)
         pairs = zip(noises, batch.tensors, strict=True)
-        return [noise.versions(x, refine.samples, generator) for noise, x in pairs]
+        return [noise.versions(x, samples, generator) for noise, x in pairs]
     assert callable(refine.perturb)
     found: list[tuple[Tensor, ...]] = []
     for row in zip(*batch.tensors, strict=True):
-        copies = tuple(x.expand(refine.samples, *x.shape).clone() for x in row)
+        copies = tuple(x.expand(samples, *x.shape).clone() for x in row)
         given = refine.perturb(copies if several else copies[0], torch.Generator(device).manual_seed(refine.seed))
         parts = given if isinstance(given, tuple) else (given,)
         fit = len(parts) == len(copies) and all(
@@ -198,7 +178,10 @@ def _answers(job: Job, batch: Batch, versions: list[Tensor], explanation: Explan
                 passed.run.release()
             yield outputs.detach().to(widest(outputs.device)).view(rows, count, *outputs.shape[1:])
 
-    answers = torch.cat(list(parts()), 1)
+    return _finite(torch.cat(list(parts()), 1))
+
+
+def _finite(answers: Tensor) -> Tensor:
     if not bool(answers.isfinite().all()):
         raise ValueError(
             "explain(..., refine=...): the model gives NaN or infinite values at perturbed rows; give smaller ones."
@@ -206,16 +189,97 @@ def _answers(job: Job, batch: Batch, versions: list[Tensor], explanation: Explan
     return answers
 
 
-def _picked(answers: Tensor, target: Tensor) -> Tensor:
+class _Makers(TorchFunctionMode):
+    """Remembers what every result was made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[int, tuple[Tensor, Any]] = {}
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.made[id(result)] = result, args[0] if args else None
+        return result
+
+
+def _graph(job: Job, batch: Batch, end: bool) -> Tensor:
+    """The output with its graph; that in front of a last function, which is left out, if there is an ``end``."""
+    if not end:
+        return plain_output(job, batch, slopes=True)
+    with _Makers() as makers:
+        output = plain_output(job, batch, slopes=True)
+    found = makers.made.get(id(output), (output, output))[1]
+    return found if isinstance(found, Tensor) and found.shape == output.shape else output
+
+
+def _known(job: Job, explanation: Explanation) -> bool:
+    """Whether slopes would be those of the explained output, which may be a logit inside the model; seen at the first row."""
+    if explanation.final is None:
+        return True
+    one = slice(0, 1)
+    output = _graph(job, job.batch(one), end=True)
+    target, against, known, _ = _rows(explanation, one)
+    found = _picked(output[:, None], target, against)[:, 0]
+    return torch.allclose(found.to(known), known, rtol=1e-4, atol=1e-6)
+
+
+def _with_slopes(
+    job: Job, batch: Batch, versions: list[Tensor], parts: Mapping[K, _Rows], end: bool
+) -> tuple[Tensor, dict[K, Tensor]] | None:
+    """The outputs at all versions, and for each explanation the slopes there, (rows, samples, elements); NaN for codes.
+
+    None if the output hangs on no number in a way that autograd knows.
+    """
+    rows, samples = versions[0].shape[:2]
+    width = 1 if job.extra else samples if job.batch_size is None else max(1, job.batch_size // rows)
+    found: list[Tensor] = []
+    slopes: dict[K, list[Tensor]] = {key: [] for key in parts}
+    for start in range(0, samples, width):
+        tensors = tuple(part[:, start : start + width].flatten(0, 1).detach() for part in versions)
+        numbers = [x.requires_grad_() for x in tensors if x.is_floating_point()]
+        outputs = _graph(job, dataclasses.replace(batch, tensors=tensors), end)
+        if not outputs.requires_grad:
+            return None
+        outputs = outputs.view(rows, -1, *outputs.shape[1:])
+        for key, (target, against, *_) in parts.items():
+            picked = _picked(outputs, target, against).sum()
+            each = iter(torch.autograd.grad(picked, numbers, retain_graph=True, materialize_grads=True))
+            flat = [next(each) if x.is_floating_point() else torch.full(x.shape, torch.nan, device=x.device) for x in tensors]
+            joined = torch.cat([part.reshape(rows, outputs.shape[1], -1).to(widest(part.device)) for part in flat], 2)
+            slopes[key].append(joined)
+        found.append(outputs.detach().to(widest(outputs.device)))
+    return _finite(torch.cat(found, 1)), {key: _finite_or_none(torch.cat(part, 1)) for key, part in slopes.items()}
+
+
+def _finite_or_none(slopes: Tensor) -> Tensor:
+    """Slopes that are not finite say nothing."""
+    return torch.where(slopes.isfinite(), slopes, torch.full_like(slopes, torch.nan))
+
+
+def _picked(answers: Tensor, target: Tensor, against: Tensor | None) -> Tensor:
     """The explained outputs, (rows, samples)."""
-    places = (torch.arange(len(answers), device=answers.device), *target.to(answers.device).unbind(1)[: answers.ndim - 2])
-    return answers.movedim(1, -1)[places]
+    found = []
+    for one in (target,) if against is None else (target, against):
+        columns = one.to(answers.device).unbind(1)[: answers.ndim - 2]
+        found.append(answers.movedim(1, -1)[(torch.arange(len(answers), device=answers.device), *columns)])
+    return found[0] if against is None else found[0] - found[1]
+
+
+def _as_scores(slopes: Tensor, distance: Tensor, index: Tensor | None) -> Tensor:
+    """What slopes foretell for the whole way to the baseline; for features there, per unit. (rows, samples, features)"""
+    away = distance != 0
+    if index is None:
+        return slopes * torch.where(away, distance, torch.ones_like(distance))[:, None]
+    some = _by_group(away.to(distance), index) > 0
+    along, unit = (_by_group(part, index) for part in (slopes * distance[:, None], slopes))
+    return torch.where(some[:, None], along, unit)
 
 
 def _lost(
     inputs: Sequence[Tensor], versions: Sequence[Tensor], baselines: Sequence[Tensor], index: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The share that each feature loses of its distance to the baseline, (rows, samples, features), and which have one.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The share that each feature loses of its distance to the baseline, (rows, samples, features), which have one, and it.
 
     Groups lose what the perturbation takes along that way, codes all or nothing; at the baseline it is the amount itself.
     """
@@ -232,11 +296,11 @@ def _lost(
     lost = torch.cat([part.reshape(*part.shape[:2], -1) for part in moved], 2)
     if index is None:
         present = distance != 0
-        return lost / torch.where(present, distance, torch.ones_like(distance))[:, None], present
+        return lost / torch.where(present, distance, torch.ones_like(distance))[:, None], present, distance
     square, count = _by_group(distance.square(), index), _by_group(torch.ones_like(distance), index)
     present = square > 0
     along = _by_group(lost * distance[:, None], index) / torch.where(present, square, torch.ones_like(square))[:, None]
-    return torch.where(present[:, None], along, _by_group(lost, index) / count[:, None]), present
+    return torch.where(present[:, None], along, _by_group(lost, index) / count[:, None]), present, distance
 
 
 def _by_group(values: Tensor, index: Tensor | None) -> Tensor:
@@ -246,7 +310,7 @@ def _by_group(values: Tensor, index: Tensor | None) -> Tensor:
     return values.new_zeros(*values.shape[:-1], int(index.max()) + 1).index_add_(-1, index, values)
 
 
-def _with_fit(explanation: Explanation, fits: list[Fit], refine: Refine, grouped: bool) -> Explanation:
+def _with_fit(explanation: Explanation, fits: list[Fit], how: dict[str, Any], grouped: bool) -> Explanation:
     """The explanation with what was fitted, in its shapes and numbers."""
     parts = explanation._each(explanation.combined)
 
@@ -261,5 +325,4 @@ def _with_fit(explanation: Explanation, fits: list[Fit], refine: Refine, grouped
     values: dict[str, Any] = {
         name: shaped(part) if part.ndim > 1 else part.to(explanation.output) for name, part in joined._asdict().items()
     }
-    how = {"samples": int(refine.samples), "ridge": refine.ridge, "seed": int(refine.seed)}
     return dataclasses.replace(explanation, **values, settings={**explanation.settings, "refine": how})

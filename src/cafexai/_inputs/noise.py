@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,22 +15,27 @@ MOST = 1000  # rows of data that are looked at, evenly taken
 
 @dataclass(frozen=True)
 class DataNoise:
-    """Noise of ``std`` standard deviations on numbers; ``flip`` of the categories are replaced by those of other rows.
+    """Noise of ``std`` standard deviations, from the first to the second, on numbers; ``flip`` of the categories are replaced.
 
     ``data`` are rows (rows, ...). Integers, and columns with no more than two different values, are categories. ``groups``
     (integers shaped like one row) says which elements belong together: categories of one group are replaced together.
-    Every row gets the same draws, each followed by its mirror image, and every category is replaced at least once.
+    Every row gets the same draws, each followed by its mirror image and larger than the last, and every category is replaced,
+    by that of another row, at least once.
     """
 
     data: Tensor
     groups: Tensor | None = None
-    std: float = 1.0
+    std: float | tuple[float, float] = (1.0, 3.0)
     flip: float = 0.2
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, Tensor) or self.data.ndim < 1 or len(self.data) < 2 or not all_finite(self.data):
             what = f"of shape {tuple(self.data.shape)}" if isinstance(self.data, Tensor) else f"a {type(self.data).__name__}"
             raise ValueError(f"DataNoise(data): data is a tensor with at least two rows of finite numbers; this is {what}.")
+        sizes = self.std if isinstance(self.std, tuple) else (self.std,)
+        numbers = all(isinstance(size, (int, float)) and 0 <= size < math.inf for size in sizes)
+        if not numbers or len(sizes) > 2 or not sizes:
+            raise ValueError(f"DataNoise(..., std={self.std!r}): give one size, or the smallest and the largest.")
 
     def versions(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """(rows, samples, *row): every row, disturbed."""
@@ -50,6 +56,12 @@ class DataNoise:
         if not x.is_floating_point():
             return replaced.view(len(x), samples, *x.shape[1:])
         category = ((data == data.amin(0)) | (data == data.amax(0))).all(0)
-        half = torch.randn(-(-samples // 2), width, dtype=x.dtype, generator=generator, device=device) * self.std * data.std(0)
+        half = torch.randn(-(-samples // 2), width, dtype=x.dtype, generator=generator, device=device)
+        half = half * self._sizes(len(half)).to(half)[:, None] * data.std(0)
         disturbed = rows + torch.stack([half, -half], 1).flatten(0, 1)[:samples]
         return torch.where(category, replaced, disturbed).view(len(x), samples, *x.shape[1:])
+
+    def _sizes(self, count: int) -> Tensor:
+        """How many standard deviations, draw after draw."""
+        first, last = self.std if isinstance(self.std, tuple) else (self.std, self.std)
+        return torch.linspace(first, last, count) if count > 1 else torch.tensor([(first + last) / 2])

@@ -29,6 +29,7 @@ VARIANTS = (
 CONSTANTS = tuple(f"{DEEP} c={c}" for c in ("0", "0.25", "1"))  # c = 0.5 is the default itself
 CANDIDATES = (DEFAULT, PUBLISHED, *VARIANTS, *CONSTANTS, *RIVALS)
 CHEAP = tuple(name for name in CANDIDATES if name != FEATURE)
+FINALISTS = (DEFAULT, PUBLISHED, "unit mean reference frozen c=0.5", f"{DEEP} c=0", RIVAL, "deeplift_rescale")  # with all seeds
 
 
 def candidate(name: str) -> Method:
