@@ -113,7 +113,7 @@ def test_complete_by_row_and_without_scores_for_what_is_missing(name, netting):
                 assert (e.negative[:, 2] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["FalconMambaForCausalLM", "RwkvForCausalLM", "OlmoHybridForCausalLM"])
+@pytest.mark.parametrize("name", ["FalconMambaForCausalLM", "RwkvForCausalLM"])
 def test_paths_that_are_too_large_are_refused_with_a_way_out(name):
     """The way out is tested above."""
     x = torch.randint(3, 50, (1, 8))

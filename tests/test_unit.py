@@ -264,3 +264,16 @@ def test_where_nothing_cancels_rounding_of_slices_does_not_count(netting):
         e = e.explain(torch.randn(1, 16, length) / 10)
         assert e.completeness_error.abs().max() < 1e-12
         assert (e.positive + e.negative).max() < 10
+
+
+@pytest.mark.parametrize("netting", ["path", "feature", "unit"])
+def test_a_root_behind_closed_units_has_no_slope(netting):
+    """Its derivative at 0 is infinite; nothing flows there."""
+    weight, x, start = torch.randn(4, 6), torch.randn(3, 4), torch.randn(3, 4)
+
+    def model(v):
+        return torch.sqrt(torch.relu(torch.relu(v @ weight) @ weight.T)).sum(1)
+
+    for reference in (None, start):
+        e = CAFE(model, netting=netting, flows="mean").explain(x, reference)
+        assert e.completeness_error.abs().max() < 1e-12

@@ -141,7 +141,8 @@ def slope(phi: Function, start: Tensor, value: Tensor, delta: Tensor, change: Te
         slopes = derivative(phi, value), derivative(phi, start)
         smooth = (slopes[0] - slopes[1]).abs() <= eps**0.5 * (slopes[0].abs() + slopes[1].abs())
         small &= smooth | (delta.abs() <= 8 * eps * size)
-        quotient = torch.where(small, (slopes[0] + slopes[1]) / 2, quotient)
+        middle = (slopes[0] + slopes[1]) / 2
+        quotient = torch.where(small & middle.isfinite(), middle, quotient)  # a root at 0, behind a closed unit, has none
     return quotient
 
 

@@ -25,6 +25,7 @@ from .functions import ONE_TO_ONE, Function, plus, soft_winners, winners
 from .origin import Origin
 from .rows import UNKNOWN, Rows, behind_map, behind_product, merged, moved
 from .run import Run
+from .running import RunningSum
 from .steps import weighted
 
 S = TypeVar("S", bound="Scores")
@@ -39,6 +40,7 @@ class Scores(Carrier):
     root_of: Scores | None = None  # the value that this is the square root of
     as_scale: Tensor | None = None  # of the scale of a norm: its value, of which reference + delta may have lost digits
     shifted: Scores | None = None  # this value before something was subtracted from it
+    running: RunningSum | None = None  # of what, and where, this is a running sum
     log_sum_of: tuple[Scores, Any] | None = None  # the value, and its dims, of whose exponentials this is the log of the sum
 
     @property
@@ -162,12 +164,15 @@ class Scores(Carrier):
             pairs = [(result, remembered)] if isinstance(result, Scores) else zip(result, remembered, strict=True)
             for part, logits in pairs:
                 part.logits, part.final = logits, self.final
+        if self.running is not None:
+            for part, running in zip([result] if isinstance(result, Scores) else result, self.running.moved(fn), strict=True):
+                part.running = running
         return result
 
     def copy(self: S) -> S:
         """This value as an object of its own."""
         copy = self._copied()
-        copy.logits, copy.final, copy.origin = self.logits, self.final, self.origin
+        copy.logits, copy.final, copy.origin, copy.running = self.logits, self.final, self.origin, self.running
         return copy
 
     def add(self: S, other: S, alpha: float = 1) -> S:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._scores.numbers import gap, tolerance
+from .._scores.running import between
 from .._scores.tensors import Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
@@ -56,7 +57,8 @@ def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     if isinstance(b, Scores) and b.log_sum_of is not None and b.log_sum_of[0] is a and alpha == 1:
         return log_softmax(*b.log_sum_of)
-    result = add(a, b, alpha=-alpha)
+    result = between(a, b) if isinstance(a, Scores) and isinstance(b, Scores) and alpha == 1 else None
+    result = add(a, b, alpha=-alpha) if result is None else result
     if isinstance(a, Scores):
         result.shifted = a  # perhaps by its maximum, before exp
     return result

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._scores.functions import affine
+from .._scores.running import RunningSum
 from .._scores.steps import weighted
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
@@ -265,6 +266,7 @@ rule("mean")(_reduction("mean"))
 @rule("cumsum")
 def cumsum(x: Scores, dim: int, *, dtype: Any = None) -> Any:
     result = x.linear(lambda v: v.cumsum(dim), aligned=dim % max(x.ndim, 1) != 0)
+    result.running = RunningSum.along(x, dim) if x.ndim else None
     return result if dtype is None else as_dtype(result, dtype)
 
 
