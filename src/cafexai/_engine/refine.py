@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._extras import progress
 from .._inputs import at_least
-from .._inputs.groups import places
+from .._inputs.groups import places as group_places
 from .._inputs.noise import DataNoise
 from .._scores.activation import LARGE
 from .._scores.numbers import widest
@@ -64,7 +64,7 @@ def refined(
     """The explanations, of all classes and all c, with their corrections: the model is evaluated once for all of them."""
     first = next(iter(entries.values()))
     shapes = [x.shape[1:] for x in job.given.tensors]
-    index = None if groups is None else places(groups, shapes, first.names)[0].to(first.output.device)
+    index = None if groups is None else group_places(groups, shapes, first.names)[0].to(first.output.device)
     noises = _noises(refine, shapes, background, index)
     numbers = any(x.is_floating_point() for x in job.given.tensors)
     steep = refine.slopes and bool(noises) and numbers and _known(job, first)
@@ -262,7 +262,8 @@ def _picked(answers: Tensor, target: Tensor, against: Tensor | None) -> Tensor:
     found = []
     for one in (target,) if against is None else (target, against):
         columns = one.to(answers.device).unbind(1)[: answers.ndim - 2]
-        found.append(answers.movedim(1, -1)[(torch.arange(len(answers), device=answers.device), *columns)])
+        places = (torch.arange(len(answers), device=answers.device), *columns)
+        found.append(answers.movedim(1, -1)[places])
     return found[0] if against is None else found[0] - found[1]
 
 

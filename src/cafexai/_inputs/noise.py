@@ -1,4 +1,4 @@
-"""The data's own noise: rows as they might have been."""
+"""Rows as they might have been: the data's own noise, and features put away."""
 
 from __future__ import annotations
 
@@ -65,3 +65,31 @@ class DataNoise:
         """How many standard deviations, draw after draw."""
         first, last = self.std if isinstance(self.std, tuple) else (self.std, self.std)
         return torch.linspace(first, last, count) if count > 1 else torch.tensor([(first + last) / 2])
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Features replaced by ``value``, each in a ``share`` of the draws: for words and pictures, which no noise fits.
+
+    ``value`` is a number, or a tensor shaped like a row. ``groups`` (integers shaped like a row) are replaced together; what
+    has a negative one always stays. The draws are those of the generator, ``Refine(20, perturb=Masks(...))``.
+    """
+
+    value: Tensor | float = 0.0
+    groups: Tensor | None = None
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"Masks(..., share={self.share!r}): give a share of the draws between 0 and 1.")
+
+    def __call__(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """(samples, *row), copies of one row, disturbed."""
+        if not isinstance(rows, Tensor) or (self.groups is not None and self.groups.shape != rows.shape[1:]):
+            what = f"rows of shape {tuple(rows.shape[1:])}" if isinstance(rows, Tensor) else "several inputs"
+            raise ValueError(f"Masks(..., groups): groups are integers shaped like a row of one input; these are {what}.")
+        places = torch.arange(rows[0].numel()).view(rows.shape[1:]) if self.groups is None else self.groups
+        names, index = places.to(rows.device).unique(return_inverse=True)
+        order = torch.rand(len(rows), len(names), generator=generator, device=rows.device).argsort(0)
+        away = (order < max(1, round(self.share * len(rows)))) & (names >= 0)
+        return torch.where(away[:, index], torch.as_tensor(self.value, device=rows.device).to(rows.dtype), rows)

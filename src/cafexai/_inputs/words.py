@@ -124,6 +124,27 @@ def words_of(tokenizer: Any, ids: Tensor, mask: Any = None) -> Words:
     return Words(index, tuple(names))
 
 
+def masked(baselines: Any, ids: Tensor, tokenizer: Any) -> tuple[Any, tuple[str, ...]]:
+    """What words are compared with, and a note on it: the mask token, if the tokenizer has one and nothing else is asked for.
+
+    "mask" asks for it, "zero" for zero embeddings. Special tokens stay as they are, so that they have no score.
+    """
+    number = getattr(tokenizer, "mask_token_id", None)
+    word = baselines if isinstance(baselines, str) else None
+    if word == "zero":
+        return None, ()
+    if word == "mask" and number is None:
+        raise ValueError(
+            'explain(..., baselines="mask"): the tokenizer has no mask token. Give an id, such as that of its padding '
+            '(baselines=tokenizer.pad_token_id), or "zero" for zero embeddings.'
+        )
+    if ids.is_floating_point() or number is None or (baselines is not None and word != "mask"):
+        return baselines, ()
+    stays = torch.isin(ids, torch.tensor(sorted(_special(tokenizer)), dtype=ids.dtype, device=ids.device))
+    note = f"Words are compared with the mask token, {tokenizer.mask_token!r}, in their place; special tokens stay."
+    return torch.where(stays, ids, torch.full_like(ids, number)), (note,)
+
+
 def _special(tokenizer: Any) -> set[int]:
     """Ids that stand for no part of a text; an unknown word, and one that is masked, are words."""
     own = {getattr(tokenizer, name, None) for name in ("unk_token_id", "mask_token_id")}

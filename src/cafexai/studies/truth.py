@@ -11,12 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._engine.refine import Refine
+from .._inputs.noise import Masks
 from ..errors import UnsupportedOperation
 from ..explain import CAFE
 from ..methods import METHODS, Method
 from .methods import large_scores
 
 DEFAULT, PUBLISHED, RIVAL = "cafe", "cafe_published", "integrated_gradients"
+REFINED, SAMPLED = "cafe_refined", "shapley_value_sampling"
+EVALUATING = (REFINED, SAMPLED)  # they put features away themselves
 RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
 DEEP = "unit mean reference open"  # the default of deep models
 FEATURE = "feature mean reference frozen c=0.5"  # a carrier with a price per feature
@@ -54,6 +58,27 @@ def attributed(names: Iterable[str], model: Any, x: Tensor, **options: Any) -> t
                 notes[name] = {"refused": str(problem)}
                 continue
             notes[name] = {"seconds": time.perf_counter() - start}
+    return scores, notes
+
+
+def evaluating(
+    names: Iterable[str], model: Any, x: Tensor, target: Any, groups: Tensor, baselines: Any = None, samples: int = 20
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The same for methods that put groups (tokens, cells) away, negative ones staying: so many draws, or orders, each."""
+    scores: dict[str, Tensor] = {}
+    notes: dict[str, Any] = {}
+    _, numbers, sizes = groups.unique(return_inverse=True, return_counts=True)
+    for name in names:
+        start = time.perf_counter()
+        if name == REFINED:
+            how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
+            of_group = CAFE(model).explain(x, baselines, target, feature_groups=numbers, refine=how).refined
+            found = torch.as_tensor(of_group)[:, numbers]
+        else:
+            own = {"target": target, "baselines": baselines, "feature_groups": numbers, "n_samples": samples}
+            found = METHODS[name](model, x, **own).detach()
+        scores[name] = found.to(x) / sizes[numbers]  # metrics sum over the elements of a group
+        notes[name] = {"seconds": time.perf_counter() - start}
     return scores, notes
 
 

@@ -13,7 +13,7 @@ from ..datasets import Dataset, load
 from ..models import Recipe, residual_cnn, seeded, small_cnn, train
 from .photos import PACKAGES, installed, network, pictures
 from .record import Settings, Study, Task, Workplace
-from .truth import CHEAP, attributed, entry, way_of
+from .truth import CHEAP, FINALISTS, REFINED, attributed, entry, evaluating, way_of
 from .truth_report import families, key_of, report
 
 CELLS = {"photos": 32}  # pixels on a side; 4 elsewhere
@@ -56,8 +56,11 @@ def _of_images(
 ) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, dict[str, Tensor]]]:
     """Scores, seconds and measures of some images."""
     target = model(x).argmax(1)
-    scores, notes = attributed(settings["methods"], model, x, target=target)
-    options: dict[str, Any] = {"target": target, "feature_groups": measure.cells(x, side)}
+    groups = measure.cells(x, side)
+    options: dict[str, Any] = {"target": target, "feature_groups": groups}
+    scores, notes = attributed([name for name in settings["methods"] if name != REFINED], model, x, target=target)
+    more, seconds = evaluating([name for name in settings["methods"] if name == REFINED], model, x, target, groups)
+    scores, notes = scores | more, notes | seconds
     steps = {"steps": settings["steps"]}
     return scores, notes, {
         "occlusion_correlation": measure.occlusion_correlation(model, x, scores, **options),
@@ -91,11 +94,13 @@ IMAGES = Study(
     "cifar10, fashion_mnist; for photographs the extra `truth`, and dtd",
     {
         "toy": COMMON | {"networks": {"residual": ["cifar10"], "cnn": ["fashion_mnist"], "mobilenet-v2": ["photos"]},
-                         "width": 4, "train_rows": 20, "epochs": 1, "rows": 3, "photos": 1, "steps": 4, "seeds": [42]},
+                         "width": 4, "train_rows": 20, "epochs": 1, "rows": 3, "photos": 1, "steps": 4, "seeds": [42],
+                         "methods": [*CHEAP, REFINED]},
         "quick": COMMON | {"width": 8, "train_rows": 5000, "epochs": 5, "rows": 24, "photos": 3, "steps": 8, "seeds": [42]},
-        "full": COMMON | {"train_rows": None, "epochs": 10, "rows": 100, "photos": 60, "seeds": [42, 43, 44, 45, 46]},
+        "full": COMMON | {"methods": [*FINALISTS, REFINED], "width": 8, "train_rows": 5000, "epochs": 5, "rows": 24,
+                          "photos": 8, "steps": 8, "seeds": [42, 43, 44, 45, 46]},
     },
-    {"toy": "0.2", "quick": "30", "full": "hours"},
+    {"toy": "0.2", "quick": "30", "full": "60"},
     tasks,
     report,
 )  # fmt: skip
