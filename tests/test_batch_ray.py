@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
 ray = pytest.importorskip("ray")
+pytest.importorskip("ray.data")
 
-from batch_files import network, read, rows, write  # noqa: E402
+from batch_files import NAMES, network, read, rows, write  # noqa: E402
 from cafexai import CAFE  # noqa: E402
-from cafexai.batch import _ray, score  # noqa: E402
+from cafexai._sources.problems import DataProblem  # noqa: E402
+from cafexai.batch import _frames, _ray, score, score_ray  # noqa: E402
 
 PARTS = {"keep": ["id"], "rows_per_part": 100}
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def cluster():
-    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False, configure_logging=False)
+    quiet = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
+    ours = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}  # where Mortal is
+    ray.init(num_cpus=2, runtime_env=ours, _node_ip_address="127.0.0.1", **quiet)
     yield
     ray.shutdown()
 
@@ -33,17 +42,15 @@ def straight(tmp_path_factory):
     return folder / "in.parquet", read(folder / "out")
 
 
-@pytest.mark.slow
-def test_two_actors_give_the_same_bits(cluster, straight, tmp_path):
+def test_two_actors_give_the_same_bits(straight, tmp_path):
     source, expected = straight
     summary = score(CAFE(network()), source, tmp_path / "out", engine="ray", workers=2, **PARTS)
     assert summary.parts == 30
     assert read(tmp_path / "out").equals(expected)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 7])
-def test_a_killed_actor_is_replaced(cluster, straight, tmp_path, after, monkeypatch):
+def test_a_killed_actor_is_replaced(straight, tmp_path, after, monkeypatch):
     """Killed when nothing is finished yet, or in the middle."""
     source, expected = straight
     seen, killed = [], []
@@ -62,3 +69,80 @@ def test_a_killed_actor_is_replaced(cluster, straight, tmp_path, after, monkeypa
     score(CAFE(network()), source, tmp_path / "out", engine="ray", workers=2, **PARTS)
     assert len(killed) == 1
     assert read(tmp_path / "out").equals(expected)
+
+
+def blocks(folder, x, count):
+    """A dataset of so many blocks, each of the rows of one file, and the scores of these files."""
+    folder.mkdir()
+    each = len(x) // count
+    for place in range(count):
+        write(folder / f"{place:02d}.parquet", x[place * each : (place + 1) * each], start=place * each, group=each)
+    score(CAFE(network()), folder, folder.parent / "expected", keep=["id"], workers=0)
+    expected = read(folder.parent / "expected").drop_columns(["source_file", "source_row"])
+    return ray.data.read_parquet([str(path) for path in sorted(folder.glob("*.parquet"))]), expected
+
+
+def arrow(dataset):
+    import pyarrow as pa
+
+    return pa.concat_tables(ray.get(dataset.to_arrow_refs())).sort_by("id")
+
+
+def test_a_dataset_has_the_same_bits(tmp_path):
+    dataset, expected = blocks(tmp_path / "in", rows(2000), 10)
+    found = arrow(score_ray(dataset, CAFE(network()), keep=["id"], workers=2))
+    assert found["reason"].null_count == 2000
+    assert found.drop_columns(["reason"]).cast(expected.schema).equals(expected)
+
+
+@pytest.mark.parametrize("when", ["start", "middle"])
+def test_a_dataset_survives_a_killed_actor(tmp_path, when, monkeypatch):
+    """The first actor kills itself when it is made, or when it has scored two batches."""
+    dataset, expected = blocks(tmp_path / "in", rows(2000), 10)
+    monkeypatch.setattr(_frames, "_Actor", type("Mortal", (Mortal,), {"mark": str(tmp_path / "killed"), "when": when}))
+    found = arrow(score_ray(dataset, CAFE(network()), keep=["id"], workers=2))
+    assert int((tmp_path / "killed").read_text()) != os.getpid()
+    assert found.drop_columns(["reason"]).cast(expected.schema).equals(expected)
+
+
+class Mortal(_frames._Actor):
+    mark, when, batches = "", "", 0
+
+    def __init__(self, *given):
+        self._die("start")
+        super().__init__(*given)
+
+    def __call__(self, table):
+        self.batches += 1
+        if self.batches > 2:
+            self._die("middle")
+        time.sleep(0.1)  # so that both have something to do
+        return super().__call__(table)
+
+    def _die(self, when):
+        if when == self.when:
+            try:
+                with Path(self.mark).open("x") as file:
+                    file.write(str(os.getpid()))
+            except FileExistsError:
+                return
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_refused_rows_of_a_dataset_have_a_reason(tmp_path):
+    x = rows(300)
+    x[40, 2] = np.nan
+    dataset = ray.data.read_parquet(str(write(tmp_path / "in.parquet", x)))
+    found = arrow(score_ray(dataset, CAFE(network()), keep=["id"], scores="net", top=2, workers=2))
+    assert [place for place, reason in enumerate(found["reason"].to_pylist()) if reason] == [40]
+    assert found["reason"][40].as_py() == "'x2' is missing"
+    assert found["top_net"][40].as_py() is found["conflict"][40].as_py() is None
+    assert all(set(names) <= set(NAMES) for names in found["top_features"].to_pylist() if names)
+
+
+def test_what_a_dataset_must_have(tmp_path):
+    dataset = ray.data.read_parquet(str(write(tmp_path / "in.parquet", rows(30))))
+    with pytest.raises(DataProblem, match="no column 'idd'; did you mean 'id'"):
+        score_ray(dataset, CAFE(network()), keep=["idd"])
+    with pytest.raises(ValueError, match="does not take inputs"):
+        score_ray(dataset, CAFE(network()))

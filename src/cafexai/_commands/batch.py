@@ -34,8 +34,8 @@ MaxBad = Annotated[float | None, typer.Option(min=0, help="End if more rows are 
 Baseline = Annotated[str, typer.Option(help="zero; mean, median or mode of --background; or a file of rows.")]
 Background = Annotated[str | None, typer.Option(help="A file of rows with the columns of the model, for --baseline mean.")]
 
-Engine = Annotated[str, typer.Option(help="local, or ray: actors on the machines of a cluster that see OUTPUT, too.")]
-Address = Annotated[str | None, typer.Option(help="Of the Ray cluster; this machine if not given.")]
+Engine = Annotated[str, typer.Option(help="local; ray or spark: the machines of a cluster, which see OUTPUT, too.")]
+Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, or the master of Spark; this machine if not given.")]
 
 
 def batch(

@@ -1,7 +1,7 @@
-"""Scores for files of any number of rows: ``score(cafe, source, sink)``; for Spark frames ``score_spark(frame, cafe)``."""
+"""Scores for files of any number of rows: ``score(cafe, source, sink)``; frames: ``score_ray``, ``score_spark``."""
 
+from ._frames import score_ray, score_spark
 from ._progress import Summary
 from ._run import score
-from ._spark import score_spark
 
-__all__ = ["Summary", "score", "score_spark"]
+__all__ = ["Summary", "score", "score_ray", "score_spark"]

@@ -9,10 +9,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._extras import needs
+from .._sources.problems import short
 from ._part import Done
 from ._scorer import Scorer
-from ._workers import COMPILE, do, settle
+from ._workers import Surroundings, do, packed_by
 
 SHARE = 0.5  # processors that an actor asks for: with whole ones, nothing would be left for others (ray#44687)
 
@@ -39,14 +42,22 @@ class OnRay:
 class _Actor:
     """It may be killed at any time: it is started again, and what it had to do is done again."""
 
-    def __init__(self, scorer: Scorer, kernels: str) -> None:
-        os.environ[COMPILE] = kernels
-        settle()
-        self._scorer = scorer
+    def __init__(self, packed: Any, around: Surroundings) -> None:
+        self._scorer = around.unpacked(packed)
 
     def do(self, payload: bytes, path: str, start: int, folder: Path, name: str) -> Done:
         """One unit."""
         return do(self._scorer, payload, path, start, folder, name)
+
+
+def put(ray: Any, scorer: Scorer) -> Any:
+    """The scorer in Ray's memory, once for each machine; all processes there read the same bytes."""
+    return ray.put(np.frombuffer(packed_by(needs("ray.cloudpickle", "ray"), scorer, "ray"), dtype=np.uint8))
+
+
+def _here(address: str | None) -> dict[str, str]:
+    """A cluster of our own listens to this machine alone."""
+    return {} if address or os.environ.get("RAY_ADDRESS") else {"_node_ip_address": "127.0.0.1"}
 
 
 @contextlib.contextmanager
@@ -55,12 +66,15 @@ def on_ray(scorer: Scorer, workers: int | None, address: str | None) -> Iterator
     ray = needs("ray", "ray")
     own = not ray.is_initialized()
     if own:
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+        try:
+            ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False, **_here(address))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ValueError(f"score(..., address={address!r}): Ray does not start ({short(error)}).") from error
     try:
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        weights = ray.put(scorer)
+        weights = put(ray, scorer)
         kind = ray.remote(num_cpus=SHARE, max_restarts=-1, max_task_retries=-1)(_Actor)
-        actors = [kind.remote(weights, os.environ.get(COMPILE, "never")) for _ in range(count)]
+        actors = [kind.remote(weights, Surroundings()) for _ in range(count)]
         try:
             yield OnRay(actors)
         finally:

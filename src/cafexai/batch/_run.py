@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ from ._progress import Progress, Summary
 from ._ray import OnRay, on_ray
 from ._scorer import Scorer
 from ._source import Source, Unit
+from ._spark import OnSpark, on_spark
 from ._workers import COMPILE, Beside, Here, working
 
+ENGINES = ("local", "ray", "spark")
 ROWS = 1 << 16  # in a part
 SMALL = 1 << 20  # bytes of CSV that are scored before another process has begun
 
@@ -68,15 +71,18 @@ def score(
 
     Parts get their names when they are complete, and a manifest knows them: started again with the same arguments it goes on;
     anything else is refused. ``workers`` processes score (0: this one). With ``engine="ray"`` these are actors of the cluster
-    at ``address``, whose machines see the folder ``sink``, too. ``say`` is told now and then how far it is.
+    at ``address``, with "spark" tasks (``address`` is the master); their machines see the folder ``sink``, too. The bits are
+    the same. ``say`` is told now and then how far it is.
     """
     folder = Path(sink).absolute()
     if isinstance(target, str) and target == "all":
         raise ValueError('score(..., target="all"): a row of the result is about one output. Score each class into its folder.')
     if rows_per_part < 1 or (workers is not None and workers < 0):
         raise ValueError(f"score(..., rows_per_part={rows_per_part}, workers={workers}): at least 1 row, 0 workers.")
-    if engine not in ("local", "ray"):
-        raise ValueError(f'score(..., engine={engine!r}): the words are "local" and "ray".')
+    if engine not in ENGINES:
+        raise ValueError(f"score(..., engine={engine!r}): the words are {', '.join(map(repr, ENGINES))}.")
+    if engine == "local" and address is not None:
+        raise ValueError(f"score(..., address={address!r}): of which engine? Give engine='ray' or engine='spark', too.")
     form = Form(scores, top)
     found = Source(source, encoding)
     features = features_of(cafe, found.names, (*found.names, *found.extra), found.files[0].path, keep, columns)
@@ -92,7 +98,7 @@ def score(
         progress.resume(manifest)
         small = found.size < SMALL if found.rows is None else found.rows <= rows_per_part
         alone = small and workers is None
-        with on_ray(scorer, workers, address) if engine == "ray" else working(scorer, 0 if alone else workers) as pool:
+        with _engine(engine, scorer, 0 if alone else workers, address) as pool:
             _all_units(_Loop(pool, folder, manifest, progress, found, max_bad), scorer, rows_per_part)
         summary = progress.summary(manifest)
         if not summary.rows:
@@ -103,9 +109,18 @@ def score(
         return summary
 
 
+Pool = Here | Beside | OnRay | OnSpark
+
+
+def _engine(engine: str, scorer: Scorer, workers: int | None, address: str | None) -> AbstractContextManager[Pool]:
+    if engine == "local":
+        return working(scorer, workers)
+    return (on_ray if engine == "ray" else on_spark)(scorer, workers, address)
+
+
 @dataclasses.dataclass
 class _Loop:
-    pool: Here | Beside | OnRay
+    pool: Pool
     folder: Path
     manifest: Manifest
     progress: Progress

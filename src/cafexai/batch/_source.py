@@ -98,7 +98,7 @@ class Source:
                 start = first
                 self._unchanged(file)
                 with self._reading(file.path):
-                    for table in _cut(self.arrow, batches(), rows):
+                    for table in cut(self.arrow, batches(), rows):
                         unit = Unit(place, start, table.num_rows)
                         start += table.num_rows
                         if unit.key not in done:
@@ -195,7 +195,7 @@ class Source:
             ) from error
 
 
-def _cut(arrow: Any, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+def cut(arrow: Any, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """The same rows in tables of so many."""
     waiting: list[Any] = []
     count = 0

@@ -1,66 +1,131 @@
-"""Scores of a Spark frame: the same work, batch after batch of Arrow, wherever Spark runs it."""
+"""The same work on the machines of a Spark cluster: a task for each unit, the weights sent once."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from .. import __version__
 from .._extras import needs
-from ..explain import CAFE
-from ._columns import Form
-from ._fingerprint import fingerprint
-from ._run import features_of
+from .._sources.problems import short
+from ._part import Done
 from ._scorer import Scorer
-from ._workers import settle
+from ._workers import Surroundings, do, packed_by
+
+TRIES = 4  # of a task whose process has ended
+QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def score_spark(
-    frame: Any,
-    cafe: CAFE,
-    *,
-    keep: Sequence[str] = (),
-    columns: Sequence[str] | None = None,
-    target: Any = None,
-    baselines: Any = None,
-    scores: str = "all",
-    top: int | None = None,
-) -> Any:
-    """A Spark frame of the ``keep`` columns and the scores; rows that cannot be scored have a ``reason`` and no scores.
+@dataclass(frozen=True)
+class Sent:
+    """A scorer on its way to the processes of Spark, each of which unpacks it once."""
 
-    The arguments are those of ``score``. Spark itself cares for what fails and is done again.
-    """
-    arrow, types = needs("pyarrow", "batch"), needs("pyspark.sql.pandas.types", "spark")
-    there = tuple(frame.columns)
-    features = features_of(cafe, there, there, "score_spark(frame, ...)", keep, columns)
-    options = {} if target is None else {"target": target}
-    scorer = Scorer(cafe, features, tuple(keep), Form(scores, top), baselines, options)
-    wanted = frame.select(*scorer.columns)
-    described = {"version": __version__, "model": fingerprint(cafe.model)}
-    scorer = scorer.ready(wanted.limit(100).toArrow(), described)
-    fields = [scorer.types.field(place) for place in range(2, len(scorer.types))]  # Spark has no files
-    told = arrow.schema([*fields, arrow.field("reason", arrow.string())])
-    packed = io.BytesIO()
-    torch.save(scorer, packed)
-    weights = frame.sparkSession.sparkContext.broadcast(packed.getvalue())
+    name: str
+    packed: Any  # a broadcast
+    around: Surroundings
 
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        settle()
-        own = torch.load(io.BytesIO(weights.value), weights_only=False)  # what this function has packed
-        for batch in batches:
-            yield from _both(arrow, own, batch, told).to_batches()
+    @classmethod
+    def by(cls, context: Any, scorer: Scorer) -> Sent:
+        """A machine gets it once."""
+        packed = packed_by(needs("pyspark.cloudpickle", "spark"), scorer, "spark")
+        return cls(secrets.token_hex(8), context.broadcast(packed), Surroundings())
 
-    return wanted.mapInArrow(run, types.from_arrow_schema(told))
+    def scorer(self) -> Scorer:
+        """In a process of Spark."""
+        if self.name not in _unpacked:
+            _unpacked.clear()
+            _unpacked[self.name] = self.around.unpacked(self.packed.value)
+        return _unpacked[self.name]
 
 
-def _both(arrow: Any, scorer: Scorer, batch: Any, told: Any) -> Any:
-    """Rows with scores, and those without with the reason."""
-    scored = scorer(arrow.Table.from_batches([batch]))
-    tables = []
-    for part in (scored.scores, scored.refused):
-        arrays = [part[one.name] if one.name in part.column_names else arrow.nulls(len(part), one.type) for one in told]
-        tables.append(arrow.table(arrays, schema=told))
-    return arrow.concat_tables(tables)
+_unpacked: dict[str, Scorer] = {}
+
+
+class OnSpark:
+    """Work of Spark's tasks, as many at a time as there are threads."""
+
+    def __init__(self, context: Any, sent: Sent, threads: ThreadPoolExecutor, count: int) -> None:
+        self._context, self._sent, self._threads, self.count = context, sent, threads, count
+
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
+        """Done by and by."""
+        return self._threads.submit(self._task, payload, rest)
+
+    def _task(self, payload: bytes, rest: tuple[Any, ...]) -> Done:
+        self._context.setJobGroup(self._sent.name, f"cafexai: {rest[-1]}")
+        sent, rows = self._sent, self._context.broadcast(payload)  # a task itself may have 128 MB at most
+        try:
+            (result,) = self._context.parallelize([rest], 1).map(lambda rest: _tried(sent, rows, rest)).collect()
+        finally:
+            rows.destroy()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+def _tried(sent: Sent, rows: Any, rest: tuple[Any, ...]) -> Done | Exception:
+    """An error is a result: Spark tries again only where a process has ended."""
+    try:
+        return do(sent.scorer(), rows.value, *rest)
+    except Exception as error:
+        return error if type(error).__module__ == "builtins" else RuntimeError(f"{type(error).__name__}: {short(error)}")
+
+
+@contextlib.contextmanager
+def on_spark(scorer: Scorer, workers: int | None, address: str | None) -> Iterator[OnSpark]:
+    """Tasks of the Spark that runs, or of one of our own at ``address``: on this machine if None."""
+    with _context(workers, address) as context:
+        count = workers or max(1, context.defaultParallelism)
+        sent = Sent.by(context, scorer)
+        threads = ThreadPoolExecutor(count)
+        try:
+            yield OnSpark(context, sent, threads, count)
+        finally:
+            context.cancelJobGroup(sent.name)
+            threads.shutdown(cancel_futures=True)
+            sent.packed.destroy()
+
+
+@contextlib.contextmanager
+def _context(workers: int | None, address: str | None) -> Iterator[Any]:
+    spark = needs("pyspark", "spark")
+    if spark.SparkContext._active_spark_context is not None:
+        yield spark.SparkContext.getOrCreate()
+        return
+    master = address or f"local[{workers or '*'},{TRIES}]"
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise ModuleNotFoundError("engine='spark' needs Java 17 or later: install it, or let JAVA_HOME say where it is.")
+    here = master.startswith("local")
+    settings = {"spark.master": master, "spark.app.name": "cafexai", **QUIET, **(HERE if here else {})}
+    with _own_python() if here else contextlib.nullcontext():
+        try:
+            context = spark.SparkContext(conf=spark.SparkConf().setAll(list(settings.items())))
+        except Exception as error:
+            raise ValueError(
+                f"score(..., address={master!r}): Spark does not start ({short(error)}). Give the address of its master, such "
+                "as spark://host:7077."
+            ) from error
+        try:
+            yield context
+        finally:
+            context.stop()
+
+
+@contextlib.contextmanager
+def _own_python() -> Iterator[None]:
+    """On this machine Spark starts the Python that runs here, with its packages."""
+    if "PYSPARK_PYTHON" in os.environ:
+        yield
+        return
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        del os.environ["PYSPARK_PYTHON"]

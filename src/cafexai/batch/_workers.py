@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -78,14 +80,12 @@ def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
         file = os.path.join(folder, "scorer.pt")
         if count:
             try:
-                torch.save(scorer, file)
-            except (pickle.PicklingError, AttributeError, TypeError, NotImplementedError, RuntimeError) as error:
-                problem = f"the model cannot be sent to other processes ({short(error, 160)})"
+                with _sendable(f"workers={workers}", "or give workers=0"):
+                    torch.save(scorer, file)
+            except ValueError as error:
                 if workers:
-                    raise ValueError(
-                        f"score(..., workers={workers}): {problem}. Define it at the top of a module, or give workers=0."
-                    ) from error
-                warn(f"{problem}: it is scored in this one alone.")
+                    raise
+                warn(f"{error} It is scored in this one alone.")
                 count = 0
         if not count:
             with _alone():
@@ -102,6 +102,38 @@ def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
         finally:
             pool.shutdown(cancel_futures=True)
             held.close()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a process of an engine must know before it can unpack a scorer."""
+
+    kernels: str = field(default_factory=lambda: os.environ.get(COMPILE, "never"))
+    path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))  # where the module of the model may be
+
+    def unpacked(self, packed: Any) -> Scorer:
+        """The scorer, in a process that works as all others do."""
+        sys.path += [folder for folder in self.path if folder not in sys.path]
+        os.environ[COMPILE] = self.kernels
+        settle()
+        return pickle.loads(packed)
+
+
+def packed_by(cloudpickle: Any, scorer: Scorer, engine: str) -> bytes:
+    """As engines send things: with the code of what no module of the other side holds."""
+    with _sendable(f"engine={engine!r}", "or use another engine"):
+        return cloudpickle.dumps(scorer)
+
+
+@contextlib.contextmanager
+def _sendable(given: str, else_: str) -> Iterator[None]:
+    try:
+        yield
+    except (pickle.PicklingError, AttributeError, TypeError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(
+            f"score(..., {given}): the model cannot be sent to other processes ({short(error, 160)}). Define it at the top of "
+            f"a module, {else_}."
+        ) from error
 
 
 @contextlib.contextmanager

@@ -1,0 +1,138 @@
+"""Scores of what engines hold already: datasets of Ray, frames of Spark. They care for where and when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .. import __version__
+from .._extras import needs
+from ..explain import CAFE
+from ._columns import Form
+from ._fingerprint import fingerprint
+from ._ray import SHARE, put
+from ._run import features_of
+from ._scorer import CHUNK, Scorer
+from ._source import cut
+from ._spark import Sent
+from ._workers import Surroundings
+
+
+def score_ray(
+    dataset: Any,
+    cafe: CAFE,
+    *,
+    keep: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    target: Any = None,
+    against: Any = None,
+    output: Any = None,
+    baselines: Any = None,
+    scores: str = "all",
+    top: int | None = None,
+    workers: int | None = None,
+) -> Any:
+    """A dataset of Ray of the ``keep`` columns and the scores; rows that cannot be scored have a ``reason`` and no scores.
+
+    The arguments are those of ``score``; ``workers`` actors score, one for each processor of the cluster unless told. The first
+    rows are read now, all others when the result is used. An actor that is lost is replaced, and its rows are scored again.
+    """
+    ray = needs("ray", "ray")
+    options = {"target": target, "against": against, "output": output}
+    names = tuple(dataset.columns() or ())
+
+    def first(chosen: Sequence[str]) -> Any:
+        return dataset.select_columns(list(chosen)).take_batch(CHUNK, batch_format="pyarrow")
+
+    scorer = _ready(cafe, names, "score_ray(dataset, ...)", first, keep, columns, baselines, options, Form(scores, top))
+    count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    return dataset.select_columns(list(scorer.columns)).map_batches(
+        _Actor,
+        fn_constructor_args=(put(ray, scorer), Surroundings()),
+        batch_size=CHUNK,
+        batch_format="pyarrow",
+        concurrency=count,
+        num_cpus=SHARE,
+    )
+
+
+class _Actor:
+    def __init__(self, weights: Any, around: Surroundings) -> None:
+        self._scorer = around.unpacked(needs("ray", "ray").get(weights))
+
+    def __call__(self, table: Any) -> Any:
+        """The rows of a batch."""
+        return _in_order(self._scorer, table)
+
+
+def score_spark(
+    frame: Any,
+    cafe: CAFE,
+    *,
+    keep: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    target: Any = None,
+    against: Any = None,
+    output: Any = None,
+    baselines: Any = None,
+    scores: str = "all",
+    top: int | None = None,
+) -> Any:
+    """A frame of Spark of the ``keep`` columns and the scores; rows that cannot be scored have a ``reason`` and no scores.
+
+    The arguments are those of ``score``. Spark itself cares for what fails and is done again.
+    """
+    arrow, types = needs("pyarrow", "batch"), needs("pyspark.sql.pandas.types", "spark")
+    options = {"target": target, "against": against, "output": output}
+
+    def first(chosen: Sequence[str]) -> Any:
+        return frame.select(*chosen).limit(CHUNK).toArrow()
+
+    names = tuple(frame.columns)
+    scorer = _ready(cafe, names, "score_spark(frame, ...)", first, keep, columns, baselines, options, Form(scores, top))
+    sent = Sent.by(frame.sparkSession.sparkContext, scorer)
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        own = sent.scorer()
+        for table in cut(arrow, batches, CHUNK):  # Spark's batches have other sizes, on which last digits would depend
+            yield from _in_order(own, table).to_batches()
+
+    return frame.select(*scorer.columns).mapInArrow(run, types.from_arrow_schema(_told(arrow, scorer)))
+
+
+def _ready(
+    cafe: CAFE,
+    names: tuple[str, ...],
+    call: str,
+    first: Callable[[Sequence[str]], Any],
+    keep: Sequence[str],
+    columns: Sequence[str] | None,
+    baselines: Any,
+    options: dict[str, Any],
+    form: Form,
+) -> Scorer:
+    """A scorer that has seen the first rows."""
+    features = features_of(cafe, names, names, call, keep, columns)
+    given = {name: value for name, value in options.items() if value is not None}
+    scorer = Scorer(cafe, features, tuple(keep), form, baselines, given)
+    return scorer.ready(first(scorer.columns), {"version": __version__, "model": fingerprint(cafe.model)})
+
+
+def _told(arrow: Any, scorer: Scorer) -> Any:
+    """The columns: those of a part without its files, and the reason."""
+    own = [scorer.types.field(place) for place in range(2, len(scorer.types))]
+    return arrow.schema([*own, arrow.field("reason", arrow.string())], scorer.types.metadata)
+
+
+def _in_order(scorer: Scorer, table: Any) -> Any:
+    """Rows with scores, and those without with the reason, as they came."""
+    arrow = needs("pyarrow", "batch")
+    told = _told(arrow, scorer)
+    scored = scorer(table)
+    tables = []
+    for part in (scored.scores, scored.refused):
+        arrays = [part[one.name] if one.name in part.column_names else arrow.nulls(len(part), one.type) for one in told]
+        tables.append(arrow.table([part["source_row"], *arrays], schema=told.insert(0, part.schema.field("source_row"))))
+    both = arrow.concat_tables(tables)
+    ordered = both.sort_by("source_row") if scored.refused.num_rows else both
+    return ordered.drop_columns(["source_row"])
