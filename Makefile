@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo tutorials test test-all browser mutants lint benchmark architectures zoo conflicts claims layers pictures clean
+.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts claims layers pictures clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -23,6 +23,11 @@ browser: .venv/browser
 	command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update --quiet && apt-get install --yes --quiet chromium; } || \
 		{ echo "make browser: install chromium first (Debian: apt-get install chromium)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m browser tests/browser
+
+engines: .venv/engines
+	command -v java >/dev/null || { echo "make engines: Spark needs Java 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
+	$(BIN)/python -m pytest -m "" tests/test_batch_ray.py tests/test_batch_spark.py
+	$(BIN)/python benchmarks/engines.py
 
 mutants: .venv/mutants
 	$(BIN)/python tests/mutants.py $(MUTANTS)
@@ -64,7 +69,7 @@ pictures: .venv/dev
 	$(BIN)/python examples/pictures.py docs/pictures
 
 # A mark per set of requirements: pip runs again only when they change.
-.venv/demo .venv/dev .venv/browser .venv/mutants: pyproject.toml constraints.txt
+.venv/demo .venv/dev .venv/browser .venv/engines .venv/mutants: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
 	touch $@

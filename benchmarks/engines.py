@@ -1,9 +1,10 @@
-"""The engines of ``cafexai.batch`` beside each other: how long few rows take, which is starting, and how long many.
+"""The engines of ``cafexai.batch`` beside each other: how long a start takes, and how many rows a second follow.
 
-    python benchmarks/engines.py [--rows 300000]
+    python benchmarks/engines.py [--rows 262144]
 
-Two processes, actors or slots each; the 54-256x4-7 network; scores of all signs. On a machine that
-others use, too, the figures of one run differ by a factor of two or more.
+Two processes, actors or tasks each; the 54-256x4-7 network; all scores, in parts of 16384 rows. Every engine is a process of its
+own that scores few rows, and another that scores many; their difference has the rows per second, and the first the start. The
+results of all engines that read the same units must be equal bit for bit, which is checked.
 """
 
 from __future__ import annotations
@@ -16,24 +17,31 @@ import tempfile
 import time
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import torch
 
 from batch import GROUP, network, write
 from cafexai import CAFE
-from cafexai.batch import score, score_spark
+from cafexai.batch import score, score_ray, score_spark
 
-FEW = 2000
-
-
-def local(source, out):
-    score(CAFE(network()), source, out, keep=["id"], workers=2, rows_per_part=GROUP // 4)
+FEW, PART = 2000, GROUP // 4
 
 
-def on_ray(source, out):
-    score(CAFE(network()), source, out, keep=["id"], workers=2, rows_per_part=GROUP // 4, engine="ray")
+def units(engine):
+    def run(source, out):
+        score(CAFE(network()), source, out, keep=["id"], workers=2, rows_per_part=PART, engine=engine)
+
+    return run
 
 
-def spark(source, out):
+def ray_dataset(source, out):
+    import ray
+
+    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False, configure_logging=False)
+    score_ray(ray.data.read_parquet(str(source)), CAFE(network()), keep=["id"], workers=2).write_parquet(str(out))
+
+
+def spark_frame(source, out):
     from pyspark.sql import SparkSession
 
     settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.files.maxPartitionBytes": "16m"}
@@ -43,7 +51,13 @@ def spark(source, out):
     session.stop()
 
 
-ENGINES = {"local": local, "ray": on_ray, "spark": spark}
+ENGINES = {
+    "local": units("local"),
+    "ray": units("ray"),
+    "spark": units("spark"),
+    "score_ray": ray_dataset,
+    "score_spark": spark_frame,
+}
 
 
 def seconds(engine, source, out):
@@ -53,18 +67,28 @@ def seconds(engine, source, out):
     return time.perf_counter() - begin
 
 
+def scores_of(out):
+    return ds.dataset(out, format="parquet").to_table().sort_by("id").drop_columns(["source_file", "source_row"])
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=300_000)
-    rows = parser.parse_args().rows
-    print(f"| engine | {FEW:,} rows, s | {rows:,} rows, s |\n| --- | --- | --- |")
+    parser.add_argument("--rows", type=int, default=262_144)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES)
+    given = parser.parse_args()
+    print(
+        f"| engine | start and {FEW:,} rows, s | {given.rows:,} rows, s | rows/s | same bits |\n| --- | --- | --- | --- | --- |"
+    )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        few, many = write(folder / "few.parquet", FEW), write(folder / "many.parquet", rows)
-        for engine in ENGINES:
-            start = seconds(engine, few, folder / f"{engine}-few")
-            whole = seconds(engine, many, folder / f"{engine}-many")
-            print(f"| {engine} | {start:.1f} | {whole:.1f} |", flush=True)
+        few, many = write(folder / "few.parquet", FEW), write(folder / "many.parquet", given.rows)
+        for engine in given.engines:
+            out = folder / f"{engine}-many"
+            start, whole = seconds(engine, few, folder / f"{engine}-few"), seconds(engine, many, out)
+            speed = (given.rows - FEW) / (whole - start)
+            units = engine in ("ray", "spark") and (folder / "local-many").exists()
+            same = ("yes" if scores_of(out).equals(scores_of(folder / "local-many")) else "NO") if units else ""
+            print(f"| {engine} | {start:.1f} | {whole:.1f} | {speed:,.0f} | {same} |", flush=True)
 
 
 if __name__ == "__main__":
