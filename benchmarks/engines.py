@@ -2,9 +2,9 @@
 
     python benchmarks/engines.py [--rows 262144]
 
-Two processes, actors or tasks each; the 54-256x4-7 network; all scores, in parts of 16384 rows. Every engine is a process of its
-own that scores few rows, and another that scores many; their difference has the rows per second, and the first the start. The
-results of all engines that read the same units must be equal bit for bit, which is checked.
+Two processes, actors or tasks each; the 54-256x4-7 network; all scores, in parts of 16384 rows. Every engine is a process of
+its own that scores few rows, and another that scores many; their difference has the rows per second, and the first the start.
+The results of all engines that read the same units must be equal bit for bit, which is checked.
 """
 
 from __future__ import annotations
@@ -76,9 +76,8 @@ def main():
     parser.add_argument("--rows", type=int, default=262_144)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES)
     given = parser.parse_args()
-    print(
-        f"| engine | start and {FEW:,} rows, s | {given.rows:,} rows, s | rows/s | same bits |\n| --- | --- | --- | --- | --- |"
-    )
+    print(f"| engine | start and {FEW:,} rows, s | {given.rows:,} rows, s | rows/s | same bits |")
+    print("| --- | --- | --- | --- | --- |", flush=True)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         few, many = write(folder / "few.parquet", FEW), write(folder / "many.parquet", given.rows)

@@ -13,13 +13,17 @@ import pytest
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 
-from batch_files import NAMES, network, read, rows, write  # noqa: E402
+from batch_files import NAMES, network, read, rows, table, write  # noqa: E402
 from cafexai import CAFE  # noqa: E402
 from cafexai._sources.problems import DataProblem  # noqa: E402
 from cafexai.batch import _frames, _ray, score, score_ray  # noqa: E402
+from cafexai.batch._scorer import CHUNK  # noqa: E402
 
 PARTS = {"keep": ["id"], "rows_per_part": 100}
 pytestmark = pytest.mark.slow
@@ -71,36 +75,35 @@ def test_a_killed_actor_is_replaced(straight, tmp_path, after, monkeypatch):
     assert read(tmp_path / "out").equals(expected)
 
 
-def blocks(folder, x, count):
-    """A dataset of so many blocks, each of the rows of one file, and the scores of these files."""
-    folder.mkdir()
-    each = len(x) // count
-    for place in range(count):
-        write(folder / f"{place:02d}.parquet", x[place * each : (place + 1) * each], start=place * each, group=each)
-    score(CAFE(network()), folder, folder.parent / "expected", keep=["id"], workers=0)
-    expected = read(folder.parent / "expected").drop_columns(["source_file", "source_row"])
-    return ray.data.read_parquet([str(path) for path in sorted(folder.glob("*.parquet"))]), expected
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory):
+    """A dataset of eight blocks, each of as many rows as are scored at a time, and the scores of these rows as files."""
+    folder = tmp_path_factory.mktemp("blocks")
+    (folder / "in").mkdir()
+    tables = [table(rows(CHUNK, seed=place), start=place * CHUNK) for place in range(8)]
+    for place, one in enumerate(tables):
+        pq.write_table(one, folder / "in" / f"{place}.parquet")
+    score(CAFE(network()), folder / "in", folder / "out", keep=["id"], scores="net", workers=0)
+    return ray.data.from_arrow(tables), read(folder / "out").drop_columns(["source_file", "source_row"])
 
 
 def arrow(dataset):
-    import pyarrow as pa
-
     return pa.concat_tables(ray.get(dataset.to_arrow_refs())).sort_by("id")
 
 
-def test_a_dataset_has_the_same_bits(tmp_path):
-    dataset, expected = blocks(tmp_path / "in", rows(2000), 10)
-    found = arrow(score_ray(dataset, CAFE(network()), keep=["id"], workers=2))
-    assert found["reason"].null_count == 2000
+def test_a_dataset_has_the_same_bits(blocks):
+    dataset, expected = blocks
+    found = arrow(score_ray(dataset, CAFE(network()), keep=["id"], scores="net", workers=2))
+    assert found["reason"].null_count == len(found) == 8 * CHUNK
     assert found.drop_columns(["reason"]).cast(expected.schema).equals(expected)
 
 
 @pytest.mark.parametrize("when", ["start", "middle"])
-def test_a_dataset_survives_a_killed_actor(tmp_path, when, monkeypatch):
-    """The first actor kills itself when it is made, or when it has scored two batches."""
-    dataset, expected = blocks(tmp_path / "in", rows(2000), 10)
+def test_a_dataset_survives_a_killed_actor(blocks, tmp_path, when, monkeypatch):
+    """The first actor kills itself when it is made, or at its third batch."""
+    dataset, expected = blocks
     monkeypatch.setattr(_frames, "_Actor", type("Mortal", (Mortal,), {"mark": str(tmp_path / "killed"), "when": when}))
-    found = arrow(score_ray(dataset, CAFE(network()), keep=["id"], workers=2))
+    found = arrow(score_ray(dataset, CAFE(network()), keep=["id"], scores="net", workers=2))
     assert int((tmp_path / "killed").read_text()) != os.getpid()
     assert found.drop_columns(["reason"]).cast(expected.schema).equals(expected)
 
@@ -116,7 +119,7 @@ class Mortal(_frames._Actor):
         self.batches += 1
         if self.batches > 2:
             self._die("middle")
-        time.sleep(0.1)  # so that both have something to do
+        time.sleep(0.2)  # so that both have something to do
         return super().__call__(table)
 
     def _die(self, when):

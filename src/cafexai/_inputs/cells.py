@@ -24,7 +24,7 @@ def encoded(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, st
                 bad[row] = "is missing"
             elif (code := code_of.get(word(cell))) is None:
                 shown = ", ".join(map(repr, labels[:10])) + (" ..." if len(labels) > 10 else "")
-                bad[row] = f"is {cell!r}, which is none of {shown}"
+                bad[row] = f"is {_short(cell)}, which is none of {shown}"
             else:
                 codes[row] = code
         return codes, bad
@@ -36,12 +36,17 @@ def encoded(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, st
     for row, cell in enumerate(listed):
         try:
             found[row] = math.nan if is_missing(cell) else float(cell)
-        except (TypeError, ValueError):
-            bad[row] = f"is {cell!r}, which is no number"
+        except (TypeError, ValueError, OverflowError):
+            bad[row] = f"is {_short(cell)}, which is no number"
             continue
         if not math.isfinite(found[row]):
-            bad[row] = "is missing" if math.isnan(found[row]) else f"is {cell!r}, which is not finite"
+            bad[row] = "is missing" if math.isnan(found[row]) else f"is {_short(cell)}, which is not finite"
     return found, bad
+
+
+def _short(cell: Any) -> str:
+    text = repr(cell)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def is_missing(cell: Any) -> bool:

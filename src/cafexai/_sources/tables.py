@@ -36,7 +36,7 @@ def _csv(path: Path, encoding: str | None) -> pandas.DataFrame:
             top = file.readline()
             separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=top.count)
             header = next(csv.reader([top], delimiter=separator), [])
-            _check_header(path, [name.strip() for name in header])
+            check_header(path, [name.strip() for name in header])
             return pandas.read_csv(path, sep=separator, encoding=encoding or "utf-8-sig", skipinitialspace=True)
     except (UnicodeDecodeError, LookupError) as error:
         raise in_other_letters(path, encoding, error) from error
@@ -46,7 +46,8 @@ def _csv(path: Path, encoding: str | None) -> pandas.DataFrame:
         raise DataProblem(f"{path}: no table can be read from it ({short(error, 160)}).") from error
 
 
-def _check_header(path: Path, header: list[str]) -> None:
+def check_header(path: str | Path, header: list[str]) -> None:
+    """Each column has a name of its own, and the first line is not a row already."""
     if not any(header):
         raise DataProblem(f"{path}: it is empty. The first line has the names of the columns, each other line is a row.")
     twice = [name for name, count in Counter(header).items() if count > 1 and name]

@@ -112,6 +112,7 @@ def _ready(
     form: Form,
 ) -> Scorer:
     """A scorer that has seen the first rows."""
+    keep = [keep] if isinstance(keep, str) else keep
     features = features_of(cafe, names, names, call, keep, columns)
     given = {name: value for name, value in options.items() if value is not None}
     scorer = Scorer(cafe, features, tuple(keep), form, baselines, given)

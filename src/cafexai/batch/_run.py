@@ -83,8 +83,12 @@ def score(
         raise ValueError(f"score(..., engine={engine!r}): the words are {', '.join(map(repr, ENGINES))}.")
     if engine == "local" and address is not None:
         raise ValueError(f"score(..., address={address!r}): of which engine? Give engine='ray' or engine='spark', too.")
+    if max_bad is not None and not max_bad >= 0:
+        raise ValueError(f"score(..., max_bad={max_bad}): give a number of rows, or a share below 1.")
+    keep = [keep] if isinstance(keep, str) else keep
     form = Form(scores, top)
     found = Source(source, encoding)
+    found.apart_from(folder)
     features = features_of(cafe, found.names, (*found.names, *found.extra), found.files[0].path, keep, columns)
     options = {"target": target, "against": against, "output": output, "batch_size": batch_size}
     scorer = Scorer(cafe, features, tuple(keep), form, baselines, {k: v for k, v in options.items() if v is not None})
@@ -182,6 +186,8 @@ def features_of(
 ) -> tuple[str, ...]:
     """The columns that the model takes: those that were chosen or that it knows, else all of ``names`` that are not kept."""
     chosen(there, list(keep), f"{where}, keep", "column")
+    if len(set(keep)) < len(keep):
+        raise ValueError(f"score(..., keep={list(keep)!r}): a column is named twice.")
     known = columns or (cafe.schema.names if cafe.schema is not None else cafe.feature_names or columns_of_model(cafe.model))
     if known is not None:
         return tuple(chosen(there, list(known), where, "column"))

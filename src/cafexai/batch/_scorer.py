@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._extras import needs
-from .._sources.problems import DataProblem
+from .._sources.problems import DataProblem, short
 from ..explain import CAFE
 from ..explanation import Explanation
 from ..schema import Column, Schema
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK = 16384  # rows that are explained and written at a time
+FEW = 20  # rows that are tried before all are given up
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,25 @@ class Scorer:
         first = next((rows for rows, _ in scorer._good(table.slice(0, CHUNK), bad)), None)
         if first is None:
             raise DataProblem(f"none of the first {len(bad)} rows can be scored: {next(iter(bad.values()), 'there are none')}.")
-        explanation = scorer._explain(first[:1])
+        explanation = scorer._one(first)
         arrow = needs("pyarrow", "batch")
         keys = [arrow.field(name, table.schema.field(name).type) for name in self.keep]
         fields = [*fields_of(arrow), *keys, *columns_of(arrow, explanation, self.form)[0]]
-        names = [one.name for one in fields]
+        names = [*(one.name for one in fields), "reason"]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"score(..., keep={list(self.keep)!r}): {twice[0]!r} is a column of the result, too. Rename it.")
         about = {**described, "settings": {**described.get("settings", {}), **_plain(explanation.settings)}}
         types = arrow.schema(fields, {b"cafexai": json.dumps(about, default=str).encode()})
         return dataclasses.replace(scorer, types=types)
+
+    def _one(self, rows: Any) -> Explanation:
+        """Of the first row that the model takes; if it takes none of some, the reason is not in the rows."""
+        bad: dict[int, str] = {}
+        for place in range(min(len(rows), FEW)):
+            one = rows[place : place + 1]
+            for explanation, _ in explained_apart(self._explain, one, np.zeros(1, dtype=np.int64), bad):
+                return explanation
+        return self._explain(rows[:1])
 
     def parts(self, table: pa.Table, path: str = "", start: int = 0) -> Iterator[Scored]:
         """The rows in their order, some at a time; ``path`` and ``start`` say where they come from."""
@@ -99,7 +109,7 @@ class Scorer:
         whole = len(places) == table.num_rows
         keys = {name: table[name] if whole else table[name].take(arrow.array(places)) for name in self.keep}
         columns = {"source_file": where, "source_row": arrow.array(places + start), **keys, **more}
-        return arrow.table([_cast(columns[one.name], one.type) for one in types], schema=types)
+        return arrow.table([_cast(columns[one.name], one, path) for one in types], schema=types)
 
     def _good(self, table: pa.Table, bad: dict[int, str]) -> Iterator[tuple[Any, np.ndarray]]:
         """The rows that can be given to the model, in the form that it takes, and their places; others are told in ``bad``."""
@@ -144,8 +154,17 @@ def _numbers(table: pa.Table, names: Sequence[str]) -> np.ndarray | None:
     return matrix
 
 
-def _cast(column: Any, kind: Any) -> Any:
-    return column if column.type == kind else column.cast(kind)
+def _cast(column: Any, field: Any, path: str) -> Any:
+    """As in the first file."""
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (ValueError, NotImplementedError) as error:  # Arrow's are such
+        raise DataProblem(
+            f"{path}: {field.name!r} is {column.type} here and {field.type} in the first file ({short(error, 100)}). "
+            "Write both alike."
+        ) from error
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

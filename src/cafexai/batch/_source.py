@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
+import io
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
-from .._sources.problems import DataProblem, short
-from .._sources.tables import chosen
+from .._sources.problems import DataProblem, OutputProblem, in_other_letters, short
+from .._sources.tables import check_header, chosen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +59,10 @@ class Source:
     def __init__(self, address: Any, encoding: str | None = None) -> None:
         self.arrow, self.dataset = needs("pyarrow", "batch"), needs("pyarrow.dataset", "batch")
         self.call = f"score(cafe, {address!r}, ...)"
+        if encoding is not None and not _is_known(encoding):
+            raise ValueError(
+                f"score(..., encoding={encoding!r}): there is no such encoding; utf-8, cp1252 and utf-16 are some."
+            )
         self.filesystem, paths, self.base = _found(address)
         self.kind = _kind(paths, str(address))
         self.encoding = encoding
@@ -87,6 +94,12 @@ class Source:
     def size(self) -> int:
         """Of all files, in bytes."""
         return sum(file.size for file in self.files)
+
+    def apart_from(self, sink: Path) -> None:
+        """What is written must not be read."""
+        inside = [file.path for file in self.files if sink in Path(file.path).parents]
+        if inside or (self.base and Path(self.base) in sink.parents and _visible(str(sink / "part.parquet"), self.base)):
+            raise OutputProblem(f"{sink}: it is inside of the input, and would be read as rows. Give a folder outside of it.")
 
     def units(self, columns: Sequence[str], rows: int, done: Collection[str]) -> Iterator[tuple[Unit, pa.Table]]:
         """The columns of all units that are not done yet."""
@@ -162,11 +175,12 @@ class Source:
 
     def _header(self, path: str) -> list[str]:
         with self._reading(path), self.filesystem.open_input_stream(path) as stream:
-            top = stream.read(BLOCK).decode(self.encoding or "utf-8-sig", errors="replace").partition("\n")[0].rstrip("\r")
-        self.separator = "\t" if ".tsv" in os.path.basename(path) else max(",;\t", key=top.count)
-        names = next(csv.reader([top], delimiter=self.separator), [])
-        if not names or len(set(names)) < len(names):
-            raise DataProblem(f"{path}: the first line must name the columns, each differently; it is {top[:200]!r}.")
+            top = io.StringIO(stream.read(BLOCK).decode(self.encoding or "utf-8-sig", errors="replace"), newline="")
+            count = top.readline().count
+            self.separator = "\t" if ".tsv" in os.path.basename(path) else max(",;\t", key=count)
+            top.seek(0)
+            names = next(csv.reader(top, delimiter=self.separator), [])
+        check_header(path, names)
         return names
 
     def _names(self, place: int) -> Sequence[str]:
@@ -189,7 +203,11 @@ class Source:
             yield
         except DataProblem:
             raise
-        except (self.arrow.ArrowException, OSError, ValueError, LookupError) as error:
+        except (self.arrow.ArrowException, OSError, ValueError, LookupError, csv.Error) as error:
+            if "duplicate field names" in str(error):
+                raise DataProblem(f"{path}: more than one column has the same name. Give each a name of its own.") from error
+            if "invalid UTF8" in str(error):
+                raise in_other_letters(Path(path), self.encoding, error) from error
             raise DataProblem(
                 f"{path}: it cannot be read ({short(error, 200)}). Is it complete? Put a whole file there and start again."
             ) from error
@@ -214,14 +232,19 @@ def cut(arrow: Any, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa
 def _found(address: Any) -> tuple[Any, list[str], str | None]:
     """Where files are, which, and the folder that they are in if that is what was given."""
     fs, core = needs("pyarrow.fs", "batch"), needs("fsspec.core", "batch")
-    several = [os.fspath(one) for one in address] if isinstance(address, (list, tuple)) else [os.fspath(address)]
+    try:
+        several = [os.fspath(one) for one in (address if isinstance(address, (list, tuple)) else [address])]
+    except TypeError as error:
+        raise TypeError(f"score(cafe, {type(address).__name__}): give a file, a folder, a glob, or a list of these.") from error
+    if not several:
+        raise DataProblem("score(cafe, []): there are no files.")
     paths: list[str] = []
     base: str | None = None
     where: Any = None
     for one in several:
         try:
             found, place = core.url_to_fs(one)
-            if any(letter in one for letter in "*?["):
+            if any(letter in one for letter in "*?[") and not found.exists(place):
                 listed = sorted(path for path in found.glob(place) if not os.path.basename(path).startswith((".", "_")))
             elif found.isdir(place):
                 base = place if len(several) == 1 else None
@@ -236,8 +259,19 @@ def _found(address: Any) -> tuple[Any, list[str], str | None]:
             raise DataProblem(f"{one}: files of one run are in one place; {several[0]} is elsewhere.")
         where = found
         paths += listed
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise DataProblem(f"{twice}: it is named twice, and its rows would be scored twice. Name it once.")
     local = "file" in (where.protocol if isinstance(where.protocol, tuple) else (where.protocol,))
     return fs.LocalFileSystem() if local else fs.PyFileSystem(fs.FSSpecHandler(where)), paths, base
+
+
+def _is_known(encoding: str) -> bool:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        return False
+    return True
 
 
 def _visible(path: str, folder: str) -> bool:

@@ -75,7 +75,8 @@ def _tried(sent: Sent, rows: Any, rest: tuple[Any, ...]) -> Done | Exception:
     try:
         return do(sent.scorer(), rows.value, *rest)
     except Exception as error:
-        return error if type(error).__module__ == "builtins" else RuntimeError(f"{type(error).__name__}: {short(error)}")
+        known = type(error).__module__.startswith(("builtins", "cafexai"))  # others may not be known where it is told
+        return error if known else RuntimeError(f"{type(error).__name__}: {short(error)}")
 
 
 @contextlib.contextmanager
