@@ -60,9 +60,7 @@ class Source:
         self.arrow, self.dataset = needs("pyarrow", "batch"), needs("pyarrow.dataset", "batch")
         self.call = f"score(cafe, {address!r}, ...)"
         if encoding is not None and not _is_known(encoding):
-            raise ValueError(
-                f"score(..., encoding={encoding!r}): there is no such encoding; utf-8, cp1252 and utf-16 are some."
-            )
+            raise ValueError(f"score(..., encoding={encoding!r}): there is no such encoding; utf-8 and cp1252 are some.")
         self.filesystem, paths, self.base = _found(address)
         self.kind = _kind(paths, str(address))
         self.encoding = encoding
