@@ -28,7 +28,7 @@ LAYERS = """
     rules                                            torch operations
     _inputs schema explanation explanations show     what goes in, and what comes out
     _engine                                          one explained pass
-    explain sklearn                                  what users call
+    explain sklearn onnx                             what users call
     metrics models datasets                          on their own
     conflicts methods                                on top of it
     comparison adapters                              many methods at once

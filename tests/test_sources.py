@@ -150,14 +150,16 @@ def test_pickles_of_pipelines_that_are_trusted(pipeline, shop, here):
     assert "only these are neural networks" in here("explain", "forest.joblib", "people.csv", "--trust", code=4)
 
 
-def test_onnx_waits_for_its_importer(shop, here):
-    (shop / "net.onnx").write_bytes(b"")
-    try:
-        import cafexai.onnx  # noqa: F401
-    except ModuleNotFoundError:
-        assert "when their importer exists" in here("explain", "net.onnx", "people.csv", code=4)
-    else:
-        assert "cannot be read" in here("explain", "net.onnx", "people.csv", code=4)
+def test_onnx_files(shop, here):
+    pytest.importorskip("onnx", reason="ONNX files need the package onnx")
+    from exported import export
+
+    (shop / "empty.onnx").write_bytes(b"")
+    assert "cannot be read" in here("explain", "empty.onnx", "people.csv", code=4)
+    export(network(), torch.randn(2, 3), shop / "net.onnx", 17, False)
+    found = here("explain", "net.onnx", "people.csv", "--json")
+    expected = CAFE(network()).explain(pd.read_csv("people.csv"))
+    assert [row["conflict"] for row in found["rows"]] == pytest.approx(expected.conflict.tolist(), rel=1e-5)
 
 
 # ---- data --------------------------------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ _PLACES = {
 
 __all__ = ["__version__", *_PLACES]
 _FOLDERS = tuple(
-    """adapters batch comparison conflicts datasets errors explanation explorer methods metrics models rules schema sklearn
-       studies""".split()
+    """adapters batch comparison conflicts datasets errors explanation explorer methods metrics models onnx rules schema
+       sklearn studies""".split()
 )
 
 

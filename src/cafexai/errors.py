@@ -47,6 +47,10 @@ class OutputDiffers(LawBroken):
     """The explained output is not that of the model: a rule is wrong, or rows, explained in portions, influence each other."""
 
 
+class ModelProblem(ValueError):
+    """The model cannot be used: not there, not readable, weights that do not fit, a file that is not trusted."""
+
+
 def warn(message: str) -> None:
     """A warning at the line outside of this library that asked for it."""
     depth, frame = 2, sys._getframe(1)

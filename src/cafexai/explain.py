@@ -416,7 +416,7 @@ class CAFE:
 
     def _notes(self, target_layer: str | None) -> tuple[str, ...]:
         """What the model itself has to say of its output."""
-        return tuple(getattr(self.model, "notes", ())) if self._subject.takes_raw and target_layer is None else ()
+        return tuple(getattr(self.model, "explanation_notes", ())) if target_layer is None else ()
 
     def _background(self, given: Inputs, place: int) -> Tensor:
         """The background of one input, whose noise perturbs rows."""

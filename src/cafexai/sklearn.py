@@ -42,9 +42,9 @@ class SklearnMLP(nn.Module):
         classes = list(getattr(perceptron, "classes_", []))
         self.class_names = tuple(map(word, classes))
         self.probability = {"softmax": "softmax", "logistic": "sigmoid"}.get(perceptron.out_activation_) if classes else None
-        self.notes: tuple[str, ...] = ()
+        self.explanation_notes: tuple[str, ...] = ()
         if len(classes) == 2 and perceptron.n_outputs_ == 1:
-            self.notes = (f"Output 0 is the logit of class {classes[1]}; below 0 the model predicts {classes[0]}.",)
+            self.explanation_notes = (f"Output 0 is the logit of class {classes[1]}; below 0 the model predicts {classes[0]}.",)
         self.labels: dict[int, tuple[str, ...]] = {}
         self.sources: list[frozenset[int]] = []  # for each feature the columns of the raw data that it is made of
         self.raw_names = None if steps is None else _names_of(steps, "feature_names_in_")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import os
 import zipfile
@@ -171,13 +170,8 @@ def _only_weights(path: Path) -> bool:
 
 
 def _onnx(path: Path, trust: bool) -> Any:
-    try:
-        from_onnx = importlib.import_module("..onnx", __package__).from_onnx
-    except (ModuleNotFoundError, AttributeError):
-        raise ModelProblem(
-            f"{path}: ONNX models can be explained when their importer exists; this version has none. Give the PyTorch model: "
-            "package.module:factory with --weights, or a .pt2 file."
-        ) from None
+    from ..onnx import from_onnx
+
     with _reading(path):
         return from_onnx(path)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..errors import ModelProblem
+
+__all__ = ["DataProblem", "ModelProblem", "OutputProblem", "existing", "in_other_letters", "short"]
+
 
 class DataProblem(ValueError):
     """The data cannot be used: not there, not readable, not what the model takes."""
-
-
-class ModelProblem(ValueError):
-    """The model cannot be used: not there, not readable, weights that do not fit, a file that is not trusted."""
 
 
 class OutputProblem(ValueError):

@@ -1,0 +1,49 @@
+"""Models of ONNX files as PyTorch modules that are explained like any other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import ModelProblem
+from ._fold import fold
+from ._graph import Graph
+from ._module import OnnxModel, refuse_unknown
+from ._read import read
+from ._restore import restore
+
+__all__ = ["OnnxModel", "from_onnx"]
+
+
+def from_onnx(path: str | os.PathLike[str], outputs: str | Sequence[str] | None = None, *, check: bool = True) -> OnnxModel:
+    """The model of an ONNX file as a PyTorch module, ready for ``CAFE(model)``.
+
+    What exporters take apart (GELU, SiLU, layer norms ...) is put back, because scores depend on it: ``model.put_back`` counts
+    it, and what could not be put back is told in the notes of every explanation. ``outputs`` names those that are wanted, by
+    default all that are numbers; several come as a dictionary. Modules have the names they had before the export, where the
+    file tells. With ``check``, the first rows that the model gets also go through onnxruntime, where that is installed, and an
+    output that differs is a ``ModelProblem``.
+    """
+    place = Path(path)
+    graph = read(place)
+    _choose(graph, outputs, place)
+    fold(graph)
+    graph.prune()
+    refuse_unknown(graph, str(path))
+    restore(graph)
+    return OnnxModel(graph, place if check else None).eval()
+
+
+def _choose(graph: Graph, outputs: str | Sequence[str] | None, path: Path) -> None:
+    """Keep the outputs that are wanted: by default numbers, not labels."""
+    wanted = [outputs] if isinstance(outputs, str) else outputs
+    if wanted is None:
+        known = {name: graph.declared[name].kind if name in graph.declared else None for name in graph.outputs}
+        numbers = [name for name, kind in known.items() if kind is None or kind.is_floating_point]
+        graph.outputs = numbers or graph.outputs
+        return
+    unknown = [name for name in wanted if name not in graph.outputs]
+    if unknown:
+        raise ModelProblem(f"{path}: it has no output {unknown[0]!r}. It has: {', '.join(graph.outputs)}.")
+    graph.outputs = list(wanted)

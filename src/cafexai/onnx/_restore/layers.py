@@ -1,0 +1,80 @@
+"""Linear layers and embeddings, with the weights that belong to them."""
+
+from __future__ import annotations
+
+from .._graph import OURS, Graph, Node
+
+
+def restore_layers(graph: Graph) -> None:
+    """Products with a constant matrix, with the bias that follows; tables that are looked up."""
+    for node in list(graph.nodes):
+        if node.domain:
+            continue
+        if node.op == "MatMul":
+            _product(graph, node)
+        elif node.op == "Gemm":
+            _gemm(graph, node)
+        elif node.op == "Gather":
+            _table(graph, node)
+
+
+def _product(graph: Graph, node: Node) -> None:
+    weight = graph.constants.get(node.inputs[1])
+    if weight is None or weight.ndim != 2 or node.inputs[0] in graph.constants or (graph.rank(node.inputs[0]) or 2) < 2:
+        return
+    inputs = [node.inputs[0], graph.constant(f"{node.inputs[1]}/transposed", weight.t().contiguous())]
+    nodes, end = [node], node
+    added = graph.only_user(node.outputs[0], "Add")
+    if added is not None:
+        other = added.inputs[1] if added.inputs[0] == node.outputs[0] else added.inputs[0]
+        bias = graph.constants.get(other)
+        if bias is not None and bias.ndim and bias.numel() == bias.shape[-1] == weight.shape[1]:
+            inputs.append(other if bias.ndim == 1 else graph.constant(f"{other}/flat", bias.reshape(-1)))
+            nodes, end = [node, added], added
+    graph.replace(nodes, Node("Linear", inputs, list(end.outputs), {}, node.name, node.scope, node.version, OURS))
+
+
+def _gemm(graph: Graph, node: Node) -> None:
+    weight = graph.constants.get(node.inputs[1])
+    bias = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    if weight is None or node.get("transA", 0) or (len(node.inputs) > 2 and node.inputs[2] and bias is None):
+        return
+    if node.get("alpha", 1.0) != 1 or node.get("beta", 1.0) != 1 or node.inputs[0] in graph.constants:
+        return
+    outputs = weight.shape[0] if node.get("transB", 0) else weight.shape[1]
+    if bias is not None and (bias.ndim == 0 or not bias.numel() == bias.shape[-1] == outputs):
+        return
+    inputs = list(node.inputs)
+    if not node.get("transB", 0):
+        inputs[1] = graph.constant(f"{node.inputs[1]}/transposed", weight.t().contiguous())
+    if bias is not None and bias.ndim > 1:
+        inputs[2] = graph.constant(f"{node.inputs[2]}/flat", bias.reshape(-1))
+    graph.replace([node], Node("Linear", inputs, list(node.outputs), {}, node.name, node.scope, node.version, OURS))
+
+
+def _table(graph: Graph, node: Node) -> None:
+    table = graph.constants.get(node.inputs[0])
+    if table is None or table.ndim != 2 or not table.is_floating_point() or node.get("axis", 0) % 2:
+        return
+    if node.inputs[1] not in graph.constants:
+        graph.replace([node], Node("Embedding", node.inputs, node.outputs, {}, node.name, node.scope, node.version, OURS))
+
+
+def note_folded(graph: Graph) -> None:
+    """Tell where an exporter has multiplied a batch norm into the layer before it, whose bias may have been another."""
+    found = [node for node in graph.nodes if _holds_a_batch_norm(node) and len(node.inputs) > 2]
+    if found:
+        some = ", ".join(node.scope or node.name for node in found[:3])
+        graph.notes.append(
+            f"The exporter has multiplied batch norms into the layers before them ({some}"
+            f"{f' and {len(found) - 3} more' if len(found) > 3 else ''}). Where such a layer had a bias of its own, the two "
+            "biases are now one, and with biases as scores (CAFE.published) the scores may differ from those of the model "
+            "before its export."
+        )
+
+
+def _holds_a_batch_norm(node: Node) -> bool:
+    """A convolution or linear layer that says so, or whose weights have lost their names."""
+    if node.op not in ("Conv", "ConvTranspose", "Linear"):
+        return False
+    return "batch_norm" in node.origin or (node.op != "Linear" and node.inputs[1].startswith("onnx::Conv_"))
