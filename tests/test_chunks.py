@@ -156,3 +156,34 @@ def test_constants_of_the_rows_keep_them_together():
     net, offsets, x = models.mlp(5, 8, 3), torch.randn(37, 3), torch.randn(37, 5)
     e = CAFE(lambda v: net(v) + offsets).explain(x, target=1)
     torch.testing.assert_close(e.output, (net(x) + offsets)[:, 1].detach())
+
+
+COMPANY = {
+    "softmax": lambda v: v.softmax(0) * v,
+    "log_softmax": lambda v: v.log_softmax(0) * v,
+    "spelled out": lambda v: v.exp() / v.exp().sum(0) * v,
+    "moved": lambda v: v.T.softmax(1).T * v,
+    "item": lambda v: v * v.max().item(),
+    "compared": lambda v: (v * (v > v.mean())).sum(1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("name", COMPANY)
+def test_rows_that_depend_on_each_other_by_constants_are_told(name):
+    x = torch.randn(4, 3)
+    e = CAFE(COMPANY[name]).explain(x, target=0)
+    assert any("Rows depend on each other" in note for note in e.notes)
+    alone = CAFE(COMPANY[name]).explain(x, target=0, batch_size=1)
+    assert not any("Rows depend" in note for note in alone.notes)
+    assert not torch.allclose(alone.output, e.output)
+
+
+@pytest.mark.parametrize("fold", [False, True])
+def test_a_softmax_inside_of_rows_is_no_company(fold):
+    weight = torch.randn(3, 3)
+
+    def model(v):
+        scores = v[:, :, None] * weight
+        return (scores.flatten(0, 1).softmax(1).view_as(scores) if fold else scores.softmax(1)) @ weight[0] * v
+
+    assert not any("Rows depend" in note for note in CAFE(model).explain(torch.randn(4, 3), target=0).notes)

@@ -274,3 +274,63 @@ def test_padded_codes_stay_codes(table, netting, baseline):
         e, f = e.explain(ids, baseline), f.explain(ids, baseline)
         for name in ("positive", "negative", "bias_positive", "bias_negative"):
             torch.testing.assert_close(getattr(e, name), getattr(f, name))
+
+
+CHOSEN = torch.tensor([True, False, True])
+CHOICES = {  # of which the second place is a constant, or made of a code of its own
+    "number": (lambda x: torch.where(CHOSEN, x, 7), None),
+    "tensor": (lambda x: torch.where(~CHOSEN, torch.full_like(x, 7), x), None),
+    "method": (lambda x: x.where(CHOSEN, torch.tensor(7)), None),
+    "filled": (lambda x: x.masked_fill(~CHOSEN, 7), None),
+    "filled in place": (lambda x: x.clone().masked_fill_(~CHOSEN, 7), None),
+    "itself": (lambda x: torch.where(CHOSEN, x, x + 1), 1),
+    "others": (lambda x: torch.where(CHOSEN, x, x.flip(1)), 0),
+}
+
+
+@pytest.mark.parametrize("netting", ["path", "feature", "unit"])
+@pytest.mark.parametrize("name", CHOICES)
+def test_codes_that_are_chosen(name, netting):
+    """Constants in their place have no feature; of two codes the one that was taken has the score."""
+    table, head = nn.Embedding(20, 4), nn.Linear(12, 2)
+    choose, more = CHOICES[name]
+    ids, baseline = torch.randint(0, 18, (3, 3)), torch.randint(0, 18, (3, 3))
+
+    def plain(x):  # by the embeddings alone
+        second = table(torch.full_like(x[:, :1], 7)) if more is None else table(x[:, 1:2] + more)
+        return head(torch.tanh(torch.cat([table(x[:, :1]), second, table(x[:, 2:])], 1)).flatten(1))
+
+    for reference in (None, baseline):
+        e = CAFE(lambda x: head(torch.tanh(table(choose(x))).flatten(1)), netting=netting).explain(ids, reference, 1)
+        f = CAFE(plain, netting=netting).explain(ids, reference, 1)
+        for part in ("positive", "negative", "bias_positive", "bias_negative", "baseline_output"):
+            torch.testing.assert_close(getattr(e, part), getattr(f, part))
+        assert (e.positive[:, 1] > 0).any() == (more is not None)
+
+
+def test_rows_of_constants_alone_stay_rows(table):
+    ids = torch.randint(0, 5, (3, 2))
+    assert (CAFE(lambda x: table(torch.where(x > 5, x, 0)).sum((1, 2))).explain(ids).combined == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_embeddings_of_bounded_size_and_categories_in_the_precision_of_the_model(dtype):
+    ids = torch.randint(0, 10, (3, 2))
+    short = nn.Embedding(10, 4, max_norm=0.5).to(dtype)
+    before = short.weight.clone()
+    e = CAFE(nn.Sequential(short, nn.Flatten(), nn.Linear(8, 1).to(dtype), nn.Tanh())).explain(ids)
+    assert e.output_error < (1e-5 if dtype == torch.float32 else 1e-12)
+    assert torch.equal(short.weight, before)
+
+    class Categories(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(20, 1, dtype=dtype)
+
+        def forward(self, x):
+            return torch.tanh(self.layer(nn.functional.one_hot(x, 10).to(dtype).flatten(1)))
+
+    torch.set_default_dtype(torch.float32)
+    e = CAFE(Categories()).explain(ids)
+    assert e.combined.dtype == dtype
+    assert e.completeness_error.abs().max() < (1e-5 if dtype == torch.float32 else 1e-14)

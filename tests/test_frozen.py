@@ -160,7 +160,7 @@ def test_for_all_classes_and_a_probability():
     logits = layer(X) - layer(torch.cat([torch.zeros(3, 1), X[:, 1:]], 1))
     torch.testing.assert_close(e.cut["x0"], logits[:, 1].detach())  # in units of what is explained
     for one in CAFE(model).explain(X, target="all", c=[0.0, 1.0]).values():
-        assert not one.cut  # nothing is tried there
+        assert one.cut["x0"].isnan().all()  # nothing is tried there
 
 
 def test_cut_features_are_saved(tmp_path):
@@ -192,3 +192,16 @@ def test_the_model_at_the_baseline_and_what_freezing_moves_it_by():
     assert not e.frozen_part.abs().max() > 1e-9
     with pytest.raises(ValueError, match='biases="reference"'):
         _ = CAFE(plain).explain(X).frozen_part
+
+
+@pytest.mark.parametrize("netting", ["path", "feature", "unit"])
+def test_a_feature_that_is_also_detached_is_named(netting):
+    """Its score is that of one way; what it does in all is told beside it."""
+
+    def model(x):
+        return torch.relu(x[:, 0] * 2 + x[:, 2]) * x[:, 0].detach() + x[:, 1]
+
+    e = CAFE(model, netting=netting).explain(X)
+    assert list(e.cut) == ["x0"]
+    without = torch.cat([torch.zeros(3, 1), X[:, 1:]], 1)
+    torch.testing.assert_close(e.cut["x0"], model(X) - model(without))

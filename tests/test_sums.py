@@ -274,3 +274,25 @@ def test_what_is_not_finite_is_named_if_it_reaches_the_output():
         explained(lambda x: torch.log(x).sum(1), torch.rand(2, 3) + 1)
     with pytest.raises(ValueError, match="model itself, model\\(x\\), is not finite"):
         explained(lambda x: torch.sqrt(x).sum(1), -torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("large", [1e6, 1e8])
+def test_a_model_that_loses_its_own_digits_is_told_from_a_wrong_rule(large):
+    layer = nn.Linear(3, 2)
+    x = torch.randn(4, 3)
+
+    class Lossy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, v):
+            return torch.relu(self.layer((v + large) - large))
+
+    for way in ({}, {"netting": "unit", "biases": "reference"}):
+        cafe = CAFE(Lossy().float(), **way)
+        for explained in (cafe.explain, cafe.attribute):
+            with pytest.raises(UnsupportedOperation, match=r"loses its own digits[\s\S]*model\.double"):
+                explained(x.float(), target=0)
+        e = CAFE(Lossy().double(), **way).explain(x.double(), target=0)
+        assert e.completeness_error.abs().max() < 1e-6

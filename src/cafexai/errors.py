@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class LostInRounding(UnsupportedOperation):
 
 class OutputDiffers(LawBroken):
     """The explained output is not that of the model: a rule is wrong, or rows, explained in portions, influence each other."""
+
+    def __init__(self, message: str, found: Any = None) -> None:
+        super().__init__(message)
+        self.found = found  # the explained output
 
 
 class ModelProblem(ValueError):

@@ -22,7 +22,7 @@ from ._engine.way import Way, chosen
 from ._inputs import different
 from ._inputs.baselines import Reference, background_rows, references
 from ._inputs.forms import taken
-from ._inputs.given import Inputs, prepare
+from ._inputs.given import Inputs, model_dtype, prepare
 from ._inputs.groups import default_names, joined, places
 from ._inputs.words import masked
 from ._scores.backward import Outcome, Passed
@@ -177,7 +177,11 @@ class CAFE:
             self.way = chosen(Job(self._subject, given, stack, Settings(PathScores), extra=extra))
         way, sensitivity = self.way or Way(), Sensitivity(self.c, self._subject.names.values())
         in_reference = way.biases == "reference"
-        return Settings(CARRIERS[way.netting], sensitivity, self.norm_mean, in_reference, norms=way.norms, flows=way.flows)
+        settings = Settings(CARRIERS[way.netting], sensitivity, self.norm_mean, in_reference, norms=way.norms, flows=way.flows)
+        if not all(x.is_floating_point() for x in given.tensors):  # codes have no precision of their own
+            dtype = torch.promote_types(model_dtype(self.model)[0], settings.dtype)
+            return dataclasses.replace(settings, dtype=dtype)
+        return settings
 
     @property
     def model(self) -> Any:

@@ -31,7 +31,8 @@ def check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run:
         _refuse_infinite(expected)
         raise OutputDiffers(
             f"explain(...): reference + positive - negative differs from model(x) by {error:.3g} relative (allowed "
-            f'{limit:.3g}). Either a rule is wrong (check="each" finds the operation) or the model is not deterministic.'
+            f'{limit:.3g}). Either a rule is wrong (check="each" finds the operation) or the model is not deterministic.',
+            found,
         )
 
 

@@ -305,6 +305,7 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
     check_output(found, reference, expected, run)
     if final is not None:
         notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)
+    notes = (*notes, *run.notes)
     shape = scores.template.shape
     if scores.rows is not None and shape and shape[0] == run.batch:
         raise ValueError(

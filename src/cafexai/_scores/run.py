@@ -119,6 +119,7 @@ class Run:
         self.frozen: dict[Frozen, int] = {}  # -> number of calls
         self.cuts: list[Scores] = []  # values of which the model made integers or numbers of Python, so that influence is lost
         self.may_warn: Callable[[], bool] = lambda: True  # whether the user was not warned about this model yet
+        self.notes: dict[str, None] = {}  # what the explanation has to say of this pass
         self._infinite: dict[str, str] = {}  # module -> why a value there is not finite
 
     def release(self) -> None:
@@ -154,6 +155,14 @@ class Run:
         """The explained output or its scores are not finite: say why, if it is known."""
         for path, reason in self._infinite.items():
             raise ValueError(f"explain(...): {reason}" + (f" (In module {path!r}.)" if path else ""))
+
+    def note_company(self, operation: str) -> None:
+        """Remember that rows depend on each other by a value that is taken as a constant."""
+        place = f" in {self.path}" if self.path else ""
+        self.notes[
+            f"Rows depend on each other: {operation}{place} is of several rows. Its result is taken as a constant, so that the "
+            "scores of a row hold in this company alone; batch_size=1 explains every row by itself."
+        ] = None
 
     def note_frozen(self, operation: str, kind: str = "choice") -> None:
         """Remember that a value was taken as a constant here."""

@@ -206,7 +206,9 @@ class Coded(Tensor):
             scores.belongs(self.source, (self.places.clamp_min(0) % self.width).view(*self.places.shape, *beyond))
         if self.run.batch > 1:
             index = torch.where(self.places >= 0, self.places // self.width + 1, 0)
-            scores.rows = settle(index.view(*index.shape, *beyond).expand(value.shape), self.run.batch)
+            usual = torch.arange(1, self.run.batch + 1, device=index.device).view(-1, *(1,) * (index.ndim - 1))
+            if len(index) != self.run.batch or not bool(((index == usual) | (index == 0)).all()):
+                scores.rows = settle(index.view(*index.shape, *beyond).expand(value.shape), self.run.batch)
         if not self.run.closed:
             self.run.leaves.append(Leaf(scores, self.source, self.places))
         return scores if constant is None else scores.add_constant(constant)

@@ -23,7 +23,7 @@ from torch import Tensor
 from .contract import Carrier, Move
 from .functions import ONE_TO_ONE, Function, plus, soft_winners, winners
 from .origin import Origin
-from .rows import UNKNOWN, Rows, behind_map, behind_product, merged, moved
+from .rows import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
 from .run import Run
 from .running import RunningSum
 from .steps import weighted
@@ -266,10 +266,21 @@ class Scores(Carrier):
         result.reference = reference
         return result
 
-    def freeze(self, operation: str, fn: Callable[[Tensor], Any], kind: str = "choice") -> Any:
-        """A plain constant computed from the value; remembered in the list of what was frozen, with its kind."""
+    def freeze(self, operation: str, fn: Callable[[Tensor], Any], kind: str = "choice", over: int | None = None) -> Any:
+        """A plain constant computed from the value; remembered in the list of what was frozen, with its kind.
+
+        ``over`` is the dimension along which the constant depends on all elements: perhaps that of the rows.
+        """
         self.run.note_frozen(operation, kind)
+        if over is not None and self.run.batch > 1 and self._joins_rows(over % max(self.ndim, 1)):
+            self.run.note_company(operation)
         return fn(self.value)
+
+    def _joins_rows(self, dim: int) -> bool:
+        """Whether several rows lie along a dimension; what is not computed yet has its rows in front."""
+        if self.pending or self.rows is None:
+            return dim == 0 and self.ndim > 0 and self.shape[0] == self.run.batch
+        return averaged(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED
 
 
 def _at_start(part: Any, biases_in_reference: bool) -> Tensor:

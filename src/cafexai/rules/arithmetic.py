@@ -47,7 +47,7 @@ def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
     """x minus a frozen logsumexp; as the output of a model it is dropped and the logit explained."""
     if dim is None:
         raise UnsupportedOperation("it is called without dim")
-    shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax")
+    shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax", dim)
     result = x.add_constant(shift, -1)
     result.logits, result.final = x, "softmax"
     return result
@@ -148,8 +148,7 @@ def _softmax(terms: Scores, value: Tensor) -> Tensor | None:
     for logits in filter(None, (exponent.shifted, exponent)):
         for dim in range(logits.ndim):
             if logits.shape == value.shape and gap(torch.softmax(logits.value, dim), value) <= near:
-                terms.run.note_frozen("softmax (exp / sum)", "softmax")
-                return Softmaxed.of(value, logits)
+                return Softmaxed.of(logits.freeze("softmax (exp / sum)", lambda _: value, "softmax", dim), logits)
     # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
     sums, whole = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
     in_groups = any(bool((((s - 1).abs() <= near) | (s == 0)).all()) for s in sums)

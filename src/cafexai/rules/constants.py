@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._scores.rows import MIXED
 from .._scores.tensors import Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
@@ -60,6 +61,8 @@ def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if name in _TO_PYTHON:
             first.run.cuts.append(first)
         first.run.note_frozen(name, "comparison")
+        if any(isinstance(part, Scores) and not part.pending and part.rows is MIXED for part in (*args, *options.values())):
+            first.run.note_company(name)
         return function(*_values(args), **dict(zip(options, _values(options.values()), strict=True)))
 
     return apply
@@ -76,8 +79,16 @@ for _name in _COMPARED:
         add(_function, Rule(_name, _frozen(_name, _function), kinds=frozenset({"comparison"})))
 
 
+def _detached(name: str) -> Callable[[Scores], Any]:
+    def apply(x: Scores) -> Any:
+        x.run.cuts.append(x)
+        return x.freeze(name, torch.clone)
+
+    return apply
+
+
 for _name in ("data", "detach"):
-    rule(_name, in_place=False)(lambda x, name=_name: x.freeze(name, torch.clone))
+    rule(_name, in_place=False)(_detached(_name))
 
 
 @rule("_nested_tensor_from_mask_left_aligned", in_place=False)
@@ -105,7 +116,7 @@ def _routing(name: str) -> Callable[..., Any]:
             raise UnsupportedOperation("it is called without dim")
         if options.get("dtype") is not None:
             x.run.note_dtype(options["dtype"])
-        return Softmaxed.of(x.freeze(name, lambda value: function(value, dim, **options), "softmax"), x)
+        return Softmaxed.of(x.freeze(name, lambda value: function(value, dim, **options), "softmax", dim), x)
 
     return apply
 

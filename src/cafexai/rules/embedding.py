@@ -23,7 +23,8 @@ def embedding(
     if isinstance(weight, Scores):
         return weight.reshape(lambda w: w[codes])
     if max_norm is not None:
-        weight = weight * (max_norm / weight.norm(norm_type, 1, keepdim=True).clamp_min(max_norm))
+        size = weight.norm(norm_type, 1, keepdim=True)
+        weight = torch.where(size > max_norm, weight * (max_norm / (size + 1e-7)), weight)  # as torch writes it into the table
     return codes.leaf(lambda ids: F.embedding(ids, weight))
 
 

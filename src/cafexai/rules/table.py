@@ -22,8 +22,8 @@ KINDS = frozenset(
         "cast",  # an identity whose dtype is an argument
         "floating",  # a cast to a floating point type
         "move",  # elements only move, also those of integer codes
-        "padding",  # a move that puts a constant beside the elements
-        "offset",  # codes that are shifted, bounded or masked stay codes
+        "padding",  # a move that puts constants beside or in place of elements
+        "offset",  # codes that are shifted or bounded stay codes
         "index",  # places among its arguments choose among values
         "subscript",  # table[places]
         "write",  # its last argument is put into places of the first

@@ -33,7 +33,7 @@ def _constant(part: Any, what: str) -> None:
         raise UnsupportedOperation(f"its {what} depends on the input")
 
 
-@rule("where", in_place=False, kinds=["offset"])
+@rule("where", in_place=False, kinds=["padding"])
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:
     if a is None or isinstance(condition, Scores):
         raise UnsupportedOperation("its condition depends on the input; compare first (x > 0), that is frozen")
@@ -47,12 +47,12 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
     return _together([a, b], lambda x, other: torch.where(condition, x, other))
 
 
-@rule(torch.Tensor.where, name="where", kinds=["offset"])
+@rule(torch.Tensor.where, name="where", kinds=["padding"])
 def where_method(x: Any, condition: Any, other: Any) -> Any:
     return where(condition, x, other)
 
 
-@rule("masked_fill", kinds=["offset"])
+@rule("masked_fill", kinds=["padding"])
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     return where(mask, value, x)
 

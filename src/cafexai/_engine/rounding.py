@@ -1,0 +1,49 @@
+"""Whose rounding it is that the explained output differs from that of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from .._scores.numbers import gap, tolerance
+from ..errors import OutputDiffers, UnsupportedOperation
+from .forward import plain_output
+from .job import Batch, Job
+
+
+class _InDouble(TorchFunctionMode):
+    """All that the model computes, in float64, as far as it lets us."""
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*_wide(args), **_wide(kwargs or {}))
+
+
+def _wide(parts: Any) -> Any:
+    return tree_map_only(Tensor, lambda t: t.double() if t.is_floating_point() else t, parts)
+
+
+def refuse_own_rounding(job: Job, batch: Batch, error: OutputDiffers) -> None:
+    """Say so if the model in float64 gives what was explained: then it is the model that has lost its digits."""
+    if error.found is None or error.found.device.type == "mps":
+        return
+    own = plain_output(job, batch)
+    try:
+        with _InDouble():
+            exact = plain_output(job, batch)
+    except Exception:  # it asks for a precision, or writes where other numbers are
+        return
+    if not isinstance(exact, Tensor) or exact.dtype is not torch.float64 or exact.shape != own.shape:
+        return
+    lost, near = gap(own.double(), exact), gap(error.found.double(), exact)
+    if near <= tolerance(torch.float32) < lost:
+        raise UnsupportedOperation(
+            f"explain(...): the model loses its own digits: in {own.dtype} its output differs from that of the same model in "
+            f"float64 by {lost:.3g} relative, as when a small number is added to a large one that is taken away again. What is "
+            f"explained is the exact output (to {near:.3g}), not this one. Explain the model in float64: "
+            "CAFE(model.double()).explain(x.double())."
+        ) from error
