@@ -59,8 +59,8 @@ def page(studies: Path) -> str:
 
 
 def _section(folder: Path, names: tuple[str, ...]) -> list[str]:
-    """What a folder says, or nothing if it is not there or lacks one of the tables."""
-    if not folder.exists():
+    """What a folder says, or nothing if it is not there, not finished, or lacks one of the tables."""
+    if not (folder / "results.json").exists():
         return []
     config = json.loads((folder / "config.json").read_text())
     study, settings = STUDIES[config["study"]], config["settings"]
