@@ -73,13 +73,13 @@ def naive_steps(lost, present, scores, change, slopes):
     """One row: the step to the mean slopes that keeps the sum, by Lagrange, taken as far as the answers agree."""
     count = lost.shape[1]
     spread = lost.square().mean(0)
-    step = torch.where(spread > 0, slopes.mean(0) - scores, 0.0)
+    step = slopes.mean(0) - scores
+    weight = torch.where(spread > 0, spread, 1.0)
     system = torch.zeros(count + 1, count + 1, dtype=torch.float64)
-    system[:count, :count] = torch.diag(torch.where(spread > 0, spread, 1.0))
-    able = (present & (spread > 0)).double()
-    system[:count, count] = system[count, :count] = able
-    system[count, count] = 0.0 if able.any() else 1.0
-    step = torch.linalg.solve(system, torch.cat([torch.where(spread > 0, spread, 1.0) * step, torch.zeros(1).double()]))[:count]
+    system[:count, :count] = torch.diag(weight)
+    system[:count, count] = (present & (spread > 0)).double()  # what never moved stays at its slope
+    system[count, :count] = present.double()
+    step = torch.linalg.solve(system, torch.cat([weight * step, torch.zeros(1).double()]))[:count]
     foretold, missed = lost @ step, change - lost @ scores
     return step * min(1.0, max(0.0, (foretold @ missed / (foretold @ foretold)).item()))
 
@@ -106,7 +106,10 @@ def test_steps_to_the_slopes_are_the_naive_ones():
         torch.testing.assert_close(fit.correction_error[i], (torch.stack(apart).square().sum(0) * 2 / 3).sqrt())
     assert (fit.correction.sum(1).abs() < 1e-12).all()
     assert not fit.correction[3].any()
-    assert fit.correction[1, 2] == fit.correction_error[1, 2] == 0
+    still = torch.zeros(1, 4, 2, dtype=torch.float64)  # nothing moved, and one of one feature: their sums leave no room
+    for moved, some in ((still, torch.tensor([[True, True]])), (rows(1, 4, 2), torch.tensor([[True, False]]))):
+        alone = sloped(moved, some, scores[:1, :2], change[:1, :4], slopes[:1, :4, :2], 1.0)
+        assert alone.correction.abs().max() < 1e-12
 
 
 def test_features_without_slopes_are_fitted():

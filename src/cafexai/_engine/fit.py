@@ -108,6 +108,6 @@ def _kept(step: Tensor, lost: Tensor, present: Tensor) -> Tensor:
     able = present & (spread > 0)
     weights = torch.where(able, 1 / torch.where(able, spread, torch.ones_like(spread)), torch.zeros_like(spread))
     total = weights.sum(1, keepdim=True)
-    step = torch.where(spread > 0, step, torch.zeros_like(step))  # of what never moved, nothing can be seen
+    step = torch.where(present & (total == 0), torch.zeros_like(step), step)  # nothing could make up for it
     gap = (step * present).sum(1, keepdim=True)
     return step - gap * weights / torch.where(total > 0, total, torch.ones_like(total))
