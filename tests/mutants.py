@@ -31,6 +31,8 @@ TESTS = {  # the tests of each file, as pytest takes them
     "_scores/backward.py": "test_worked_examples.py test_properties.py test_errors.py test_codes.py",
     "_scores/feature.py": "test_feature.py",
     "_scores/functions.py": "test_worked_examples.py test_rules.py",
+    "_scores/mean.py": "test_unit.py",
+    "_scores/netted.py": "test_unit.py test_chain.py",
     "_scores/pairs.py": "test_pairs.py",
     "_scores/path.py": "test_worked_examples.py test_lazy.py test_properties.py test_rules.py",
     "_scores/origin.py": "test_frozen.py",

@@ -159,6 +159,15 @@ def test_a_layer_used_twice():
     same(lambda: CAFE(model).explain(x, target=0))
 
 
+@pytest.mark.parametrize("flows", ["peak", "mean"])
+def test_activations_in_a_row_by_unit(flows, taken):
+    """Each takes the net value of the one before it."""
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.ReLU(), nn.Linear(6, 5), nn.GELU(), nn.SiLU(), nn.Linear(5, 2))
+    for biases in ("scores", "reference"):
+        same(lambda b=biases: CAFE(model, netting="unit", flows=flows, biases=b).explain(torch.ones(1, 4), target=0))
+    assert taken
+
+
 def test_weights_that_are_larger_than_what_is_kept():
     model, x = models.mlp(300, 300, 3), torch.randn(2, 300)
     assert model[0].weight.numel() > steps.SMALL

@@ -107,7 +107,7 @@ OPERATIONS = {  # names that torch functions have, less those that are everyday 
 KNOWN = {
     ("_engine/way.py", "softmax"): "one at the end of a model does not count",  # (file, what it names): why
     ("_scores/activation.py", "torch.relu"): "the closed form of ReLU; rules hand in this very function",
-    ("_scores/unit.py", "torch.relu"): "not its closed form",
+    ("_scores/netted.py", "torch.relu"): "the closed form of ReLU for net values",
     ("_scores/value.py", "torch.mul"): "scale, a map like any other",
     ("_scores/functions.py", "torch.mul"): "maps that do not sum over elements",
     ("_scores/functions.py", "torch.div"): "maps that do not sum over elements",

@@ -14,6 +14,8 @@ import models
 import naive
 from architectures import ARCHITECTURES, adds_up
 from cafexai import CAFE
+from cafexai._scores.mean import Mean
+from cafexai._scores.netted import netted_activation
 from cafexai._scores.tensors import Scored
 from cafexai._scores.unit import UnitScores
 from cafexai.methods import METHODS
@@ -115,6 +117,29 @@ def _multipliers(phi, r, a, p, n, c, flows):
     up = torch.where(p > 0, (net + change * (d >= 0)) / torch.where(p > 0, p, 1.0), 0.0)
     down = torch.where(n > 0, (net - change * (d < 0)) / torch.where(n > 0, n, 1.0), 0.0)
     return up, down
+
+
+@pytest.mark.parametrize("flows", ["peak", "mean"])
+@pytest.mark.parametrize("c", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("phi", [torch.relu, nn.functional.gelu, nn.functional.leaky_relu, torch.tanh])
+def test_multipliers_of_a_unit_equal_the_definition(phi, c, flows):
+    """Also where one side or both are empty, where both are equal, and where the way begins or ends at 0."""
+    torch.manual_seed(0)
+    p, n, r = torch.rand(200), torch.rand(200), torch.randn(200)
+    p[:20], n[10:30], n[30:40], r[40:60] = 0, 0, p[30:40], 0
+    r[60:80] = n[60:80] - p[60:80]
+    for start in (None, r):
+        begin = torch.zeros(200) if start is None else r
+        step, reference, behind, function = netted_activation(p - n, start, phi, True, c)
+        constant = Mean(c) if flows == "mean" else c
+        change, size, kept, rest = step.apply(p - n, p + n, reference, behind, function, constant)
+        up, down = _multipliers(phi, begin, begin + (p - n), p, n, c, flows)
+        torch.testing.assert_close(change, phi(begin + (p - n)) - phi(begin))
+        assert torch.equal(size, change.abs())
+        of_delta, of_total = step.pull((torch.ones(200), None), kept, rest)
+        decided = p != n  # else D / d is a derivative
+        for found, expected in ((of_delta + of_total, up), (of_delta - of_total, down)):
+            torch.testing.assert_close(found[decided], expected[decided], atol=1e-10, rtol=0)
 
 
 @given(

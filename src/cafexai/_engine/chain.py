@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.activation import LARGE, activation
+from .._scores.activation import LARGE
 from .._scores.functions import over_rows
 from .._scores.path import PathScores
 from .._scores.run import Leaf, Run, Settings
@@ -73,7 +73,7 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
                 reference = start.expand(len(delta), -1)
         else:
             c = run.settings.c_at(path)
-            step, before, behind, phi = activation(delta, reference, carrier.general(layer[0]), True, c)
+            step, before, behind, phi = carrier.activation(delta, reference, layer[0], True, c)
             arguments, reference = (before, behind, phi, c), behind
         delta, total, *saved = step.apply(delta, total, *arguments)
         run.steps.append((step, *saved))

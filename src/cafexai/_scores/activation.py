@@ -19,8 +19,8 @@ s = (k + m) / min(p, n), t = p + n and 2 max(p, n) = t + |d|,
     delta' = [(e t + sgn(d) D) delta + (D - e d) total] / (t + |d|)
     total' = [(sgn(d) |D| - s d) delta + (s t + |D|) total] / (t + |d|).
 
-With mean flows (``Mean``) k - m is (1 - c) h + c (up + down) / 2 instead, nothing being capped, and k + m its size. Where d is
-within rounding, D / d is the derivative of phi.
+With mean flows k - m is (1 - c) h + c (up + down) / 2 instead, nothing being capped, and k + m its size (``mean.py``). Where d
+is within rounding, D / d is the derivative of phi.
 
 In this form no coefficient is a difference of large numbers: the combined scores of a deep net keep their digits in
 float32 although its totals are many times its outputs.
@@ -36,21 +36,17 @@ import torch
 from torch import Tensor
 
 from . import kernels
-from .functions import Function, is_plain, over_rows, slope
+from .functions import Function, is_plain, over_rows
+from .mean import Mean, mean_share
 from .steps import Pair, Step
-
-
-class Mean(float):
-    """A constant c with which cancelled influence shows in the mean of its two ways instead of the larger of them."""
 
 
 def activated(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """The new delta and total and the multipliers: two for ReLU, else four. ``points``: see ``at_points``."""
-    if not points and (phi is torch.relu or phi is one_sided_relu) and not isinstance(c, Mean):
-        made = _relu(delta, total, c)
-        return made if phi is torch.relu else (*made[:2], *_one_sided(delta, total, *made))
+    if not points and phi is torch.relu and not isinstance(c, Mean):
+        return _relu(delta, total, c)
     change, along, against, smaller = flows(delta, total, points, phi, c, reference)
     new_total = torch.sub(along, against).mul_(2).add_(change.abs())
     return change, new_total, *multipliers(delta, total, change, along, against, smaller)
@@ -103,14 +99,22 @@ def flows(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, k, -m of the formulas above, and 2 min(p, n). ``reference`` is asked for mean flows alone."""
-    change, up, down = changes(delta, total, points, phi)
     if isinstance(c, Mean):
-        start = torch.zeros_like(delta) if reference is None else reference
+        change, share = mean_share(delta, total, points, phi, c, reference)
         smaller = torch.sub(total, delta.abs()).clamp_min_(0)
-        linear = slope(phi, start, start + delta, delta, change).mul_(smaller).mul_(0.5)
-        net = torch.lerp(linear, up.add_(down).mul_(0.5), float(c))
-        return change, net.clamp_min(0), net.clamp_max(0), smaller
-    return _peak_flows(delta, total, change, up, down, c)
+        net = share.mul_(smaller).mul_(0.5)
+        return change, net.clamp_min(0), net.clamp_max_(0), smaller
+    return _peak_flows(delta, total, *changes(delta, total, points, phi), c)
+
+
+def share_of(
+    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """D and (k - m) / min(p, n)."""
+    if isinstance(c, Mean):
+        return mean_share(delta, total, points, phi, c, reference)
+    change, along, against, smaller = flows(delta, total, points, phi, c)
+    return change, along.add_(against).div_(smaller.mul_(0.5).clamp_min_(torch.finfo(delta.dtype).tiny))
 
 
 def _peak_flows(
@@ -171,18 +175,6 @@ def _relu(delta: Tensor, total: Tensor, c: Any) -> tuple[Tensor, ...]:
     return new_delta, new_total, same, cross
 
 
-def one_sided_relu(value: Tensor) -> Tensor:
-    """ReLU for carriers that ask what an input without influence would be multiplied by: see ``_one_sided``."""
-    return torch.relu(value)
-
-
-def _one_sided(delta: Tensor, total: Tensor, active: Tensor, _: Tensor, same: Tensor, cross: Tensor) -> tuple[Tensor, Tensor]:
-    """The multipliers, that of a side from which nothing comes being 0, as it is in the general form."""
-    cancels = torch.sub(total, delta.abs()).clamp_min_(0).sign_()
-    alone = active.sign().mul_(0.5).mul_(1 - cancels)
-    return same.mul_(cancels).add_(alone), cross.mul_(cancels).add_(alone)
-
-
 # ---- as a step: three ways to keep what the way back needs
 
 LARGE = 2**20  # elements from which on multipliers are computed again for each backward pass instead of being kept
@@ -195,19 +187,19 @@ def activation(
     """The step through phi for values like these, with the reference before and behind it; ``keeps_zero``: phi(0) = 0."""
     plain = is_plain(phi)
     if not plain:
-        phi = _in_its_dtype(phi)
+        phi = in_its_dtype(phi)
     if reference is None and not keeps_zero:
         reference = delta.new_zeros(()).expand(delta.shape)
     behind = None if reference is None else over_rows(phi, reference)
     mean = isinstance(c, Mean)
     pays = plain and not mean and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
-    closed = (phi is torch.relu or phi is one_sided_relu) and reference is None and not mean
+    closed = phi is torch.relu and reference is None and not mean
     if delta.numel() >= LARGE and (pays or not closed):
         return (COMPILED if pays else RECOMPUTED), reference, behind, phi
     return (KEPT_COMPILED if pays else KEPT), reference, behind, phi
 
 
-def _in_its_dtype(phi: Function) -> Function:
+def in_its_dtype(phi: Function) -> Function:
     """A function of the user, who may compute in another precision."""
     return lambda value: phi(value).to(value.dtype)
 
@@ -245,8 +237,8 @@ def _pull_kept(gradients: Sequence[Tensor | None], maps: Sequence[Tensor], rest:
 def _recompute(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
     """Nothing is kept but the arguments, and rows are worked on block by block."""
     new_delta, new_total = torch.empty_like(delta), torch.empty_like(total)
-    for rows in _blocks(delta, phi):
-        d, t, r, b = _cut(rows, delta, total, reference, behind)
+    for rows in blocks(delta, phi):
+        d, t, r, b = cut(rows, delta, total, reference, behind)
         change, along, against, _ = flows(d, t, at_points(d, t, r, b, phi), phi, c, r)
         torch.add(along.sub_(against).mul_(2), change.abs(), out=new_total[rows])
         new_delta[rows] = change
@@ -259,10 +251,10 @@ def _pull_recomputed(gradients: Sequence[Tensor | None], tensors: Sequence[Any],
     if gradients[0] is None and gradients[1] is None:
         return None, None
     to_delta, to_total = torch.empty_like(delta), torch.empty_like(total)
-    for rows in _blocks(delta, phi):
-        d, t, r, b = _cut(rows, delta, total, reference, behind)
+    for rows in blocks(delta, phi):
+        d, t, r, b = cut(rows, delta, total, reference, behind)
         maps = multipliers(d, t, *flows(d, t, at_points(d, t, r, b, phi), phi, c, r))
-        to_delta[rows], to_total[rows] = _pulled(_cut(rows, *gradients), maps)  # type: ignore[assignment]
+        to_delta[rows], to_total[rows] = _pulled(cut(rows, *gradients), maps)  # type: ignore[assignment]
     return to_delta, to_total
 
 
@@ -302,7 +294,7 @@ RECOMPUTED = Step(_recompute, _pull_recomputed)
 COMPILED = Step(_compile, _pull_compiled)
 
 
-def _blocks(delta: Tensor, phi: Function) -> list[slice]:
+def blocks(delta: Tensor, phi: Function) -> list[slice]:
     """Slices of dimension 0; one for all if phi is not a function of torch alone and may hold constants of that size."""
     if not is_plain(phi) or delta.ndim == 0:
         return [slice(None)]
@@ -310,5 +302,5 @@ def _blocks(delta: Tensor, phi: Function) -> list[slice]:
     return [slice(start, start + step) for start in range(0, len(delta), step)]
 
 
-def _cut(rows: slice, *tensors: Any) -> tuple[Any, ...]:
+def cut(rows: slice, *tensors: Any) -> tuple[Any, ...]:
     return tuple(None if tensor is None else tensor[rows] for tensor in tensors)

@@ -47,10 +47,7 @@ class PathScores(Scores):
         """A linear layer in a chain of layers that begins with this value; the first of them takes the value itself."""
         return LINEAR
 
-    @staticmethod
-    def general(phi: Function) -> Function:
-        """A function in the form whose multipliers this carrier takes."""
-        return phi
+    activation = staticmethod(activation)  # the step through an elementwise function
 
     def influence(self) -> Tensor:
         return self.total.detach()
@@ -135,7 +132,7 @@ class PathScores(Scores):
         return type(self)(self.run, reference, delta, torch.add(self.total, other.total, alpha=abs(alpha)), rows)
 
     def _activated(self, phi: Function, keeps_zero: bool) -> PathScores:
-        step, reference, behind, phi = activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
+        step, reference, behind, phi = self.activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
         delta, total = InGraph.apply(self.delta, self.total, step, reference, behind, phi, self.run.c)
         return type(self)(self.run, behind, delta, total, self.rows)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .activation import Mean
+from .mean import Mean
 from .steps import Biases, Deltas, Magnitudes, Step
 
 if TYPE_CHECKING:

@@ -23,14 +23,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .activation import activation, one_sided_relu
 from .backward import Outcome, Passed, at_features, cut_off, distribute, split
 from .contract import Made, Move
 from .functions import ONE_TO_ONE, Function
+from .netted import netted_activation
 from .path import PathScores
 from .rows import Rows
 from .run import Run
-from .steps import LINEAR, Added, InGraph, Pair, Step, half_sizes
+from .steps import LINEAR, Added, Pair, Step, half_sizes
 from .sums import check_range
 
 Shares = tuple[Tensor, Tensor]  # of delta and of total
@@ -88,10 +88,7 @@ class UnitScores(PathScores):
         self.delta, self.total = self.parts = Seen.apply(self.delta, self.total, see)
         self.template = self.delta
 
-    @staticmethod
-    def general(phi: Function) -> Function:
-        """Where all inputs of a unit push one way, the multiplier of the other is 0: inputs whose net is 0 pass on the mean."""
-        return one_sided_relu if phi is torch.relu else phi
+    activation = staticmethod(netted_activation)
 
     def linear_step(self, weight: Tensor, first: bool) -> Step:
         if not first:
@@ -184,9 +181,7 @@ class UnitScores(PathScores):
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         entering: Any = self._copied()
         self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
-        step, reference, behind, phi = activation(self.delta, self.reference, self.general(phi), keeps_zero, self.run.c)
-        delta, _ = InGraph.apply(entering.delta, entering.total, step, reference, behind, phi, self.run.c)
-        result: Any = type(self)(self.run, behind, delta, delta.abs(), self.rows)
+        result: Any = super(UnitScores, entering)._activated(phi, keeps_zero)
         result.netted = True
         return result
 
