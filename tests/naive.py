@@ -172,7 +172,7 @@ def selection(f: Callable[..., Tensor], inputs: Sequence[Pair], sign: int) -> Tw
 
 
 def soft_selection(f: Callable[[Tensor], Tensor], inputs: Sequence[Pair]) -> Twin:
-    """As for a selection, between the derivatives of f at the reference and at the input, which are both a softmax."""
+    """As for a selection, between the derivatives of f, which is convex, at the reference and at the input."""
     (x,) = inputs
     (now,), (then,) = matrices(f, [x.value]), matrices(f, [x.reference])
     change, delta = (f(x.value) - f(x.reference)).flatten(), (x.value - x.reference).flatten()
@@ -183,8 +183,8 @@ def soft_selection(f: Callable[[Tensor], Tensor], inputs: Sequence[Pair]) -> Twi
             middle = (low + high) / 2
             weights[o] = middle * then[o] + (1 - middle) * now[o]
             low, high = (middle, high) if weights[o] @ delta > change[o] else (low, middle)
-    reference, zero = f(x.reference), torch.zeros_like(now)
-    return Twin(reference, torch.zeros_like(reference), [weights], [zero], [zero], [weights])
+    reference, up, down = f(x.reference), clip(weights), clip(-weights)
+    return Twin(reference, torch.zeros_like(reference), [up], [down], [down], [up])
 
 
 # ---- whole layers, step by step --------------------------------------------------------------------------------------

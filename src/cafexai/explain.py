@@ -294,6 +294,8 @@ class CAFE:
             words=words and feature_groups is None and layer is None,
             mask=ready.mask,
         )
+        if ready.names:
+            given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
         _refuse_together(given, target, against, how is not None)
         if given.grouping is not None and layer is None:
             feature_groups = given.grouping if feature_groups is None else joined(given.grouping, feature_groups)

@@ -216,7 +216,7 @@ def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
     with torch.set_grad_enabled(slopes):
         if job.target_layer is None:
-            return select_output(job.subject.model(*arguments, **batch.options), job.output)
+            return select_output(_called(job, arguments, batch.options), job.output)
         # under any such mode torch leaves out its fast path for Transformers, which does not call the modules inside
         with BaseTorchFunctionMode(), module_paths(Run(1, job.settings), job.subject.names, _until(job.target_layer, None)):
             return select_output(_or_reached(job, arguments, batch.options), job.output)
@@ -224,9 +224,15 @@ def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
 
 def _or_reached(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     try:
-        return job.subject.model(*arguments, **options)
+        return _called(job, arguments, options)
     except _Reached as reached:
         return reached.output
+
+
+def _called(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The model on these inputs and further arguments."""
+    count = len(job.given.keywords)
+    return job.subject.model(*arguments[count:], **dict(zip(job.given.keywords, arguments, strict=False)), **options)
 
 
 def _until(layer: str | None, after: Callable[[str, Any], Any] | None) -> Callable[[str, Any], Any] | None:

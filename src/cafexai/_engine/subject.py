@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
@@ -76,6 +77,15 @@ class Subject:
         if not isinstance(self.model, nn.Module):
             return {}
         return {id(t): name for name, t in (*self.model.named_parameters(), *self.model.named_buffers())}
+
+    def keywords(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """These names if forward takes arguments by them; else none, and arguments go by their places."""
+        try:
+            known = inspect.signature(getattr(self.model, "forward", self.model)).parameters
+        except (TypeError, ValueError):
+            return ()
+        open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        return names if open_ended or all(name in known for name in names) else ()
 
     def first_warning(self) -> bool:
         """True once for every model."""

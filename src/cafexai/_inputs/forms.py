@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from .pictures import is_picture, preprocessed
-from .words import encoded_text, is_encoding, is_text, split_encoding
+from .words import EXPLAINED, encoded_text, is_encoding, is_text, split_encoding
 
 
 class Taken(NamedTuple):
@@ -19,6 +19,7 @@ class Taken(NamedTuple):
     display: Any = None  # the inputs as they were, in the same shape
     notes: tuple[str, ...] = ()
     mask: Any = None  # which tokens count
+    names: tuple[str, ...] = ()  # by which forward takes the inputs, if these came by name
 
 
 def taken(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, display: Any, raw: bool) -> Taken:
@@ -47,5 +48,9 @@ def taken(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, display: Any
         inputs, notes = encoded_text(texts, tokenizer, call)
     if not is_encoding(inputs):
         return Taken(inputs, extra, display, notes, extra.get("attention_mask") if isinstance(extra, dict) else None)
-    inputs, extra = split_encoding(inputs, extra, call)
-    return Taken(inputs, extra, display, notes, extra.get("attention_mask"))
+    named, extra = split_encoding(inputs, extra, tokenizer is not None, call)
+    left = [name for name in EXPLAINED if name in extra]
+    if left:
+        notes = (*notes, f"Explained is {', '.join(named)}; {', '.join(left)} goes to the model as it is and has no scores.")
+    inputs = tuple(named.values())
+    return Taken(inputs if len(inputs) > 1 else inputs[0], extra, display, notes, extra.get("attention_mask"), tuple(named))

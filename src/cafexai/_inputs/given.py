@@ -32,6 +32,7 @@ class Inputs:
     words: Words | None = None  # the words that tokens are pieces of
     schema: Any = None  # the columns as the user has described them
     notes: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()  # the arguments of forward that the inputs are, if they go there by name
     rows: int = field(init=False)  # how many there are
 
     def __post_init__(self) -> None:

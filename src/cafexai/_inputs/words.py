@@ -19,6 +19,7 @@ NOT_FOR_MODELS = (  # what tokenizers add for others
     "overflowing_tokens",
     "num_truncated_tokens",
 )
+EXPLAINED = ("input_ids", "pixel_values", "input_values", "input_features")  # what has scores: words, pictures, sounds
 INSIDE, END = "##", "</w>"  # of pieces inside a word, and of the last one of a word
 BEFORE = ("▁", "Ġ")  # of pieces with a space before them, in letters and in bytes
 NO_LIMIT = 10**6  # tokenizers that know no longest text say a huge number
@@ -33,8 +34,8 @@ class Words:
 
 
 def is_encoding(inputs: Any) -> bool:
-    """What a tokenizer returns: input_ids and more, by name."""
-    return hasattr(inputs, "keys") and "input_ids" in inputs.keys()  # noqa: SIM118  (a BatchEncoding is no Mapping)
+    """What a tokenizer or processor returns: input_ids or pixels and more, by name."""
+    return hasattr(inputs, "keys") and any(name in inputs.keys() for name in EXPLAINED)  # noqa: SIM118  (it is no Mapping)
 
 
 def is_text(inputs: Any) -> bool:
@@ -62,17 +63,22 @@ def encoded_text(texts: list[str], tokenizer: Any, call: str) -> tuple[Any, tupl
     return encoding, notes
 
 
-def split_encoding(encoding: Any, extra: Any, call: str) -> tuple[Any, dict[str, Any]]:
-    """The token ids, and all else that the model takes by name, beside what the user gave."""
-    others = {
-        str(k): _tensor(v) for k, v in dict(encoding).items() if k not in ("input_ids", *NOT_FOR_MODELS) and v is not None
-    }
+def split_encoding(encoding: Any, extra: Any, words: bool, call: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is explained, by name, and all else that the model takes by name, beside what the user gave.
+
+    Of words and pictures, both are, if each text has its picture; ``words`` asks for those alone.
+    """
+    parts = {str(k): _tensor(v) for k, v in dict(encoding).items() if k not in NOT_FOR_MODELS and v is not None}
+    first, *more = (name for name in EXPLAINED if name in parts)
+    rows = len(parts[first])
+    chosen = [first, *(name for name in more if not words and isinstance(parts[name], Tensor) and len(parts[name]) == rows)]
+    others = {name: part for name, part in parts.items() if name not in chosen}
     if extra is not None and not isinstance(extra, Mapping):
         raise ValueError(
             f"{call}(encoding, additional_forward_args={type(extra).__name__}): {', '.join(others) or 'nothing'} of the "
             "encoding goes to the model by name; give further arguments by name, too: a dictionary."
         )
-    return _tensor(encoding["input_ids"]), {**others, **(extra or {})}
+    return {name: parts[name] for name in chosen}, {**others, **(extra or {})}
 
 
 def _tensor(value: Any) -> Any:

@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     exported,
     grouped,
     linear,
+    losses,
     norms,
     packed,
     recurrent,
