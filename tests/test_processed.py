@@ -36,7 +36,9 @@ def test_encoder_decoders(name, dtype, kind):
     by_name = {"attention_mask": WORDS["attention_mask"], "decoder_input_ids": written}
     by_hand = cafe.explain(IDS, additional_forward_args=by_name, target=49, output=lambda out: out.logits[:, -1])
     assert torch.equal(by_hand.combined, e.combined)
-    row = cafe.explain({**{k: v[1:] for k, v in WORDS.items()}, "decoder_input_ids": written[1:]}, target=-1, output="logits[:, -1]")
+    row = cafe.explain(
+        {**{k: v[1:] for k, v in WORDS.items()}, "decoder_input_ids": written[1:]}, target=-1, output="logits[:, -1]"
+    )
     torch.testing.assert_close(row.positive[0], e.positive[1], rtol=1e-4, atol=1e-6)
     labels = cafe.explain(kind({**WORDS, "labels": written}), target=-1, output="logits[:, -1]")
     adds_up(labels)

@@ -60,7 +60,7 @@ def nll_loss(
 def _labels(x: Scores, target: Any, ignored: int) -> tuple[Tensor, int]:
     """1 at the label of each element that has one, else 0; and the dimension of the classes."""
     if not isinstance(target, Tensor) or target.is_floating_point():
-        raise UnsupportedOperation("its labels are no integers that are given; write it as logsumexp(x) minus the expected logit")
+        raise UnsupportedOperation("its labels are not given integers; write it as logsumexp(x) minus the expected logit")
     dim = min(1, x.ndim - 1)
     kept = (target != ignored).unsqueeze(dim)
     places = torch.where(kept, target.unsqueeze(dim), 0)
