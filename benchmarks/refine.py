@@ -75,7 +75,7 @@ def methods(data: Dataset, seeds: int) -> dict[str, Any]:
 
 
 def measured(model: nn.Module, data: Dataset, rows: int, seeds: int) -> dict[str, list[float]]:
-    """Infidelity, three sizes, normalised and as is, and seconds, relative to the rival."""
+    """Infidelity, three sizes, normalised and as is, and seconds of the processor, relative to the rival."""
     x = data.x_test[:rows]
     with torch.no_grad():
         target = model(x).argmax(1)

@@ -71,6 +71,8 @@ def _sets(settings: Settings, kind: str) -> list[str]:
 
 def compared(runs_of: Sequence[Any], method: str, measure: str, apart: bool = False) -> tuple[float, float] | None:
     """Mean and standard error of a measure on one network and data set, or of its distance to Integrated Gradients."""
+    if method in EVALUATING:  # not asked for every seed
+        runs_of = [run for run in runs_of if measure in run["methods"].get(method, {})]
     if not runs_of or any(measure not in run["methods"].get(method, {}) for run in runs_of):
         return None
     values, errors = [], []
