@@ -157,7 +157,7 @@ DEPTH = Study(
     "nothing: the data are made",
     {
         "toy": COMMON | {"layers": [1, 3], "width": 8, "seeds": [42], "rows": 10, "data_rows": 200, "epochs": 2},
-        "quick": COMMON | {"layers": [1, 2, 4, 8, 16], "seeds": [42], "rows": 100, "data_rows": 5000, "epochs": 40},
+        "quick": COMMON | {"layers": [1, 2, 4, 8, 16, 32], "seeds": [42], "rows": 100, "data_rows": 5000, "epochs": 40},
         "full": COMMON | {"layers": [1, 2, 4, 8, 16, 32], "seeds": [42, 43, 44], "rows": 200, "data_rows": 10_000,
                           "epochs": 60},
     },
