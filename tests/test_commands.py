@@ -114,7 +114,7 @@ MISTAKES = {
     "odd target": ("explain shop:net people.csv --target good", 2, "--target good"),
     "wrong rows": ("explain shop:net people.csv --rows 9", 2, "the data have 5, 0 to 4"),
     "odd rows": ("explain shop:net people.csv --rows first", 2, "give rows as 0:100"),
-    "wrong baseline": ("explain shop:net people.csv --baseline average", 2, "neither zero, mean, median, mode nor row:N"),
+    "wrong baseline": ("explain shop:net people.csv --baseline average", 2, "neither zero, mask, mean, median, mode nor row:N"),
     "wrong baseline row": ("explain shop:net people.csv --baseline row:7", 2, "row:0 to row:4"),
     "wrong c": ("explain shop:net people.csv --c 2", 2, "2 is not between 0 and 1"),
     "wrong netting": ("explain shop:net people.csv --netting paths", 2, "--netting 'paths'"),

@@ -12,7 +12,7 @@ import typer
 from . import options
 from . import output as files
 from .status import Status
-from .work import Request, Work, schema_text
+from .work import USUAL, Request, Work, schema_text
 
 ENDINGS = (".txt", ".csv", ".parquet", ".json", ".html", ".safetensors")
 Out = Annotated[
@@ -32,7 +32,7 @@ def explain(
     target: options.Target = None,
     against: options.Against = None,
     output: options.Output = None,
-    baseline: options.Baseline = "zero",
+    baseline: options.Baseline = USUAL,
     c: options.Sensitivity = "0.5",
     netting: options.Netting = None,
     flows: options.Flows = None,
@@ -82,7 +82,7 @@ def report(
     target: options.Target = None,
     against: options.Against = None,
     output: options.Output = None,
-    baseline: options.Baseline = "zero",
+    baseline: options.Baseline = USUAL,
     c: options.Sensitivity = "0.5",
     netting: options.Netting = None,
     flows: options.Flows = None,

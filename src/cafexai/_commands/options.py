@@ -31,7 +31,10 @@ Target = Annotated[
 ]
 Against = Annotated[str | None, typer.Option(help="Explain why the target rather than this output.")]
 Baseline = Annotated[
-    str, typer.Option(help="What rows are compared with: zero, mean, median, mode (of DATA), row:N of DATA, or a file of rows.")
+    str,
+    typer.Option(
+        help="What rows are compared with: zero; mask (texts; usual there); mean, median, mode, row:N of DATA; or a file."
+    ),
 ]
 Output = Annotated[str | None, typer.Option(help="Which of several outputs: its name, such as logits, or its place.")]
 Sensitivity = Annotated[str, typer.Option("--c", help="Conflict sensitivity, 0 to 1; several as 0,0.5,1.")]

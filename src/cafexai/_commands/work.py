@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..explanations import Explanations
 
 WORDS = ("mean", "median", "mode")
+USUAL = "usual"  # a baseline that nobody has chosen: zero, and for texts the mask token
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Request:
     rows: str | None = None
     target: str | None = None
     against: str | None = None
-    baseline: str = "zero"
+    baseline: str = USUAL
     c: str = "0.5"
     netting: str | None = None
     flows: str | None = None
@@ -67,6 +68,9 @@ class Work:
             raise UseProblem(f"{request.data}: texts need the tokenizer of the model: --tokenizer FOLDER.")
         self.preprocess = load_function(request.preprocess)
         self.tokenizer = load_tokenizer(request.tokenizer)
+        if request.baseline == USUAL:
+            masked = self.all.form == "texts" and getattr(self.tokenizer, "mask_token_id", None) is not None
+            self.request = dataclasses.replace(request, baseline="mask" if masked else "zero")
         self.inputs, self.shown = self.as_inputs(self.data)
         for note in self.all.notes:
             typer.echo(f"cafexai: note: {note}", err=True)
@@ -92,6 +96,10 @@ class Work:
     def baselines(self) -> Any:
         """What rows are compared with, and the data that words such as "mean" are about."""
         wanted = self.request.baseline
+        if wanted in ("zero", "mask") and self.tokenizer is not None and self.all.form == "texts":
+            return wanted
+        if wanted == "mask":
+            raise UseProblem(f"--baseline mask: only texts have a mask token, and {self.request.data} holds {self.all.form}.")
         if wanted == "zero":
             return None
         if wanted in WORDS:
@@ -105,7 +113,7 @@ class Work:
             return self.as_inputs(self.all.take([place]))[0]
         if not Path(wanted).exists():
             raise UseProblem(
-                f"--baseline {wanted}: it is neither zero, mean, median, mode nor row:N, and there is no such file of rows."
+                f"--baseline {wanted}: it is neither zero, mask, mean, median, mode nor row:N, and no file of rows."
             )
         data = self.read(wanted, "the baseline")
         if data.form != self.data.form:

@@ -72,7 +72,7 @@ class Api:
             "start": vars(session.start),
             "netting": NETTING,
             "biases": BIASES,
-            "baselines": ["zero"] if form == "texts" else ["zero", "mean", "median", "mode", "row"],
+            "baselines": session.baselines,
             "methods": list(METHODS),
             "endings": ["csv", *(["parquet"] if find_spec("pyarrow") else [])],
             "label": session.rows.label,

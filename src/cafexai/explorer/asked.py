@@ -28,7 +28,7 @@ class Choice:
     netting: str = "path"
     flows: str = "peak"
     biases: str = "scores"
-    baseline: str = "zero"  # or "mean", "median", "mode", "row:N"
+    baseline: str = "zero"  # or "mask", "mean", "median", "mode", "row:N"
     target: int | None = None  # None is the predicted class, or the only output
     against: int | None = None
 
@@ -49,7 +49,7 @@ class Choice:
             if not text.isdecimal() or len(text) > 12 or int(text) >= rows:
                 raise Refused(f"Give a row from 0 to {rows - 1}.", "baseline")
         else:
-            word(made.baseline, ("zero", *TYPICAL), "baseline")
+            word(made.baseline, ("zero", "mask", *TYPICAL), "baseline")
         for name in ("target", "against"):
             if getattr(made, name) is not None:
                 whole(getattr(made, name), name, outputs - 1)

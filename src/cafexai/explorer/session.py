@@ -63,7 +63,7 @@ class Session:
         if not isinstance(cafe.c, (int, float)):
             raise ValueError("explore(CAFE(model, c={...}), ...): the page has one c for all layers; give one number.")
         self.way = self._decided(target)
-        self.start = Choice(float(cafe.c), self.way.netting, self.way.flows, self.way.biases, "zero", target)
+        self.start = Choice(float(cafe.c), self.way.netting, self.way.flows, self.way.biases, self.baselines[0], target)
 
     def _decided(self, target: int | None) -> Way:
         """How the model is explained, by its first row if that was left to it."""
@@ -165,8 +165,17 @@ class Session:
         except (ValueError, RuntimeError) as error:
             raise Refused(str(error), _field(str(error))) from error
 
+    @property
+    def baselines(self) -> list[str]:
+        """The words for what rows may be compared with, the usual one first."""
+        if self.rows.data.form != "texts":
+            return ["zero", *TYPICAL, "row"]
+        return ["mask", "zero"] if getattr(self.tokenizer, "mask_token_id", None) is not None else ["zero"]
+
     def baseline(self, word: str) -> Any:
         """What rows are compared with, as ``explain`` takes it; typical rows are made once."""
+        if self.rows.data.form == "texts" and self.tokenizer is not None and word in self.baselines:
+            return word
         if word == "zero":
             return None
         with self._lock:
@@ -176,7 +185,9 @@ class Session:
 
     def _made(self, word: str) -> Any:
         if self.rows.data.form == "texts":
-            raise Refused("Texts are compared with a zero embedding only.", "baseline")
+            raise Refused(f"Texts are compared with: {', '.join(self.baselines)}.", "baseline")
+        if word == "mask":
+            raise Refused("Only texts have a mask token.", "baseline")
         try:
             if word not in TYPICAL:
                 return self.rows.inputs([int(word.removeprefix("row:"))])[0]

@@ -5,7 +5,7 @@ import { about, keep, state } from "./state.js";
 const WORDS = {
   path: "by path (as published)", feature: "by feature", unit: "by unit",
   scores: "have scores (as published)", reference: "belong to the reference",
-  zero: "zero", mean: "mean of the data", median: "median of the data", mode: "mode of the data", row: "another row …",
+  zero: "zero", mask: "mask token", mean: "mean of the data", median: "median of the data", mode: "mode of the data", row: "another row …",
 };
 
 export function choices(changed) {
