@@ -113,6 +113,14 @@ case("interpolate", "linear", S((1, 2, 3, 2)), scale_factor=(1.5, 2.0), mode="bi
 case("interpolate", "linear", S((1, 1, 5, 4)), size=(2, 3), mode="bilinear", antialias=True)
 case("interpolate", "linear", S((1, 1, 5, 4)), scale_factor=0.5, mode="bicubic", antialias=True)
 case("grid_sample", "linear", S((2, 1, 3, 3)), K((2, 2, 2, 2)), align_corners=False)
+case(
+    "grid_sample",
+    "linear",
+    S((2, 1, 3, 3)),
+    S((2, 2, 2, 2)),
+    align_corners=False,
+    frozen=lambda a, g: lambda x, y: F.grid_sample(x, g, align_corners=False),
+)
 
 # ---- matrix products -------------------------------------------------------------------------------------------------
 case("matmul mm", "linear", S((2, 3)), K((3, 2)))
@@ -377,6 +385,8 @@ case(
     reduce="add",
     frozen=lambda a, b: lambda x, y: x.scatter_add(1, PAIRS, y[:, :2]),
 )
+case("pad_sequence", "linear", [S((2, 2)), S((3, 2))], True)
+case("mse_loss l1_loss smooth_l1_loss", "shaped", S((2, 3)), K((2, 3)), reduction="none")
 case("_pack_padded_sequence", "linear", S((2, 3, 2)), torch.tensor([3, 2]), True)
 case("_pad_packed_sequence", "linear", S((4, 2)), torch.tensor([2, 1, 1]), True, 0.5, 4)
 

@@ -343,6 +343,30 @@ def test_supported_reports_without_explaining(x):
     assert fine.operations == {"linear": 2, "relu": 1}
 
 
+def test_supported_looks_at_the_outputs_too(x):
+    layer = nn.Linear(4, 4)
+    for model, why in (
+        (lambda v: (layer(v).T @ v) @ v.sum(0), "rows depend on each other"),
+        (lambda v: layer(v.detach()), "no output depends on the input"),
+    ):
+        report = cafexai.supported(model, x)
+        assert not report
+        assert why in str(report)
+
+
+def test_what_runs_by_itself_but_not_under_explanation_is_refused_in_our_words(x):
+    def picky(v):
+        if type(v) is not torch.Tensor:
+            raise TypeError("only plain tensors here")
+        return v.sum(1)
+
+    with pytest.raises(cafexai.UnsupportedOperation, match=r"(?s)runs by itself, but not.*only plain tensors.*layer="):
+        CAFE(picky).explain(x)
+    assert "only plain tensors" in str(cafexai.supported(picky, x))
+    with pytest.raises(ZeroDivisionError):
+        CAFE(lambda v: v.sum(1) / (1 // 0)).explain(x)
+
+
 def test_a_rule_of_ones_own(x):
     from cafexai.rules import table
 

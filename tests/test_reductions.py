@@ -179,3 +179,55 @@ def test_bags_of_different_sizes():
     expected = table[:2].amax(0).sum() + table[2:].amax(0).sum()  # the bag in the middle is empty
     torch.testing.assert_close(e.output, expected[None])
     torch.testing.assert_close(e.combined.sum(), expected)
+
+
+@pytest.mark.parametrize("low", [-torch.inf, torch.finfo(torch.float64).min])
+def test_what_a_mask_puts_out_never_is_the_largest(low):
+    mask, layer = torch.tensor([0.0, 0, 0, low, low]).double(), nn.Linear(4, 5).double()
+    x, start = torch.randn(3, 4).double(), torch.randn(3, 4).double()
+    equal(lambda v: (layer(v) + mask).amax(1), lambda v: layer(v)[:, :3].amax(1), x, (None, start))
+    equal(lambda v: layer(v).masked_fill(mask < 0, low).max(1).values, lambda v: layer(v)[:, :3].amax(1), x, (None, start))
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss])
+def test_losses_are_functions_of_a_difference(loss):
+    layer, x, start = nn.Linear(4, 5).double(), torch.randn(3, 4).double(), torch.randn(3, 4).double()
+    between = lambda v: loss(v, torch.zeros_like(v), reduction="none")  # noqa: E731
+    apart = lambda v: torch.tanh(layer(v)) - v[:, :1]  # noqa: E731
+
+    def one(v, reduction):
+        return torch.stack([loss(torch.tanh(layer(row)), row[:1].expand(5), reduction=reduction) for row in v])
+
+    equal(lambda v: one(v, "mean"), lambda v: between(apart(v)).mean(1), x, (None, start))
+    equal(lambda v: one(v, "sum"), lambda v: between(apart(v)).sum(1), x, (None, start))
+
+
+def test_sequences_side_by_side():
+    layer, x, start = nn.Linear(4, 5).double(), torch.randn(3, 4).double(), torch.randn(3, 4).double()
+
+    def padded(v):
+        parts = [torch.tanh(layer(v[:, :, None].expand(-1, -1, 4)))[:, :n].transpose(0, 1) for n in (2, 4)]
+        return nn.utils.rnn.pad_sequence(parts, padding_value=0.5).permute(2, 1, 0, 3).flatten(1).square().sum(1)
+
+    def written_out(v):
+        h = torch.tanh(layer(v[:, :, None].expand(-1, -1, 4)))
+        return torch.cat([F.pad(h[:, :2], (0, 0, 0, 2), value=0.5), h], 1).flatten(1).square().sum(1)
+
+    equal(padded, written_out, x, (None, start))
+
+
+def test_out_that_is_none_is_no_argument():
+    layer, x = nn.Linear(4, 5).double(), torch.randn(3, 4).double()
+    equal(lambda v: torch.mean(layer(v), dim=1, out=None), lambda v: layer(v).mean(1), x, (None,))
+
+
+def test_an_expert_that_gets_nothing():
+    layer, x = nn.Linear(4, 4).double(), torch.randn(3, 4).double()
+
+    def routed(v):
+        h = layer(v)
+        none = h[torch.zeros(0, dtype=torch.long)]
+        none = none * torch.rsqrt(none.square().mean(-1, keepdim=True) + 1e-6)
+        return h.index_add(0, torch.zeros(0, dtype=torch.long), none).sum(1)
+
+    equal(routed, lambda v: layer(v).sum(1), x, (None,))

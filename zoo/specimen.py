@@ -53,7 +53,7 @@ def _find(output: Any, rows: int) -> Tensor | None:
     if isinstance(output, Tensor):
         return output if output.is_floating_point() and output.ndim and output.shape[0] == rows else None
     if isinstance(output, Mapping):
-        output = list(output.values())
+        output = [value for key, value in output.items() if "loss" not in str(key)]
     elif hasattr(output, "__dataclass_fields__"):
         output = list(vars(output).values())
     if not isinstance(output, (list, tuple)):

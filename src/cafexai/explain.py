@@ -15,7 +15,7 @@ from ._engine.assemble import Piece, assembled, averaged, by_word, grouped, piec
 from ._engine.batches import R, Results, carry_out
 from ._engine.forward import PROBABILITY, plain_output
 from ._engine.job import Job, as_arguments
-from ._engine.plain import refuse_rows
+from ._engine.plain import refuse_explained, refuse_rows
 from ._engine.refine import Refine, refined
 from ._engine.subject import Subject, with_gradients
 from ._engine.way import Way, chosen
@@ -385,9 +385,11 @@ class CAFE:
         """Carry out the job; where the model itself does not take such rows, say so."""
         try:
             return carry_out(job, finish, mean)
-        except (RuntimeError, ValueError) as error:
-            one = job.batch(slice(0, 1))
-            refuse_rows(error, call, self.model, job.given.tensors, lambda: plain_output(job, one))
+        except Exception as error:
+            if isinstance(error, (RuntimeError, ValueError)):
+                one = job.batch(slice(0, 1))
+                refuse_rows(error, call, self.model, job.given.tensors, lambda: plain_output(job, one))
+            refuse_explained(error, call, lambda: plain_output(job, job.batch()))
             raise
 
     # Captum's helpers ask these of an explainer.

@@ -20,6 +20,8 @@ def inputs_of(model: Any) -> Iterator[tuple[dict[str, Tensor], dict[str, Any]]]:
     more: dict[str, Any] = {}
     if "decoder_input_ids" in asked:
         more["decoder_input_ids"] = codes(_words(config), 5)
+    if "bbox" in asked:
+        more["bbox"] = torch.randint(0, 20, (ROWS, LENGTH, 4)).sort(-1).values
     main = getattr(model, "main_input_name", "input_ids")
     for name in dict.fromkeys([main, "input_ids", "pixel_values", "input_values", "input_features", *asked]):
         if name in asked and (values := _values(name, model)) is not None:
@@ -55,7 +57,8 @@ def _values(name: str, model: Any) -> list[Tensor] | None:
             shapes.insert(0, (frames, channels, height, width))
         return [torch.randn(ROWS, *shape) for shape in shapes]
     if name == "input_values":
-        return [torch.randn(ROWS, *shape) for shape in [(1600,), (1, 1600), (64, 16)]]
+        spectrum = (getattr(config, "max_length", 64), getattr(config, "num_mel_bins", 16))
+        return [torch.randn(ROWS, *shape) for shape in [(1600,), (1, 1600), spectrum]]
     if name == "input_features":
         bins = getattr(config, "num_mel_bins", None) or getattr(config, "feature_size", None) or 80
         return [torch.randn(ROWS, *shape) for shape in [(32, bins), (bins, 32), (bins, 64)]]
@@ -63,6 +66,4 @@ def _values(name: str, model: Any) -> list[Tensor] | None:
         length = getattr(config, "context_length", 16)
         channels = getattr(config, "num_input_channels", getattr(config, "input_size", 1))
         return [torch.randn(ROWS, length, channels), torch.randn(ROWS, length)]
-    if name == "inputs_embeds":
-        return None
     return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 import transformers
 from families._shrink import shrunken
 from families._transformers_inputs import inputs_of
-from specimen import Specimen
+from specimen import Reader, Specimen
 from transformers.models.auto import configuration_auto, modeling_auto
 
 # What is explained of an architecture: the first of these heads that it has and that runs.
@@ -35,38 +37,28 @@ def names() -> Iterator[str]:
 
 def build(name: str) -> Specimen:
     kind = name.split("/")[1]
-    failures = []
-    for head in heads(kind)[:3]:
-        try:
-            return _specimen(kind, getattr(transformers, head))
-        except Exception as error:  # noqa: PERF203
-            failures.append(f"{head}: {type(error).__name__}: {error}"[:300])
-    raise ValueError("; ".join(failures))
+    failures: dict[str, None] = {}
+    for head in heads(kind)[:2]:
+        for config in shrunken(kind):
+            try:
+                return _specimen(getattr(transformers, head), config)
+            except Exception as error:  # noqa: PERF203
+                failures[f"{head}: {type(error).__name__}: {error}"[:250]] = None
+    raise ValueError("; ".join(failures) or "its configuration cannot be made small")
 
 
-def _specimen(kind: str, head: Any) -> Specimen:
-    import torch
-
-    config = shrunken(kind)
+def _specimen(head: Any, config: Any) -> Specimen:
     model = head(config).eval()
     for parameter in model.parameters():  # some are left empty, or begin at 0, where nothing would pass
         if not torch.isfinite(parameter).all() or (parameter == 0).all():
             torch.nn.init.normal_(parameter.data, std=0.05)
     failures = []
     for inputs, constants in inputs_of(model):
+        specimen = Specimen(model, inputs, constants)
         try:
-            specimen = Specimen(model, inputs, constants)
             with torch.no_grad():
-                from specimen import Reader
-
                 Reader(specimen)(*inputs.values(), **constants)
             return specimen
-        except Exception as error:  # noqa: PERF203
+        except Exception as error:
             failures.append(f"{'+'.join(inputs)}: {type(error).__name__}: {error}"[:200])
-    raise ValueError("; ".join(failures) or f"forward({', '.join(_arguments(model))})")
-
-
-def _arguments(model: Any) -> list[str]:
-    import inspect
-
-    return list(inspect.signature(model.forward).parameters)
+    raise ValueError("; ".join(failures) or f"forward({', '.join(inspect.signature(model.forward).parameters)})")

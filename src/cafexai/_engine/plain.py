@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,26 @@ def refuse_rows(error: Exception, call: str, model: Any, tensors: tuple[Tensor, 
         if cause or re.search("shape|size|dim|type|expected", reason, re.IGNORECASE):
             shapes = ", ".join(f"{tuple(t.shape)} in {t.dtype}" for t in tensors)
             raise ValueError(f"{call}(...): the model does not take inputs of shape {shapes}. {cause}({reason})") from error
+
+
+def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> None:
+    """Say so, if the model runs by itself, as ``again`` does, but fails on values under explanation."""
+    if isinstance(error, (ValueError, UnsupportedOperation, LawBroken, MemoryError)) or "allocate" in str(error):
+        return
+    if not type(error).__module__.startswith("torch._dynamo"):  # which fails under any mode that watches calls, ours or not
+        try:
+            again()
+        except Exception:
+            return
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    reason = (str(error).splitlines() or [""])[0][:300]
+    raise UnsupportedOperation(
+        f"{call}(...): the model runs by itself, but not on values under explanation: {type(error).__name__}: {reason} "
+        f"({place.filename}:{place.lineno}). Values under explanation are tensors of a class of their own, which compiled code "
+        "(torch.compile, flex_attention, torch.jit, extensions in C++) does not take. Switch that part to plain PyTorch (eager "
+        'attention, no compilation), or begin behind it: explain(..., layer="..."). If the model has no such part, please '
+        "report it."
+    ) from error
 
 
 def _cause(model: Any, x: Tensor) -> str:

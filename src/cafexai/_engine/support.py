@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .._inputs.given import prepare
+from .._scores.numbers import all_finite
 from .._scores.path import PathScores
+from .._scores.rows import MIXED
 from .._scores.run import Settings
-from ..errors import Problem
-from .forward import survey
+from ..errors import Problem, UnsupportedOperation
+from .forward import plain_output, survey
 from .job import Job, as_arguments
+from .plain import refuse_explained
 from .subject import Subject, with_gradients
+from .way import outputs
 
 
 @dataclass(frozen=True)
@@ -42,5 +46,31 @@ def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> S
     references = [(None,) * len(given.tensors)]
     extra = as_arguments(additional_forward_args)
     job = Job(subject, given, references, Settings(PathScores), extra=extra, output=lambda raw: raw)
-    trace, _ = survey(job)
-    return Support(dict(trace.run.operations), tuple(trace.problems))
+    try:
+        trace, output = survey(job)
+    except Exception as error:
+        try:
+            refuse_explained(error, "supported", lambda: plain_output(job, job.batch()))
+        except UnsupportedOperation as refused:
+            return Support({}, (_of_the_model(str(refused)),))
+        raise
+    problems = tuple(trace.problems)
+    return Support(dict(trace.run.operations), problems or tuple(_of_the_model(why) for why in _of_outputs(output)))
+
+
+def _of_the_model(why: str) -> Problem:
+    return Problem("forward", "", "...", why, "")
+
+
+def _of_outputs(output: Any) -> Iterator[str]:
+    """What stands in the way of every output of a model, if something does for all of them."""
+    found = [value for value, _ in outputs(output)]
+    if not found:
+        yield (
+            "no output depends on the input in a way that can be followed: it is a constant, was computed from values that are "
+            "taken as constants, or forward leaves torch. Explain what comes before, target_layer=..., or a function of it"
+        )
+    elif all(value.rows is MIXED for value in found):
+        yield "rows depend on each other: explain(..., batch_size=1) explains every row by itself, as the model sees it alone"
+    elif not any(all_finite(value.value) for value in found):
+        yield 'values under explanation are not finite at the output; explain(..., check="each") finds the operation'

@@ -136,9 +136,11 @@ class Trace(TorchFunctionMode):
     def _apply(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         options, run = kwargs, self.run
         in_place = rule is not None and rule.in_place
-        if "inplace" in kwargs:
-            options = {name: value for name, value in kwargs.items() if name != "inplace"}
-            in_place = in_place or bool(kwargs["inplace"])
+        if "inplace" in kwargs or "out" in kwargs:
+            options = {
+                name: value for name, value in kwargs.items() if name != "inplace" and (name != "out" or value is not None)
+            }
+            in_place = in_place or bool(kwargs.get("inplace"))
         states, dtype = self._usual_states(args, options)
         if (rule is None or states is None) and of_complex.takes(func, args):
             return self._of_complex(func, rule, args, kwargs)

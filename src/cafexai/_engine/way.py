@@ -76,7 +76,7 @@ def _depth(job: Job) -> tuple[int, bool] | None:
             break
     if trace is None or trace.problems:
         return None
-    found = list(_outputs(output))
+    found = list(outputs(output))
     depth = max((getattr(value, "depth", 0) for value, _ in found), default=0)
     ends = sum(final == "softmax" for _, final in found)
     routed = sum(count for key, count in trace.run.frozen.items() if key.kind == "routing")
@@ -84,7 +84,7 @@ def _depth(job: Job) -> tuple[int, bool] | None:
     return depth, bool(routed) or softmaxes > ends
 
 
-def _outputs(output: Any) -> Iterator[tuple[Any, str | None]]:
+def outputs(output: Any) -> Iterator[tuple[Any, str | None]]:
     """The scored values in what a model gives, behind a final softmax or sigmoid the logits, and which of these it was."""
     if isinstance(output, Softmaxed):
         yield output.logits, "softmax"
@@ -94,4 +94,4 @@ def _outputs(output: Any) -> Iterator[tuple[Any, str | None]]:
     elif not isinstance(output, Tensor):
         parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
         for part in parts:
-            yield from _outputs(part)
+            yield from outputs(part)

@@ -117,6 +117,12 @@ def soft_winners(value: Tensor, reference: Tensor | None, dims: tuple[int, ...])
     return now * (1 - tau) + then * tau, reference_top
 
 
+def masked_out(value: Tensor, dims: tuple[int, ...]) -> Tensor | None:
+    """Where a mask of minus infinity, or of the least number there is, lets nothing win that stands beside others; or None."""
+    out = value <= torch.finfo(value.dtype).min / 4
+    return out & ~out.all(dims, keepdim=True) if bool(out.any()) else None
+
+
 def _possible(value: Tensor, valid: Tensor | None) -> Tensor:
     """Where nothing can win, less than anything."""
     return value if valid is None else value.masked_fill(~valid, -torch.inf)

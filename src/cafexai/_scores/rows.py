@@ -20,6 +20,7 @@ class _Mixed:
 
 
 MIXED: Final = _Mixed()
+UNKNOWN: Final = torch.zeros((), dtype=torch.int32)
 Rows = Tensor | None | _Mixed
 
 
@@ -35,6 +36,8 @@ def spread(rows: Rows, shape: Sequence[int], batch: int, device: torch.device) -
 
 def settle(index: Tensor, batch: int) -> Rows:
     """The shortest form of a full index; elements of unknown row take that of their slice where it is unique."""
+    if not index.numel():
+        return UNKNOWN
     index = index.to(torch.int32)
     for dim, stride in enumerate(index.stride()):
         if stride == 0 and index.shape[dim] > 1:
@@ -50,9 +53,6 @@ def settle(index: Tensor, batch: int) -> Rows:
         if torch.equal(index.flatten(), torch.arange(1, batch + 1, dtype=index.dtype, device=index.device)):
             return None
     return index
-
-
-UNKNOWN: Final = torch.zeros((), dtype=torch.int32)
 
 
 def moved(fn: Callable[..., Any], parts: Sequence[tuple[Rows, Tensor]], batch: int) -> list[Rows]:

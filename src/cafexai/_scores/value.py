@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import ONE_TO_ONE, Function, plus, soft_winners, winners
+from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners
 from .origin import Origin
 from .rows import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
 from .run import Run
@@ -237,10 +237,15 @@ class Scores(Carrier):
         return self._mixed(weights, dims, (reference, delta, rows))
 
     def largest(self: S, dims: tuple[int, ...], keepdim: bool = False, valid: Tensor | None = None) -> S:
-        """The maximum over dims (``selection.py``); where ``valid`` is False nothing wins."""
+        """The maximum over dims (``selection.py``); where ``valid`` is False nothing wins, nor does what a mask has put out."""
         dims = tuple(sorted(dim % self.ndim for dim in dims))
-        weights, reference = winners(self.value, self.reference, dims, valid)
-        result = self.mix(weights, dims, reference)
+        there: S = self
+        out = masked_out(self.value, dims)
+        if out is not None:
+            there = self.join(self.run, lambda v: torch.where(out, 0, v), [self])
+            valid = ~out if valid is None else valid & ~out
+        weights, reference = winners(there.value, there.reference, dims, valid)
+        result = there.mix(weights, dims, reference)
         if keepdim:
             return result
         return result.reshape(lambda v: v.squeeze(dims))

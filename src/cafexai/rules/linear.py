@@ -238,8 +238,10 @@ def _resampling(x: Scores, side: int, size: Any, scale: Any, *how: Any) -> Tenso
 
 @rule("grid_sample")
 def grid_sample(x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None) -> Any:
-    if isinstance(grid, Scores):
-        raise UnsupportedOperation("its grid depends on the input")
+    if isinstance(grid, Scores):  # where to look routes, as attention does
+        grid = grid.freeze("grid_sample (places)", lambda v: v, "routing")
+    if not isinstance(x, Scores):
+        return F.grid_sample(x, grid.to(x.dtype), mode, padding_mode, align_corners)
     if mode == "bicubic":
         raise UnsupportedOperation('mode="bicubic" has negative weights that are not known; use "bilinear"')
     return x.linear(lambda v: F.grid_sample(v, grid.to(v.dtype), mode, padding_mode, align_corners), aligned=True)

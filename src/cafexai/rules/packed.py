@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._scores.value import Scores
 from .shape import moved
-from .table import rule
+from .table import plain_function, rule
 
 
 @rule("_pack_padded_sequence", in_place=False)
@@ -65,3 +65,15 @@ def _in_a_row(parts: list[Any]) -> Any:
     if len(parts) == 1:
         return parts[0]
     return torch.cat(parts) if first is None else first.join(first.run, lambda *tensors: torch.cat(tensors), parts)
+
+
+@rule("pad_sequence", in_place=False)
+def padded(sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right") -> Any:
+    """Sequences of different lengths side by side, with a constant where there is nothing."""
+    scored = next(part for part in sequences if isinstance(part, Scores))
+    pad = plain_function("pad_sequence")
+    result = scored.join(scored.run, lambda *parts: pad(list(parts), batch_first, 0.0, padding_side), list(sequences))
+    if padding_value:
+        nothing = [scored.template.new_zeros(part.shape) for part in sequences]
+        result = result.add_constant(pad(nothing, batch_first, padding_value, padding_side))
+    return result
