@@ -386,7 +386,6 @@ case(
     frozen=lambda a, b: lambda x, y: x.scatter_add(1, PAIRS, y[:, :2]),
 )
 case("pad_sequence", "linear", [S((2, 2)), S((3, 2))], True)
-case("mse_loss l1_loss smooth_l1_loss", "shaped", S((2, 3)), K((2, 3)), reduction="none")
 case("_pack_padded_sequence", "linear", S((2, 3, 2)), torch.tensor([3, 2]), True)
 case("_pad_packed_sequence", "linear", S((4, 2)), torch.tensor([2, 1, 1]), True, 0.5, 4)
 
@@ -519,7 +518,7 @@ case("solve_triangular", "linear", LOWER, S((2, 3)), upper=False, left=False)
 COMPOSED = set(
     "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell multi_head_attention_forward "
     "embedding embedding_bag one_hot var std var_mean std_mean vector_norm norm linalg.norm matrix_norm cdist "
-    "pairwise_distance prod cumprod".split()
+    "pairwise_distance prod cumprod mse_loss l1_loss smooth_l1_loss".split()
 )
 
 # ---- exported programs -----------------------------------------------------------------------------------------------

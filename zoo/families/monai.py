@@ -24,9 +24,9 @@ FLAT = {"spatial_dims": 2, "in_channels": 1, "out_channels": 2}
 STEPS = {"channels": (4, 8, 16), "strides": (2, 2)}
 Made = tuple[nn.Module, tuple[int, ...]]
 MODELS: dict[str, Callable[[], Made]] = {
-    "AHNet": lambda: (nets.AHNet(layers=(1, 1, 1, 1), spatial_dims=2, in_channels=1, out_channels=2), (1, 64, 64)),
+    "AHNet": lambda: (nets.AHNet(layers=(1, 1, 1, 1), spatial_dims=2, in_channels=1, out_channels=2), (1, 128, 128)),
     "AttentionUnet": lambda: (nets.AttentionUnet(**FLAT, **STEPS), (1, 32, 32)),
-    "AutoEncoder": lambda: (nets.AutoEncoder(**FLAT, **STEPS), (1, 32, 32)),
+    "AutoEncoder": lambda: (nets.AutoEncoder(**FLAT, channels=(4, 8), strides=(2, 2)), (1, 32, 32)),
     "AutoencoderKL": lambda: (
         nets.AutoencoderKL(**FLAT, channels=(8, 8), **LATENT),
         (1, 16, 16),
@@ -57,16 +57,16 @@ MODELS: dict[str, Callable[[], Made]] = {
     "Regressor": lambda: (nets.Regressor((1, 32, 32), (2,), **STEPS), (1, 32, 32)),
     "RegUNet": lambda: (nets.RegUNet(2, 2, 4, 2), (2, 32, 32)),
     "resnet10": lambda: (nets.resnet10(spatial_dims=2, n_input_channels=1, num_classes=3), (1, 32, 32)),
-    "Restormer": lambda: (nets.Restormer(spatial_dims=2, in_channels=1, out_channels=1, **RESTORED), (1, 32, 32)),
+    "Restormer": lambda: (nets.restormer.Restormer(spatial_dims=2, in_channels=1, out_channels=1, **RESTORED), (1, 32, 32)),
     "SegResNet": lambda: (nets.SegResNet(spatial_dims=2), (1, 32, 32)),
     "SegResNetDS": lambda: (nets.SegResNetDS(spatial_dims=2, init_filters=8), (1, 32, 32)),
     "SEResNet50": lambda: (nets.SEResNet50(spatial_dims=2, in_channels=3, num_classes=3), (3, 64, 64)),
-    "SwinUNETR": lambda: (nets.SwinUNETR(1, 2, **SWIN), (1, 32, 32)),
+    "SwinUNETR": lambda: (nets.SwinUNETR(1, 2, **SWIN), (1, 64, 64)),
     "UNet": lambda: (nets.UNet(**FLAT, **STEPS, num_res_units=1), (1, 32, 32)),
     "UNETR": lambda: (nets.UNETR(1, 2, (32, 32), feature_size=4, **SMALL_VIT), (1, 32, 32)),
-    "VarAutoEncoder": lambda: (nets.VarAutoEncoder(2, (1, 32, 32), 1, 4, **STEPS), (1, 32, 32)),
+    "VarAutoEncoder": lambda: (nets.VarAutoEncoder(2, (1, 32, 32), 1, 4, channels=(4, 8), strides=(2, 2)), (1, 32, 32)),
     "ViT": lambda: (nets.ViT(1, 32, 8, num_layers=2, classification=True, num_classes=3, **SMALL_VIT), (1, 32, 32)),
-    "ViTAutoEnc": lambda: (nets.ViTAutoEnc(1, (32, 32), (8, 8), num_layers=2, **SMALL_VIT), (1, 32, 32)),
+    "ViTAutoEnc": lambda: (nets.ViTAutoEnc(1, (32, 32), (4, 4), num_layers=2, **SMALL_VIT), (1, 32, 32)),
     "VNet": lambda: (nets.VNet(spatial_dims=2), (1, 32, 32)),
     "VoxelMorphUNet": lambda: (nets.VoxelMorphUNet(2, 2, 8, (4, 8, 8, 8, 8, 8), (4, 4)), (2, 32, 32)),
     "VQVAE": lambda: (nets.VQVAE(2, 1, 1, **CODEBOOK), (1, 16, 16)),

@@ -21,21 +21,23 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 SPECIAL: dict[str, dict[str, Any]] = {
     "cross_vit": {"sm_dim": 32, "lg_dim": 32, "sm_patch_size": 8, "lg_patch_size": 16, "lg_enc_depth": 1},
-    "crossformer": {"dim": (16, 32, 32, 32), "depth": (1, 1, 1, 1), "global_window_size": (8, 4, 2, 1), "image": 224},
+    "crossformer": {"dim": (64, 64, 64, 64), "depth": (1, 1, 1, 1), "global_window_size": (8, 4, 2, 1), "image": 224},
     "cvt": {"image": 64, "s3_depth": 2},
     "levit": {"image_size": 64, "image": 64, "mlp_mult": 2, "stages": 2},
     "look_vit": {"image": 64, "image_size": 64, "patch_size": 16, "highres_patch_size": 8, "heads": 2},
     "looped_vit": {"pre_loop_depth": 1, "num_looped_blocks": 1, "post_loop_depth": 1, "loop_depth": 2},
     "max_vit": {"depth": (1, 1), "window_size": 4, "image": 32},
     "max_vit_with_registers": {"depth": (1, 1), "window_size": 4, "image": 32},
-    "mobile_vit": {"image": 64, "image_size": (64, 64), "patch_size": (2, 2), "dims": [32, 32, 32], "stem": 1},
+    "mobile_vit": {"image": 64, "image_size": (64, 64), "dims": [32, 32, 32], "channels": [16] * 10},
     "nest": {"patch_size": 4, "num_hierarchies": 2, "block_repeats": (1, 1)},
     "pit": {"depth": (1, 1)},
     "regionvit": {"dim": (16, 32, 32, 32), "depth": (1, 1, 1, 1), "image": 224},
     "scalable_vit": {"depth": (1, 1), "heads": (2, 2), "reduction_factor": (4, 2), "window_size": (4, None), "image": 32},
-    "sep_vit": {"depth": (1, 1), "heads": (2, 2), "window_size": 4, "image": 32},
-    "t2t": {"t2t_layers": ((3, 2), (3, 2))},
-    "twins_svt": {"image": 224},
+    "sep_vit": {"depth": (1, 1), "heads": (2, 2), "image": 56},
+    "t2t": {"depth": 2, "heads": 2, "mlp_dim": 64, "t2t_layers": ((3, 2), (3, 2))},
+    "twins_svt": {
+        f"s{i}_{word}": 16 if word == "emb_dim" else 2 for i in range(1, 5) for word in ("emb_dim", "local_patch_size")
+    },
     "jet_vit": {"window_size": 3},
 }
 
