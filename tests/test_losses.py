@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from cafexai import CAFE
+from test_reductions import equal as same_scores
 
 LABELS = torch.tensor([2, 0, -100, 1])
 
@@ -52,3 +54,16 @@ def test_what_cannot_be_followed_says_so():
     ):
         with pytest.raises(NotImplementedError, match=r"write it as logsumexp|multiply the logarithms"):
             CAFE(model).explain(x)
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss])
+def test_losses_are_functions_of_a_difference(loss):
+    layer, x, start = nn.Linear(4, 5).double(), torch.randn(3, 4).double(), torch.randn(3, 4).double()
+    between = lambda v: loss(v, torch.zeros_like(v), reduction="none")  # noqa: E731
+    apart = lambda v: torch.tanh(layer(v)) - v[:, :1]  # noqa: E731
+
+    def one(v, reduction):
+        return torch.stack([loss(torch.tanh(layer(row)), row[:1].expand(5), reduction=reduction) for row in v])
+
+    same_scores(lambda v: one(v, "mean"), lambda v: between(apart(v)).mean(1), x, (None, start))
+    same_scores(lambda v: one(v, "sum"), lambda v: between(apart(v)).sum(1), x, (None, start))

@@ -11,6 +11,8 @@ from torch import Tensor
 from .._scores.functions import soft_winners
 from .._scores.value import Pending, Scores
 from ..errors import UnsupportedOperation
+from .arithmetic import sub
+from .linear import total as summed
 from .table import rule
 
 
@@ -73,3 +75,22 @@ def _reduced(losses: Any, marks: Tensor, reduction: str) -> Any:
         return losses
     total = losses.linear(lambda v: v.sum())
     return total if reduction == "sum" else total.scale(1 / marks.sum())
+
+
+def _of_difference(function: Any) -> None:
+    """A function of the difference of two values, as mean, sum or element by element."""
+
+    @rule(function, name=function.__name__)
+    def apply(a: Any, b: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", **more: Any) -> Any:
+        if size_average is not None or reduce is not None or more.pop("weight", None) is not None:
+            raise UnsupportedOperation(
+                'size_average=, reduce= and weight= are not followed; use reduction="none" and arithmetic'
+            )
+        parts = sub(a, b).elementwise(lambda v: function(v, torch.zeros_like(v), reduction="none", **more), keeps_zero=True)
+        if reduction == "none":
+            return parts
+        return summed(parts).scale(1 / parts.template.numel() if reduction == "mean" else 1)
+
+
+for _function in (F.mse_loss, F.l1_loss, F.smooth_l1_loss):
+    _of_difference(_function)

@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .._scores.numbers import gap, tolerance
@@ -157,22 +156,3 @@ def cumprod(x: Scores, dim: int, *, dtype: Any = None) -> Any:
 def _along(x: Scores, dim: int) -> tuple[Any, ...]:
     parts: tuple[Any, ...] = x.reshape(lambda v: v.unbind(dim))
     return parts
-
-
-def _loss(function: Any) -> None:
-    """A function of the difference of two values, as mean, sum or element by element."""
-
-    @rule(function, name=function.__name__)
-    def apply(a: Any, b: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", **more: Any) -> Any:
-        if size_average is not None or reduce is not None or more.pop("weight", None) is not None:
-            raise UnsupportedOperation(
-                'size_average=, reduce= and weight= are not followed; use reduction="none" and arithmetic'
-            )
-        parts = sub(a, b).elementwise(lambda v: function(v, torch.zeros_like(v), reduction="none", **more), keeps_zero=True)
-        if reduction == "none":
-            return parts
-        return total(parts).scale(1 / parts.template.numel() if reduction == "mean" else 1)
-
-
-for _function in (F.mse_loss, F.l1_loss, F.smooth_l1_loss):
-    _loss(_function)
