@@ -147,7 +147,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--small", type=int, default=100_000)
-    parser.add_argument("--round-rows", type=int, default=400_000)
+    parser.add_argument("--round-rows", type=int, default=262_144)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args()
@@ -177,7 +177,7 @@ def rounds(folder, given):
         found["one alone"].append(control(1))
         found["two alone"].append(control(2))
         for name, count in (("one", 1), ("two", 2)):
-            result = run(source, folder / "out", count)
+            result = run(source, folder / "out", count, GROUP // 2)  # so many units that two share them evenly
             found[name].append((result["rows"] - 1000) / (result["seconds"] - empty[count]["seconds"]))
             found[f"{name} cpu"].append((result["rows"] - 1000) / (result["processors"] - empty[count]["processors"]))
     middle = {name: statistics.median(values) for name, values in found.items()}

@@ -1,9 +1,10 @@
-"""What a row costs, by features, parameters and netting: a model fitted to measurements, and how far it is off.
+"""What a row costs, by features, parameters and the way of explaining: a model fitted to measurements, and how far it is off.
 
     python benchmarks/cost.py [--seconds 1.0]
 
 Seconds of one processor with one thread, kernels not compiled. A row costs a * parameters + b * hidden units, and with
-netting="feature" that for each feature.
+netting="feature" that for each feature. "deep" is what CAFE(model) does for networks of more than two hidden layers, "path"
+what it does for others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from cafexai import CAFE
 os.environ["CAFEXAI_COMPILE"] = "never"
 SHAPES = [(10, 64, 2), (10, 256, 4), (54, 64, 4), (54, 256, 2), (54, 256, 4), (54, 1024, 3), (200, 256, 3), (200, 1024, 2)]
 LARGE = (512, 4096, 7)  # 102 million parameters; held out of the fit
+WAYS = {
+    "path": {"netting": "path"},
+    "deep": {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"},
+    "feature": {"netting": "feature"},
+}
 FEW = (10, 54)  # features up to which netting by feature is measured
 
 
@@ -32,9 +38,9 @@ def network(features, width, depth):
     return nn.Sequential(*layers, nn.Linear(width, 7)).eval()
 
 
-def seconds_per_row(model, features, netting, budget, rows=64):
+def seconds_per_row(model, features, way, budget, rows=64):
     """The smallest of some, as others use the machine, too."""
-    cafe = CAFE(model, netting=netting)
+    cafe = CAFE(model, **WAYS[way])
     while True:
         x = torch.randn(rows, features)
         begin = time.process_time()
@@ -70,30 +76,29 @@ def fitted(lines):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--netting", nargs="+", default=["path", "unit", "feature"])
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     given = parser.parse_args()
     budget = given.seconds
     torch.set_num_threads(1)
-    for netting in given.netting:
+    for way in given.ways:
         lines = []
         for shape in SHAPES:
-            if netting == "feature" and shape[0] not in FEW:
+            if way == "feature" and shape[0] not in FEW:
                 continue
             parameters, units = size(*shape)
-            each = shape[0] + 1 if netting == "feature" else 1
-            spent = seconds_per_row(network(*shape), shape[0], netting, budget) / each
+            each = shape[0] + 1 if way == "feature" else 1
+            spent = seconds_per_row(network(*shape), shape[0], way, budget) / each
             lines.append((parameters, units, spent))
-            print(f"{netting:8} {shape[0]:4}-{shape[1]}x{shape[2]}-7: {spent * each * 1e6:9.1f} us a row", flush=True)
+            print(f"{way:8} {shape[0]:4}-{shape[1]}x{shape[2]}-7: {spent * each * 1e6:9.1f} us a row", flush=True)
         (a, b), off = fitted(lines)
-        each = " for each feature" if netting == "feature" else ""
-        print(f"{netting}: {a * 1e9:.3f} ns * parameters + {b * 1e9:.2f} ns * hidden units{each}; off by {abs(off).max():.0%}")
-        if netting == "path":
+        each = " for each feature" if way == "feature" else ""
+        print(f"{way}: {a * 1e9:.3f} ns * parameters + {b * 1e9:.2f} ns * hidden units{each}; off by {abs(off).max():.0%}")
+        if way != "feature":
             parameters, units = size(*LARGE)
-            spent = seconds_per_row(network(*LARGE), LARGE[0], netting, budget, 512)
+            spent = seconds_per_row(network(*LARGE), LARGE[0], way, budget, 512)
             told = a * parameters + b * units
-            print(
-                f"held out, {parameters / 1e6:.0f} million parameters: {spent * 1e3:.2f} ms a row, {told * 1e3:.2f} ms foretold"
-            )
+            size_of_it = f"{parameters / 1e6:.0f} million parameters"
+            print(f"{way}, held out, {size_of_it}: {spent * 1e3:.2f} ms a row, {told * 1e3:.2f} ms foretold", flush=True)
 
 
 if __name__ == "__main__":

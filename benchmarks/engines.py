@@ -38,7 +38,8 @@ def ray_dataset(source, out):
     import ray
 
     ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False, configure_logging=False)
-    score_ray(ray.data.read_parquet(str(source)), CAFE(network()), keep=["id"], workers=2).write_parquet(str(out))
+    rows = ray.data.read_parquet(str(source), override_num_blocks=8)  # actors get blocks: one alone would keep one busy
+    score_ray(rows, CAFE(network()), keep=["id"], workers=2).write_parquet(str(out))
 
 
 def spark_frame(source, out):
