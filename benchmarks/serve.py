@@ -1,18 +1,22 @@
 """Single rows over HTTP: how long an answer takes at a steady rate of requests.
 
-    python benchmarks/serve.py [--rate 200] [--seconds 60]
+    python benchmarks/serve.py [--rate 200] [--seconds 60] [--slow 10000]
 
 The server explains a 54-256x4-7 network in a process of its own; this one asks. Time counts from when a request was due, not
-from when it could be sent, so that a server that lags behind is not spared.
+from when it could be sent, so that a server that lags behind is not spared. With --slow so many connections send half a request
+and wait, while others ask; and a body of 16 MB is sent.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import http.client
 import json
 import os
 import random
+import resource
 import socket
 import subprocess
 import sys
@@ -74,10 +78,63 @@ async def steady(port, rate, seconds):
     return sorted(spent), states, time.perf_counter() - begin
 
 
+async def besieged(port, count):
+    """Connections that send half a request and wait: how long others wait for their answer, and when all of them are closed."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    body = json.dumps({"rows": [[0.5] * 54]}).encode()
+    begin, open_now, asked = time.perf_counter(), [0], []
+
+    async def slow():
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        open_now[0] += 1
+        with contextlib.suppress(OSError):
+            writer.write(b"POST /v1/explain HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n{")
+            await reader.read()
+        open_now[0] -= 1
+        writer.close()
+
+    async def others(over):
+        while not over.is_set():
+            sent = time.perf_counter()
+            try:
+                state = await Client(port).ask(body)
+            except (OSError, asyncio.IncompleteReadError):
+                state = 0
+            asked.append((time.perf_counter() - sent, state))
+            await asyncio.sleep(0.1)
+
+    over = asyncio.Event()
+    asking = asyncio.create_task(others(over))
+    tasks = []
+    for place in range(count):
+        tasks.append(asyncio.create_task(slow()))
+        if place % 100 == 99:
+            await asyncio.sleep(0.02)
+    made = time.perf_counter() - begin
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    over.set()
+    await asking
+    refused = sum(isinstance(result, OSError) for result in results)
+    took = time.perf_counter() - begin
+    print(f"{count} slow connections in {made:.1f} s: {refused} refused, all others closed after {took:.1f} s")
+    good = [spent for spent, state in asked if state == 200]
+    print(f"meanwhile {len(asked)} requests, {len(good)} answered with 200, the longest after {max(good):.2f} s")
+
+
+def large(port):
+    """What is said to a body of 16 MB."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.suppress(OSError):  # it stops listening
+        connection.request("POST", "/v1/explain", b" " * (16 << 20), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    print(f"a body of 16 MB: {answer.status} {answer.read().decode()}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--slow", type=int, default=0)
     given = parser.parse_args()
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -93,6 +150,9 @@ def main():
                     break
                 except OSError:
                     time.sleep(0.1)
+            if given.slow:
+                asyncio.run(besieged(port, given.slow))
+                large(port)
             spent, states, took = asyncio.run(steady(port, given.rate, given.seconds))
         finally:
             server.terminate()

@@ -25,8 +25,8 @@ def protocol(limits: Limits) -> type[H11Protocol]:
             self.begun = time.monotonic()
             self.watch = asyncio.get_running_loop().call_later(limits.seconds, self._look)
             if len(self.connections) > limits.connections:
-                resting = [one for one in self.connections if isinstance(one, Watched) and one.rests]
-                (min(resting, key=lambda one: one.begun) if resting else self).transport.abort()
+                waiting = [one for one in self.connections if isinstance(one, Watched) and one.waits]
+                (min(waiting, key=lambda one: one.begun) if waiting else self).transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.watch.cancel()
@@ -36,6 +36,11 @@ def protocol(limits: Limits) -> type[H11Protocol]:
         def rests(self) -> bool:
             """No request is under way."""
             return self.cycle is None or self.cycle.response_complete
+
+        @property
+        def waits(self) -> bool:
+            """For the other side: it rests, or a request has not come as a whole."""
+            return self.rests or self.cycle.more_body
 
         def on_response_complete(self) -> None:
             self.begun = time.monotonic()
