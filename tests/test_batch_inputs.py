@@ -201,6 +201,8 @@ def test_results_are_no_input(tmp_path):
         ("in.parquet", {"max_bad": -1}, ValueError, "max_bad=-1"),
         ("in.parquet", {"engine": "dask"}, ValueError, "'local', 'ray', 'spark'"),
         ("in.parquet", {"address": "here"}, ValueError, "of which engine"),
+        ("in.parquet", {"engine": "ray", "address": "ray://127.0.0.1:1"}, ValueError, "nobody answers there"),
+        ("in.parquet", {"engine": "spark", "address": "spark://127.0.0.1:1,a:2"}, ValueError, "nobody answers there"),
         ("in.parquet", {"keep": ["id", "id"]}, ValueError, "named twice"),
         ("reason.parquet", {"keep": ["reason"]}, ValueError, "'reason' is a column of the result, too"),
     ],

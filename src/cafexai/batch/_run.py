@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -20,7 +21,7 @@ from .. import __version__
 from .._extras import needs
 from .._files import replace_file
 from .._sources.inputs import columns_of_model
-from .._sources.problems import DataProblem
+from .._sources.problems import DataProblem, short
 from .._sources.tables import chosen
 from ..explain import CAFE
 from ._columns import Form
@@ -119,7 +120,19 @@ Pool = Here | Beside | OnRay | OnSpark
 def _engine(engine: str, scorer: Scorer, workers: int | None, address: str | None) -> AbstractContextManager[Pool]:
     if engine == "local":
         return working(scorer, workers)
+    if address is not None:
+        _answers(address)
     return (on_ray if engine == "ray" else on_spark)(scorer, workers, address)
+
+
+def _answers(address: str) -> None:
+    """Somebody is there: engines themselves wait for minutes."""
+    host, _, port = address.rpartition("://")[2].partition(",")[0].rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), 10).close()
+        except (OSError, OverflowError) as error:
+            raise ValueError(f"score(..., address={address!r}): nobody answers there ({short(error)}).") from error
 
 
 @dataclasses.dataclass
