@@ -2,8 +2,8 @@
 
     python benchmarks/batch.py [--rows 5000000] [--small 100000] [--rounds 3] [--folder FOLDER]
 
-All ratios are of one run of this script, of the fastest of its rounds: what else the machine does can only slow them. The network
-is 54-256x4-7. Seconds of processors are those of all processes together.
+All ratios are of one run of this script, of the fastest of its rounds: what else the machine does can only slow them. The
+network is 54-256x4-7. Seconds of processors are those of all processes together.
 """
 
 from __future__ import annotations
