@@ -85,7 +85,7 @@ def _arrays(model: Any, data: Data, preprocess: Any) -> tuple[Any, Any]:
         raise DataProblem(f"the array {odd[0]!r} holds {data.rows[odd[0]].dtype}, not numbers. Choose arrays by --columns.")
     named = data.rows
     if len(named) > 1:
-        takes = list(inspect.signature(getattr(model, "forward", model)).parameters)
+        takes = getattr(model, "input_names", None) or inspect.signature(getattr(model, "forward", model)).parameters
         named = {name: named[name] for name in takes if name in named} or named
     arrays = [array.astype("float32") if array.dtype.kind == "b" else array for array in named.values()]
     if len(arrays) > 1:

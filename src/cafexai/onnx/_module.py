@@ -12,6 +12,7 @@ from ..errors import ModelProblem
 from ._graph import Graph, Node
 from ._names import paths
 from ._operators import ROLES, TABLE
+from ._operators.table import FormNotKnown
 from ._runtime import held_against_runtime
 
 
@@ -41,7 +42,13 @@ class Operation(nn.Module):
         taken = [next(given) if own is None else getattr(self, own) if own else None for own in self.places]
         while taken and taken[-1] is None:
             taken.pop()
-        return function(self.node, *taken)
+        try:
+            return function(self.node, *taken)
+        except FormNotKnown as error:
+            raise ModelProblem(
+                f"node {self.node.name or self.node.outputs[0]!r} of the ONNX file, {self.node.kind} (opset "
+                f"{self.node.version}): {error} is not known. Export the model without it, or explain the PyTorch model itself."
+            ) from error
 
     def extra_repr(self) -> str:
         """As it is printed."""

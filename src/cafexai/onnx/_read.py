@@ -29,7 +29,7 @@ def read(path: Path) -> Graph:
     onnx = needs("onnx", "onnx")
     proto = _parsed(onnx, path)
     if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+        proto = needs("onnx.inliner", "onnx").inline_local_functions(proto)
     graph = proto.graph
     if graph.sparse_initializer:
         raise ModelProblem(f"{path}: it has sparse constants, which are not read. Export the model with dense ones.")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
-from .table import integers, known_number, operator, room
+from .table import FormNotKnown, integers, known_number, operator, room
 
 
 @operator("Embedding", domain=OURS, roles=("weight",), main=True)
@@ -59,7 +59,7 @@ def scatter_elements(node: Node, x: Tensor, places: Tensor, updates: Tensor) -> 
 def scatter_nd(node: Node, x: Tensor, places: Tensor, updates: Tensor) -> Tensor:
     how = node.get("reduction", "none")
     if how not in ("none", "add"):
-        raise NotImplementedError(f"ScatterND with reduction {how!r}")
+        raise FormNotKnown(f"ScatterND with reduction {how!r}")
     return torch.index_put(x, places.unbind(-1), updates, accumulate=how == "add")
 
 

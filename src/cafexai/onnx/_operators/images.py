@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._graph import Node
 from .linear import padding
-from .table import integers, operator
+from .table import FormNotKnown, integers, operator
 
 
 def _ceiled(node: Node, x: Tensor, kernel: list[int], stride: list[int], before: list[int], behind: list[int]) -> list[int]:
@@ -43,15 +43,19 @@ def _around(before: list[int], behind: list[int]) -> list[int]:
 @operator("MaxPool", main=True)
 def max_pool(node: Node, x: Tensor) -> Tensor:
     if len(node.outputs) > 1 and node.outputs[1]:
-        raise NotImplementedError("MaxPool with the places of the maxima")
+        raise FormNotKnown("MaxPool with the places of the maxima")
     kernel, stride, before, behind, more = _pool(node, x)
     dilation = list(node.get("dilations") or [1] * len(kernel))
-    behind = [e + m for e, m in zip(behind, more, strict=True)]
-    if before != behind or any(2 * b > k for b, k in zip(before, kernel, strict=True)):
-        x = F.pad(x, _around(before, behind), value=-math.inf)
-        before = [0] * len(kernel)
     function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(kernel) - 1]
-    return function(x, kernel, stride, before, dilation)
+    if before == behind and all(2 * b <= k for b, k in zip(before, kernel, strict=True)):
+        return function(x, kernel, stride, before, dilation, bool(node.get("ceil_mode", 0)))
+    if max(dilation) > 1:
+        raise FormNotKnown("MaxPool with dilations and different paddings at both ends")
+    for place, (first, last, extra) in enumerate(zip(before, behind, more, strict=True)):
+        size = x.shape[place + 2]  # the element at the border is in every window that reaches beyond it
+        places = torch.arange(-first, size + last + extra, device=x.device).clamp(0, size - 1)
+        x = x if len(places) == size else x.index_select(place + 2, places)
+    return function(x, kernel, stride)
 
 
 @operator("AveragePool", main=True)
@@ -63,7 +67,7 @@ def average_pool(node: Node, x: Tensor) -> Tensor:
     if before == behind and not any(more) and small and max(node.get("dilations") or [1]) == 1:
         return function(x, kernel, stride, before, count_include_pad=counts)
     if max(node.get("dilations") or [1]) > 1:
-        raise NotImplementedError("AveragePool with dilations")
+        raise FormNotKnown("AveragePool with dilations")
     ones = torch.ones((1, 1, *x.shape[2:]), dtype=x.dtype, device=x.device)
     ones = F.pad(ones, _around(before, behind), value=1.0 if counts else 0.0)
     around = _around(before, [e + m for e, m in zip(behind, more, strict=True)])
@@ -98,14 +102,14 @@ def resize(node: Node, x: Tensor, *given: Any) -> Tensor:
             return F.interpolate(x, sizes, mode="nearest")  # every pixel in a block of its own, however it is counted
         if kind == "half_pixel" and rounding in ("round_prefer_floor", "round_prefer_ceil"):
             return F.interpolate(x, sizes, mode="nearest-exact")
-        raise NotImplementedError(f"Resize to the nearest pixel by {kind} and {rounding}")
+        raise FormNotKnown(f"Resize to the nearest pixel by {kind} and {rounding}")
     if kind == "align_corners":
         return F.interpolate(x, sizes, mode=mode, align_corners=True)
     if kind == "pytorch_half_pixel" or kind == "half_pixel":
         if mode == "bicubic" and node.get("cubic_coeff_a", -0.75) != -0.75:
-            raise NotImplementedError("Resize with another cubic_coeff_a than -0.75")
+            raise FormNotKnown("Resize with another cubic_coeff_a than -0.75")
         return _interpolated(x, sizes, scales, mode, False)
-    raise NotImplementedError(f"Resize ({mode}) by {kind}")
+    raise FormNotKnown(f"Resize ({mode}) by {kind}")
 
 
 def _wanted(node: Node, x: Tensor, given: tuple[Any, ...]) -> tuple[list[float] | None, list[int]]:
@@ -117,13 +121,13 @@ def _wanted(node: Node, x: Tensor, given: tuple[Any, ...]) -> tuple[list[float] 
         scales = given[1].tolist() if len(given) > 1 and given[1] is not None and given[1].numel() else None
         sizes = integers(given[2]) if len(given) > 2 and given[2] is not None and given[2].numel() else None
     if node.get("antialias", 0) or node.get("axes") is not None or node.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise NotImplementedError("Resize with antialias, axes or keep_aspect_ratio_policy")
+        raise FormNotKnown("Resize with antialias, axes or keep_aspect_ratio_policy")
     if sizes is not None:
         if list(sizes[:2]) != list(x.shape[:2]):
-            raise NotImplementedError("Resize of rows or channels")
+            raise FormNotKnown("Resize of rows or channels")
         return None, list(sizes[2:])
     if list(scales[:2]) != [1, 1]:
-        raise NotImplementedError("Resize of rows or channels")
+        raise FormNotKnown("Resize of rows or channels")
     return scales[2:], [math.floor(n * s) for n, s in zip(x.shape[2:], scales[2:], strict=True)]
 
 

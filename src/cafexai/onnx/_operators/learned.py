@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import Node
-from .table import operator
+from .table import FormNotKnown, operator
 
 ML = "ai.onnx.ml"
 
@@ -53,4 +53,4 @@ def _finished(node: Node, scores: Tensor) -> Tensor:
         return torch.softmax(scores, -1)
     if how == "LOGISTIC":
         return torch.sigmoid(scores)
-    raise NotImplementedError(f"{node.op} with post_transform {how}")
+    raise FormNotKnown(f"{node.op} with post_transform {how}")

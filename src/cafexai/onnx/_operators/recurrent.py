@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._graph import Node
-from .table import operator
+from .table import FormNotKnown, operator
 
 _ROLES = ("", "weight_ih", "weight_hh", "bias", "", "initial_h", "initial_c")
 _ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}  # torch's gates among those of ONNX
@@ -30,9 +30,9 @@ def recurrent(
     """(time, rows, features) -> all outputs (time, directions, rows, hidden), and the last states."""
     both, function = _checked(node, peepholes)
     if lengths is not None and (type(lengths) is not Tensor or not bool((lengths == x.shape[0]).all())):
-        raise NotImplementedError(f"{node.op} of sequences of different lengths")
+        raise FormNotKnown(f"{node.op} of sequences of different lengths")
     if node.get("layout", 0):
-        raise NotImplementedError(f"{node.op} with layout 1")
+        raise FormNotKnown(f"{node.op} with layout 1")
     directions, hidden = w.shape[0], r.shape[-1]
     weights: list[Tensor] = []
     for d in range(directions):
@@ -60,7 +60,7 @@ def _checked(node: Node, peepholes: Any) -> tuple[bool, Any]:
     given = [name.capitalize() for name in node.get("activations") or usual]
     relu = node.op == "RNN" and set(given) == {"Relu"}
     if (given != usual and not relu) or peepholes is not None or node.get("clip") or node.get("input_forget", 0):
-        raise NotImplementedError(f"{node.op} with other activations, peepholes, clip or input_forget")
+        raise FormNotKnown(f"{node.op} with other activations, peepholes, clip or input_forget")
     if node.op == "GRU" and not node.get("linear_before_reset", 0):
-        raise NotImplementedError("GRU with linear_before_reset=0, which torch does not have")
+        raise FormNotKnown("GRU with linear_before_reset=0, which torch does not have")
     return both, {"LSTM": torch.lstm, "GRU": torch.gru}.get(node.op, torch.rnn_relu if relu else torch.rnn_tanh)

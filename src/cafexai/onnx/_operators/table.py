@@ -24,6 +24,10 @@ class TooLarge(ModelProblem):
     """A node would make a value that is larger than anything of use."""
 
 
+class FormNotKnown(Exception):
+    """An operator in a form that has no counterpart in torch."""
+
+
 def operator(*names: str, domain: str = "", roles: Sequence[str] = (), main: bool = False) -> Callable[[Operator], Operator]:
     """Put a function into the table."""
 

@@ -205,9 +205,14 @@ def _group_norm(graph: Graph, node: Node) -> bool:
         user = graph.only_user(end.outputs[0], op)
         other = None if user is None else user.inputs[1] if user.inputs[0] == end.outputs[0] else user.inputs[0]
         constant = None if other is None else graph.constants.get(other)
-        if user is None or constant is None or constant.ndim < rank - 1 or constant.numel() != constant.shape[1 - rank]:
+        if user is None or constant is None:
             break
-        inputs.append(graph.constant(f"{other}/channels", constant.reshape(-1)))
+        if constant.numel() == 1 and float(constant) == (op == "Mul"):
+            inputs.append("")  # a norm without weight and bias
+        elif constant.ndim >= rank - 1 and constant.numel() == constant.shape[1 - rank] > 1:
+            inputs.append(graph.constant(f"{other}/channels", constant.reshape(-1)))
+        else:
+            break
         nodes, end = [*nodes, user], user
     gone = _only_inside(graph, {id(one): one for one in nodes}, end)
     settings = {"num_groups": groups, "epsilon": node.get("epsilon", 1e-5)}
