@@ -102,6 +102,24 @@ def test_compiled_and_eager_agree(activation, large, monkeypatch):
             assert (one - two).abs().max() <= 1e-5 * one.abs().max(), name
 
 
+@compiler
+@pytest.mark.usefixtures("_always")
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.GELU])
+def test_by_unit_compiled_and_eager_agree(activation, monkeypatch):
+    torch.manual_seed(0)
+    model = models.mlp(20, 32, 32, 32, 7, activation=activation).float()
+    x = torch.randn(100, 20, dtype=torch.float32)
+    x[0] = 0  # where nothing changes, the slope is a derivative
+    for flows, baselines in (("peak", 0.5), ("mean", None), ("mean", 0.5)):
+        found = {}
+        for mode in ("never", "always"):
+            monkeypatch.setenv("CAFEXAI_COMPILE", mode)
+            found[mode] = CAFE(model, netting="unit", flows=flows).explain(x, baselines, 1)
+        for name in ("positive", "negative", "combined", "bias"):
+            one, two = (getattr(found[mode], name) for mode in found)
+            assert (one - two).abs().max() <= 1e-5 * one.abs().max(), (name, flows)
+
+
 def test_nothing_is_compiled_for_little_work(monkeypatch):
     monkeypatch.setenv("CAFEXAI_COMPILE", "auto")
     monkeypatch.setattr(kernels, "_work", {})

@@ -107,16 +107,6 @@ def flows(
     return _peak_flows(delta, total, *changes(delta, total, points, phi), c)
 
 
-def share_of(
-    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """D and (k - m) / min(p, n)."""
-    if isinstance(c, Mean):
-        return mean_share(delta, total, points, phi, c, reference)
-    change, along, against, smaller = flows(delta, total, points, phi, c)
-    return change, along.add_(against).div_(smaller.mul_(0.5).clamp_min_(torch.finfo(delta.dtype).tiny))
-
-
 def _peak_flows(
     delta: Tensor, total: Tensor, change: Tensor, up: Tensor, down: Tensor, c: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -129,15 +119,15 @@ def _peak_flows(
     peak = torch.maximum(up, down).clamp_min_(0)
     trough = torch.minimum(up, down, out=up).clamp_max_(0)
     along = torch.clamp_min(linear, 0, out=down)
-    along = _between(torch.minimum(along, peak, out=along), peak, c)
+    along = between(torch.minimum(along, peak, out=along), peak, c)
     against = linear.clamp_max_(0)
-    against = _between(torch.maximum(against, trough, out=against), trough, c)
+    against = between(torch.maximum(against, trough, out=against), trough, c)
     return change, along, against, smaller
 
 
-def _between(linear: Tensor, peak: Tensor, c: Any) -> Tensor:
+def between(linear: Tensor, peak: Tensor, c: Any) -> Tensor:
     """(1 - c) linear + c peak; in a kernel, where c is a tensor, written so that nothing need be compared."""
-    return linear * (1 - c) + peak * c if isinstance(c, Tensor) else linear.lerp_(peak, c)
+    return linear * (1 - c) + peak * c if isinstance(c, Tensor) else linear.lerp_(peak, float(c))
 
 
 def multipliers(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .functions import Function, derivative, is_plain, over_rows, slope
+from .functions import Function, is_plain, over_rows, slope
 
 
 class Mean(float):
@@ -24,6 +24,12 @@ def mean_share(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: float, reference: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """D and (k - m) / q, which is 0 where q is; ``points``: see ``at_points``."""
+    change, linear, mean, cancels = mean_flows(delta, total, points, phi)
+    return change, _slopes(delta, change, linear, phi, reference).lerp_(mean, float(c)).mul_(cancels)
+
+
+def mean_flows(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """D, D / d as the quotient that it is, (up + down) / 2 q, and whether anything cancels."""
     size, tiny = delta.abs(), torch.finfo(delta.dtype).tiny
     if not points:
         positive = torch.lerp(total, delta, 0.5)
@@ -34,24 +40,27 @@ def mean_share(
     doubled = torch.sub(total, size).clamp_min_(0)
     cancels = doubled.sign()
     both.sub_(rise).div_(doubled.clamp_min_(tiny))
-    linear = _slopes(delta, size, change, rise.div_(size.clamp_min(tiny)), phi, reference)
-    return change, linear.lerp_(both, float(c)).mul_(cancels)
+    return change, rise.div_(size.clamp_min_(tiny)), both, cancels
 
 
-def _slopes(delta: Tensor, size: Tensor, change: Tensor, quotient: Tensor, phi: Function, reference: Tensor | None) -> Tensor:
-    """D / d; the few elements that need a second look, d being small beside r and a, are taken by themselves."""
-    tiny = torch.finfo(delta.dtype).tiny
-    if reference is None:  # only 0 is small beside itself
-        zero = size.sub(tiny).clamp_max_(0).nonzero(as_tuple=True)
-        if len(zero[0]):
-            quotient[zero] = derivative(phi, delta.new_zeros(1))
-        return quotient
-    value = reference + delta
+def _slopes(delta: Tensor, change: Tensor, quotient: Tensor, phi: Function, reference: Tensor | None) -> Tensor:
+    """D / d, of which the few elements with a d that is small beside r and a are looked at again."""
     if not is_plain(phi):  # it may hold a number for each place
-        return slope(phi, reference.expand(delta.shape), value, delta, change)
-    limit = torch.finfo(delta.dtype).eps ** 0.5
-    beside = over_rows(lambda r: r.abs().mul_(limit).add_(tiny), reference)
-    small = torch.add(beside, value.abs(), alpha=limit).sub_(size).clamp_min_(0).nonzero(as_tuple=True)
+        start = torch.zeros_like(delta) if reference is None else reference.expand(delta.shape)
+        return slope(phi, start, start + delta, delta, change)
+    small = small_changes(delta, reference)
     if len(small[0]):
-        quotient[small] = slope(phi, reference.expand(delta.shape)[small], value[small], delta[small], change[small])
+        d = delta[small]
+        start = torch.zeros_like(d) if reference is None else reference.expand(delta.shape)[small]
+        quotient[small] = slope(phi, start, start + d, d, change[small])
     return quotient
+
+
+def small_changes(delta: Tensor, reference: Tensor | None) -> tuple[Tensor, ...]:
+    """The places where d is so small beside r and a that D / d has lost digits."""
+    limits = torch.finfo(delta.dtype)
+    if reference is None:  # only 0 is small beside itself
+        return delta.abs().sub_(limits.tiny).clamp_max_(0).nonzero(as_tuple=True)
+    beside = over_rows(lambda r: r.abs().mul_(limits.eps**0.5).add_(limits.tiny), reference)
+    value = torch.add(reference, delta).abs_()
+    return torch.add(beside, value, alpha=limits.eps**0.5).sub_(delta.abs()).clamp_min_(0).nonzero(as_tuple=True)

@@ -23,9 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .activation import LARGE, at_points, blocks, cut, in_its_dtype, share_of
+from . import kernels
+from .activation import LARGE, at_points, between, blocks, cut, flows, in_its_dtype
 from .functions import Function, is_plain, over_rows
-from .mean import Mean
+from .mean import Mean, mean_flows, mean_share, small_changes
 from .steps import Pair, Step
 
 
@@ -42,14 +43,15 @@ def netted_activation(
 
 def _apply(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
     """The new delta and its size; kept are two multipliers and the new delta, for its sign."""
-    if delta.numel() < LARGE:
+    if is_plain(phi) and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi):
+        change, *maps = _by_kernel(delta, total, reference, behind, phi, c)
+    elif delta.numel() < LARGE:
         change, *maps = _rule(delta, total, reference, behind, phi, c)
     else:
         change, *maps = (torch.empty_like(delta) for _ in range(3))
         for rows in blocks(delta, phi):
             d, t, r, b = cut(rows, delta, total, reference, behind)
-            made = _rule(d, t, r, b, phi, c)
-            for whole, part in zip((change, *maps), made, strict=True):
+            for whole, part in zip((change, *maps), _rule(d, t, r, b, phi, c), strict=True):
                 whole[rows] = part
     return change, change.abs(), (change, *maps), ()
 
@@ -69,10 +71,34 @@ NETTED = Step(_apply, _pull)
 def _rule(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> tuple[Tensor, ...]:
     """The new delta and both multipliers."""
     if phi is torch.relu:
-        return _of_relu(delta, total, reference, behind, c)
+        formula = _relu_by_mean if isinstance(c, Mean) else _relu_by_peak
+        return formula(delta, total, () if reference is None else (reference, behind), phi, c)
     points = at_points(delta, total, reference, behind, phi)
-    change, share = share_of(delta, total, points, phi, c, reference)
+    if not isinstance(c, Mean):
+        return _any_by_peak(delta, total, points, phi, c)
+    change, share = mean_share(delta, total, points, phi, c, reference)
     return change, *_multipliers(delta, total, change, share)
+
+
+def _by_kernel(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> tuple[Tensor, ...]:
+    """The same; what a kernel cannot look at again is put in its place behind it."""
+    mean = isinstance(c, Mean)
+    if phi is torch.relu:
+        start = () if reference is None else (reference, behind)
+        return kernels.run(_relu_by_mean if mean else _relu_by_peak, (delta, total), start, phi, c)
+    points = at_points(delta, total, reference, behind, phi)
+    if not mean:
+        return kernels.run(_any_by_peak, (delta, total), points, phi, c)
+    made = kernels.run(_any_by_mean, (delta, total), points, phi, c)
+    small = small_changes(delta, reference)
+    if len(small[0]):
+        r, b = (None if tensor is None else tensor[small] for tensor in (reference, behind))
+        for whole, part in zip(made, _rule(delta[small], total[small], r, b, phi, c), strict=True):
+            whole[small] = part
+    return made
+
+
+# ---- formulas as kernels take them
 
 
 def _multipliers(delta: Tensor, total: Tensor, change: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,25 +108,54 @@ def _multipliers(delta: Tensor, total: Tensor, change: Tensor, share: Tensor) ->
     return share.addcmul_(torch.sign(delta, out=larger), dt), dt
 
 
-def _of_relu(delta: Tensor, total: Tensor, reference: Tensor | None, behind: Tensor | None, c: float) -> tuple[Tensor, ...]:
-    mean, c = isinstance(c, Mean), float(c)
-    tiny = torch.finfo(delta.dtype).tiny
-    size = delta.abs().clamp_min_(tiny)
-    doubled = torch.sub(total, size).clamp_min_(0)  # 2 q
-    if reference is None or behind is None:
-        change = torch.relu(delta)
-        share = change.sign().mul_(1 - c).add_(c / 2 if mean else c)
-        return change, *_multipliers(delta, total, change, share.mul_(doubled.sign_()))
-    value = reference + delta
-    change = torch.relu(value).sub_(behind)
-    cancels = doubled.sign()
-    doubled.clamp_min_(tiny)
+def _any_by_peak(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+    change, along, against, smaller = flows(delta, total, points, phi, c)
+    share = along.add_(against).div_(smaller.mul_(0.5).clamp_min_(torch.finfo(delta.dtype).tiny))
+    return change, *_multipliers(delta, total, change, share)
+
+
+def _any_by_mean(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+    change, linear, mean, cancels = mean_flows(delta, total, points, phi)
+    return change, *_multipliers(delta, total, change, between(linear, mean, c).mul_(cancels))
+
+
+def _relu_by_mean(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+    if not points:
+        return _relu_from_zero(delta, total, c, c / 2)
+    reference, behind = points
+    size, doubled, cancels = _sizes(delta, total)
+    change = torch.relu(reference + delta).sub_(behind)
     middle = torch.add(reference, delta, alpha=0.5)
     linear = torch.div(middle, size).clamp_(-0.5, 0.5)
-    if mean:
-        away = middle.addcmul_(linear, size, value=-1).div_(doubled).clamp_(-0.5, 0.5)
-        share = linear.lerp_(away, c).add_(0.5)
-    else:
-        highest = torch.maximum(value, reference, out=value).div_(doubled).clamp_(-0.5, 0)
-        share = linear.add_(0.5).lerp_(highest.mul_(2).add_(1), c)
-    return change, *_multipliers(delta, total, change, share.mul_(cancels))
+    mean = middle.addcmul_(linear, size, value=-1).div_(doubled).clamp_(-0.5, 0.5)
+    share = between(linear, mean, c).add_(0.5).mul_(cancels)
+    return change, *_multipliers(delta, total, change, share)
+
+
+def _relu_by_peak(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+    if not points:
+        return _relu_from_zero(delta, total, c, c)
+    reference, behind = points
+    size, doubled, cancels = _sizes(delta, total)
+    value = reference + delta
+    change = torch.relu(value).sub_(behind)
+    linear = torch.add(reference, delta, alpha=0.5).div_(size).clamp_(-0.5, 0.5).add_(0.5)
+    peak = torch.maximum(value, reference, out=value).div_(doubled).clamp_(-0.5, 0).mul_(2).add_(1)
+    return change, *_multipliers(delta, total, change, between(linear, peak, c).mul_(cancels))
+
+
+def _relu_from_zero(delta: Tensor, total: Tensor, c: Any, cancelled: Any) -> tuple[Tensor, ...]:
+    """``cancelled``: c times what shows of cancelled influence."""
+    change = torch.relu(delta)
+    cancels = torch.sub(total, delta.abs()).clamp_min_(0).sign_()
+    share = change.sign().mul_(1 - c).add_(cancelled).mul_(cancels)
+    return change, *_multipliers(delta, total, change, share)
+
+
+def _sizes(delta: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """|d| and 2 q, both to divide by, and whether anything cancels."""
+    tiny = torch.finfo(delta.dtype).tiny
+    size = delta.abs()
+    doubled = torch.sub(total, size).clamp_min_(0)
+    cancels = doubled.sign()
+    return size.clamp_min_(tiny), doubled.clamp_min_(tiny), cancels
