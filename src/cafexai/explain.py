@@ -443,7 +443,7 @@ class CAFE:
             cut = cut_features(job, explanation, reached, not (groups and job.features is not None))
         at_baseline = explanation.model_at_baseline
         if job.settings.biases_in_reference:
-            at_baseline = model_at_baseline(job, explanation.target)
+            at_baseline = model_at_baseline(job, explanation)
         return dataclasses.replace(explanation, cut=cut, model_at_baseline=at_baseline)
 
     def _described(self, job: Job, c: C) -> dict[str, Any]:

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from .._inputs.groups import default_names
+from .._inputs.target import picked
+from .._scores.numbers import all_finite
 from .._scores.path import PathScores
 from ..explanation import Explanation
-from .forward import forward
+from .forward import forward, plain_output
 from .job import Batch, Job
 
 MOST = 16  # features that are put to their baseline at most
@@ -72,10 +74,10 @@ def _without(job: Job, explanation: Explanation, place: int) -> Tensor:
         new[:, place] = baseline.flatten(1)[:, place].to(x)
         return (*batch.tensors[:source], new.view(x.shape), *batch.tensors[source + 1 :])
 
-    return _outputs(job, explanation.target, changed)
+    return _outputs(job, explanation, changed)
 
 
-def model_at_baseline(job: Job, target: Tensor) -> Tensor | None:
+def model_at_baseline(job: Job, explanation: Explanation) -> Tensor | None:
     """The explained output of the model itself at the baselines, the mean over several; None if it has none there. (rows,)"""
     found = []
     for number, stack in enumerate(job.stack):
@@ -87,20 +89,29 @@ def model_at_baseline(job: Job, target: Tensor) -> Tensor | None:
             return tuple(torch.zeros_like(x) if r is None else r.to(x) for r, x in pairs)
 
         try:
-            found.append(_outputs(job, target, at_baseline, number))
+            found.append(_outputs(job, explanation, at_baseline, number))
         except Exception:  # the model itself fails, or is not finite, there
             return None
     return torch.stack(found).mean(0)
 
 
-def _outputs(job: Job, target: Tensor, inputs: Callable[[Batch], tuple[Tensor, ...]], reference: int = 0) -> Tensor:
+def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple[Tensor, ...]], reference: int = 0) -> Tensor:
     """The explained output of all rows, at other inputs."""
     settings = dataclasses.replace(job.settings, carrier=PathScores)
+    target, against = explanation.target, explanation.against
     job = dataclasses.replace(job, settings=settings, features=None, target=target if target.shape[1] else None)
     outputs, step = [], job.batch_size or ROWS
     for start in range(0, job.given.rows, step):
-        batch = job.batch(slice(start, min(start + step, job.given.rows)), reference)
-        passed = forward(job, dataclasses.replace(batch, tensors=inputs(batch)), settings)
-        outputs.append(passed.chosen.value)
-        passed.run.release()
+        rows = slice(start, min(start + step, job.given.rows))
+        batch = job.batch(rows, reference)
+        batch = dataclasses.replace(batch, tensors=inputs(batch))
+        if explanation.final is None:
+            found = picked(plain_output(job, batch), target[rows], None if against is None else against[rows])
+        else:  # the logit is inside
+            passed = forward(job, batch, settings)
+            found = passed.chosen.value
+            passed.run.release()
+        if not all_finite(found):
+            raise ValueError("the output at these inputs is not finite")
+        outputs.append(found)
     return torch.cat(outputs)

@@ -16,6 +16,7 @@ from .._extras import progress
 from .._inputs import at_least
 from .._inputs.groups import places as group_places
 from .._inputs.noise import DataNoise
+from .._inputs.target import picked
 from .._scores.activation import LARGE
 from .._scores.numbers import widest
 from .._scores.path import PathScores
@@ -258,13 +259,8 @@ def _finite_or_none(slopes: Tensor) -> Tensor:
 
 
 def _picked(answers: Tensor, target: Tensor, against: Tensor | None) -> Tensor:
-    """The explained outputs, (rows, samples)."""
-    found = []
-    for one in (target,) if against is None else (target, against):
-        columns = one.to(answers.device).unbind(1)[: answers.ndim - 2]
-        places = (torch.arange(len(answers), device=answers.device), *columns)
-        found.append(answers.movedim(1, -1)[places])
-    return found[0] if against is None else found[0] - found[1]
+    """The explained outputs, (rows, samples), of (rows, samples, *output)."""
+    return picked(answers.movedim(1, -1), target, against)
 
 
 def _as_scores(slopes: Tensor, distance: Tensor, index: Tensor | None) -> Tensor:

@@ -46,6 +46,13 @@ def choose_target(
     return operator.itemgetter((torch.arange(batch, device=output.device), *picks)), index
 
 
+def picked(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
+    """The explained outputs of (rows, *output, ...), minus those that they are held against; indices (rows, dimensions)."""
+    rows = torch.arange(len(outputs), device=outputs.device)
+    places = [(rows, *one.to(outputs.device).unbind(1)) for one in (target, against) if one is not None]
+    return outputs[places[0]] if against is None else outputs[places[0]] - outputs[places[1]]
+
+
 def names_of_outputs(names: Sequence[str], sizes: torch.Size, call: str = "explain") -> tuple[str, ...] | None:
     """One name for each output; of two classes with a single output, which is the logit of the second, that one."""
     if not names or len(sizes) > 1:
