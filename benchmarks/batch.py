@@ -181,13 +181,9 @@ def rounds(folder, given):
             found[f"{name} cpu"].append((result["rows"] - 1000) / (result["processors"] - empty[count]["processors"]))
         print(", ".join(f"{name} {values[-1]:,.0f}" for name, values in found.items()), flush=True)
     best = {name: max(values) for name, values in found.items()}
-    print(
-        f"explain in memory, {processors} threads: {best['memory']:,.0f} rows/s; 1 thread: {best['memory 1']:,.0f} rows/s"
-    )
+    print(f"explain in memory, {processors} threads: {best['memory']:,.0f} rows/s; 1 thread: {best['memory 1']:,.0f} rows/s")
     print(f"batch, 1 process: {best['one']:,.0f} rows/s; 2 processes: {best['two']:,.0f} rows/s")
-    each = [
-        f"{word} {best[f'{name} cpu']:,.0f}" for word, name in (("memory", "memory"), ("batch", "one"), ("in two", "two"))
-    ]
+    each = [f"{word} {best[f'{name} cpu']:,.0f}" for word, name in (("memory", "memory"), ("batch", "one"), ("in two", "two"))]
     print(f"rows per second of a processor: {', '.join(each)}")
     print(f"ratio to explain in memory, all processors: {best['two'] / best['memory']:.2f} (wanted: 0.85)")
     print(f"ratio to explain in memory, seconds of processors: {best['one cpu'] / best['memory cpu']:.2f}")

@@ -140,7 +140,7 @@ REAL: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
     "LSTM, both ways": (
         lambda: Sequence(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True), 10), lambda: torch.randn(3, 6, 4)),
     "GRU": (lambda: Sequence(nn.GRU(4, 5, batch_first=True), 5), lambda: torch.randn(3, 6, 4)),
-    "FT-Transformer": (lambda: FTTransformer((1, 1, 3), 3, width=16, heads=4, blocks=2), lambda: torch.randn(3, 5)),
+    "FT-Transformer": (lambda: FTTransformer((1, 1, 3), 3, width=16, heads=4, blocks=2), lambda: torch.randn(4, 5)),
 }  # fmt: skip
 
 

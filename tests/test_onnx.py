@@ -62,6 +62,7 @@ def test_scores_of_real_architectures(name, tmp_path):
     read = from_onnx(tmp_path / "model.onnx")
     found = distances(model, read, x)
     assert max(found.values()) < NEAR, found
+    torch.testing.assert_close(read(x[:1]), model(x[:1]), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

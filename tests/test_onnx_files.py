@@ -273,6 +273,19 @@ def test_batch(here):
     np.testing.assert_allclose(found["conflict"], expected.conflict, rtol=1e-5)
 
 
+def test_serve(here, tmp_path):
+    pytest.importorskip("starlette")
+    pytest.importorskip("uvicorn")
+    from test_serve import ROW, ask, server
+
+    with server(tmp_path, "net.onnx") as (port, _):
+        status, told = ask(port, "POST", "/v1/explain", {"rows": [ROW]})
+    expected = CAFE(network()).explain(torch.tensor([ROW]))
+    assert status == 200
+    found = [feature["positive"] for feature in told["results"][0]["features"]]
+    assert found == pytest.approx(expected.positive[0].tolist(), rel=1e-5)
+
+
 def test_errors_are_one_line(here, tmp_path):
     saved(tmp_path / "odd.onnx", [("Det", ["x"], ["y"], {})])
     told = here("explain", "odd.onnx", "people.csv", code=4)

@@ -55,7 +55,7 @@ class FTTransformer(nn.Module):
     def forward(self, x: Tensor, codes: Tensor | None = None) -> Tensor:
         """(rows, columns), or numbers (rows, n) and codes (rows, blocks), to (rows, outputs)."""
         tokens = torch.stack(self._tokens(x, codes), 1) + self.bias
-        cls = self.cls.expand(len(tokens), 1, -1)
+        cls = self.cls.expand(tokens.shape[0], 1, -1)  # len would be a constant of exported models
         tokens = torch.cat([cls, tokens], 1)
         for block in self.blocks:
             tokens = block(tokens)

@@ -31,33 +31,43 @@ _NOTHING: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def restore_functions(graph: Graph) -> None:
-    """Every group of nodes that is a known function becomes that one."""
-    told: list[str] = []
-    covered: set[int] = set()
+    """Every group of nodes that is a known function becomes that one; what only looks like one is told."""
+    odd: list[tuple[Node, list[Node]]] = []
+    done: set[int] = set()
     for node in reversed(list(graph.nodes)):
-        if node.op not in _PARTS or node.domain or id(node) in covered:
+        if node.op not in _PARTS or node.domain or id(node) in done:
             continue
-        odd = None
-        for source, group in _groups(graph, node):
-            known = _known(graph, source, group, node.outputs[0])
-            if known is not None:
-                name, settings = known
-                covered |= {id(one) for one in group}
-                told = [one for one in told if one not in {part.name or part.op for part in group}]
-                new = Node(name, [source], list(node.outputs), settings, node.name, node.scope, node.version, OURS)
-                graph.replace(group, new, name)
-                odd = None
-                break
-            odd = odd or (group if _like_a_function(graph, source, group) else None)
-        if odd is not None and not covered.intersection(id(one) for one in odd):
-            covered |= {id(one) for one in odd}
-            told.append(node.name or node.op)
-    if told:
-        some = ", ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
+        group = _put_back(graph, node)
+        if group:
+            done |= {id(one) for one in group}
+            continue
+        like = next((group for source, group in _groups(graph, node) if _like_a_function(graph, source, group)), None)
+        if like is not None:
+            odd.append((node, like))
+    # parts of what was put back, and of what is told already, are not told
+    left: list[str] = []
+    for node, group in odd:
+        if done.isdisjoint(id(one) for one in group):
+            done |= {id(one) for one in group}
+            left.append(node.name or node.op)
+    if left:
+        some = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
         graph.notes.append(
             f"The ONNX file has functions of one value that are written out in parts ({some}) and are none that is known: "
             "their scores are those of the parts, and may differ from those of the model before its export."
         )
+
+
+def _put_back(graph: Graph, last: Node) -> list[Node]:
+    """The nodes that have become one known function which ends here; none if it is not known."""
+    for source, group in _groups(graph, last):
+        known = _known(graph, source, group, last.outputs[0])
+        if known is not None:
+            name, settings = known
+            new = Node(name, [source], list(last.outputs), settings, last.name, last.scope, last.version, OURS)
+            graph.replace(group, new, name)
+            return group
+    return []
 
 
 def _groups(graph: Graph, last: Node) -> Iterator[tuple[str, list[Node]]]:

@@ -62,19 +62,20 @@ def _table(graph: Graph, node: Node) -> None:
 
 def note_folded(graph: Graph) -> None:
     """Tell where an exporter has multiplied a batch norm into the layer before it, whose bias may have been another."""
-    found = [node for node in graph.nodes if _holds_a_batch_norm(node) and len(node.inputs) > 2]
+    found = [node for node in graph.nodes if len(node.inputs) > 2 and _holds_a_batch_norm(node)]
     if found:
         some = ", ".join(node.scope or node.name for node in found[:3])
         graph.notes.append(
             f"The exporter has multiplied batch norms into the layers before them ({some}"
             f"{f' and {len(found) - 3} more' if len(found) > 3 else ''}). Where such a layer had a bias of its own, the two "
             "biases are now one, and with biases as scores (CAFE.published) the scores may differ from those of the model "
-            "before its export."
+            "before its export. torch.onnx.export(..., do_constant_folding=False), or optimize=False with dynamo=True, leaves "
+            "them as they are."
         )
 
 
 def _holds_a_batch_norm(node: Node) -> bool:
-    """A convolution or linear layer that says so, or whose weights have lost their names."""
-    if node.op not in ("Conv", "ConvTranspose", "Linear"):
+    """A convolution or linear layer that says so, or whose weights have lost their names; it may have had a bias before."""
+    if node.op not in ("Conv", "ConvTranspose", "Linear") or node.inputs[2] == f"{node.inputs[1]}_bias":  # a bias made anew
         return False
     return "batch_norm" in node.origin or (node.op != "Linear" and node.inputs[1].startswith("onnx::Conv_"))
