@@ -115,7 +115,7 @@ def test_convnext_v2(dtype):
     holds(CAFE(model), x, start, number, tolerance, 2, target=1, output="logits")
 
 
-@pytest.mark.parametrize("mask", ["sparsemax"])
+@pytest.mark.parametrize("mask", ["sparsemax", "entmax"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tabnet(mask, dtype):
     """As it is after some training of its batch norms; its masks are sorted, compared and summed by functions of its own."""

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._scores.functions import pointwise
+from .._scores.numbers import tolerance
 from .._scores.tensors import Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
@@ -35,6 +36,8 @@ _ACTIVATIONS = frozenset(
     "relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign hardswish hardsigmoid hardtanh elu celu selu "
     "leaky_relu".split()
 )
+_RAMPS = frozenset("clamp clip clamp_min square".split())
+SORTED = "sort (order)"  # what is frozen of a sort
 _OFFSETS = frozenset("clamp clip clamp_min clamp_max remainder floor_divide".split())
 
 
@@ -84,6 +87,20 @@ def spread(x: Scores, *others: Any) -> Scores:
     return x if shape == x.shape else x.reshape(lambda v: v.expand(shape))
 
 
+def _sparse_weights(x: Scores, result: Scores) -> Any:
+    """Weights that a sorted sequence, a threshold and a ramp have made (sparsemax, entmax): frozen, as a softmax is.
+
+    They are told by their sums, which are 1 along one dimension: at another input, their frozen order would give no weights.
+    """
+    if not any(key.operation == SORTED and key.path == x.run.path for key in x.run.frozen):
+        return result
+    value, near = result.value, tolerance(result.value.dtype)
+    for dim in range(value.ndim):
+        if value.shape[dim] > 1 and bool(((value.sum(dim) - 1).abs() <= near).all() and (value >= 0).all()):
+            return Softmaxed.of(result.freeze("sparse softmax", lambda v: v, "softmax", dim), x)
+    return result
+
+
 def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callable[..., Any]:
     def apply(x: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(x, Scores) or any(isinstance(part, Scores) for part in (*args, *options.values())):
@@ -93,7 +110,8 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
         phi = pointwise(function, args, options)
         zero = keeps_zero(function, args, options)
         if not partial:
-            return x.elementwise(phi, zero)
+            result = x.elementwise(phi, zero)
+            return _sparse_weights(x, result) if name in _RAMPS else result
         result = x.elementwise(finite(x, name, phi), zero, routing=True)
         result.root_of = x if name == "sqrt" else None
         return result
@@ -169,7 +187,7 @@ def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
         if exponent == -0.5:
             return inverse_root(x)
         phi = finite(x, "pow", pointwise(torch.pow, (exponent,), {}), None if exponent % 1 == 0 or exponent < 0 else (0, None))
-        return x.elementwise(phi, exponent > 0, routing=True)
+        return _sparse_weights(x, x.elementwise(phi, exponent > 0, routing=True))
 
     return apply
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._scores.value import Scores
 from .arithmetic import constant_like
-from .elementwise import spread
+from .elementwise import SORTED, spread
 from .table import find, plain_function, rule
 
 
@@ -199,7 +199,7 @@ def msort(x: Scores) -> Any:
 @rule("sort", in_place=False)
 def sort(x: Scores, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     return torch.return_types.sort(
-        _in_order(x, "sort (order)", lambda v: torch.sort(v, dim=dim, descending=descending, stable=True).indices, dim)
+        _in_order(x, SORTED, lambda v: torch.sort(v, dim=dim, descending=descending, stable=True).indices, dim)
     )
 
 
