@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import ModelProblem
+from ._check import remember
 from ._fold import fold
 from ._graph import Graph
 from ._module import OnnxModel, refuse_unknown
@@ -22,8 +23,8 @@ def from_onnx(path: str | os.PathLike[str], outputs: str | Sequence[str] | None 
     What exporters take apart (GELU, SiLU, layer norms ...) is put back, because scores depend on it: ``model.put_back`` counts
     it, and what could not be put back is told in the notes of every explanation. ``outputs`` names those that are wanted, by
     default all that are numbers; several come as a dictionary. Modules have the names they had before the export, where the
-    file tells. With ``check``, the first rows that the model gets also go through onnxruntime, where that is installed, and an
-    output that differs is a ``ModelProblem``.
+    file tells. With ``check``, the first rows that the model gets also go through the file as it is written, with nothing put
+    back, and through onnxruntime where that is installed; an output that differs is a ``ModelProblem``.
     """
     place = Path(path)
     graph = read(place)
@@ -31,8 +32,12 @@ def from_onnx(path: str | os.PathLike[str], outputs: str | Sequence[str] | None 
     fold(graph)
     graph.prune()
     refuse_unknown(graph, str(path))
+    as_written = OnnxModel(graph).eval() if check else None
     restore(graph)
-    return OnnxModel(graph, place if check else None).eval()
+    model = OnnxModel(graph, place.resolve() if check else None).eval()
+    if as_written is not None:
+        remember(model, as_written)
+    return model
 
 
 def _choose(graph: Graph, outputs: str | Sequence[str] | None, path: Path) -> None:

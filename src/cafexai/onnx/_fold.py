@@ -9,7 +9,8 @@ import torch
 
 from ._graph import Graph, Node
 from ._operators import TABLE
-from ._operators.table import MOST, TooLarge
+from ._operators.table import MOST, FormNotKnown, TooLarge
+from ._read import DTYPES
 
 LARGEST = 2**24  # elements of a constant that is made here; larger ones are left to be made when the model runs
 _MET = 2**31  # no constants are made of several that would be larger than this if every element met every other
@@ -47,8 +48,8 @@ def _computed(graph: Graph, node: Node) -> bool:
     try:
         with torch.no_grad():
             found = function(node, *given)
-    except TooLarge:
-        return False
+    except (TooLarge, FormNotKnown, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError):
+        return False  # told when the model runs, with the node
     finally:
         MOST.reset(limit)
     results = found if isinstance(found, tuple) else (found,)
@@ -65,10 +66,9 @@ def _changes_nothing(graph: Graph, node: Node) -> bool:
     if node.op == "Identity":
         return node.inputs[0] not in graph.constants
     if node.op == "Dropout":
-        return len(node.outputs) < 2 or not graph.users(node.outputs[1])
+        drops = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
+        return (drops is None or not bool(drops)) and (len(node.outputs) < 2 or not graph.users(node.outputs[1]))
     if node.op == "Cast":
-        from ._read import DTYPES
-
         known = graph.declared.get(node.inputs[0])
         return known is not None and known.kind is not None and known.kind == DTYPES.get(node.get("to"))
     return False

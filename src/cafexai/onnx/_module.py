@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelProblem
+from ._check import held_against_others
 from ._graph import Graph, Node
 from ._names import paths
 from ._operators import ROLES, TABLE
 from ._operators.table import FormNotKnown
-from ._runtime import held_against_runtime
 
 
 class Operation(nn.Module):
@@ -44,10 +44,11 @@ class Operation(nn.Module):
             taken.pop()
         try:
             return function(self.node, *taken)
-        except FormNotKnown as error:
+        except (FormNotKnown, TypeError, LookupError, ArithmeticError) as error:
+            what = error if isinstance(error, FormNotKnown) else f"this form of it ({type(error).__name__}: {error})"
             raise ModelProblem(
                 f"node {self.node.name or self.node.outputs[0]!r} of the ONNX file, {self.node.kind} (opset "
-                f"{self.node.version}): {error} is not known. Export the model without it, or explain the PyTorch model itself."
+                f"{self.node.version}): {what} is not known. Export the model without it, or explain the PyTorch model itself."
             ) from error
 
     def extra_repr(self) -> str:
@@ -68,7 +69,7 @@ class OnnxModel(nn.Module):
 
     def __init__(self, graph: Graph, path: Path | None = None) -> None:
         super().__init__()
-        self.path = path  # the file that outputs are held against, by onnxruntime
+        self.path = path  # the file that outputs are held against
         self.input_names = tuple(graph.inputs)
         self.output_names = tuple(graph.outputs)
         self.put_back = dict(graph.put_back)
@@ -103,7 +104,7 @@ class OnnxModel(nn.Module):
         else:
             results = self._in_portions(given, rows, self.rows)
         if self.path is not None and all(type(one) is Tensor for one in given.values()):
-            held_against_runtime(self, self.path, given, dict(zip(self.output_names, results, strict=True)))
+            held_against_others(self, self.path, given, dict(zip(self.output_names, results, strict=True)))
         return results[0] if len(results) == 1 else dict(zip(self.output_names, results, strict=True))
 
     def _run(self, values: dict[str, Any]) -> list[Any]:

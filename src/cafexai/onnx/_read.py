@@ -48,6 +48,8 @@ def read(path: Path) -> Graph:
 
 
 def _parsed(onnx: Any, path: Path) -> Any:
+    if not path.is_file():
+        raise ModelProblem(f"{path}: there is no such file.")
     size = path.stat().st_size
     if size > LARGEST:
         raise ModelProblem(

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
-from .table import known_number, operator, plain
+from .table import FormNotKnown, known_number, operator, plain
 
 for _name in "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Round Sign Sin Sinh Sqrt Tan".split():
     plain(getattr(torch, _name.lower()), _name)
@@ -46,8 +46,13 @@ def put_back(node: Node, x: Tensor) -> Tensor:
     return FUNCTIONS[node.op](x, **node.attributes)
 
 
-@operator("Identity", "Dropout")
-def identity(node: Node, x: Tensor, *rest: Any) -> Tensor:
+plain(lambda x: x, "Identity")
+
+
+@operator("Dropout")
+def dropout(node: Node, x: Tensor, share: Any = None, training: Any = None) -> Tensor:
+    if training is not None and bool(training):
+        raise FormNotKnown("Dropout in training mode")
     return x
 
 

@@ -79,10 +79,13 @@ def _groups(graph: Graph, last: Node) -> Iterator[tuple[str, list[Node]]]:
         made = {name for node in group for name in node.outputs}
         open_ends = {name for node in group for name in node.inputs if name and name not in made}
         sources = {name for name in open_ends if name not in graph.constants}
-        if any(graph.constants[name].numel() != 1 for name in open_ends - sources):
+        numbers = [graph.constants[name] for name in open_ends - sources]
+        if any(one.numel() != 1 for one in numbers):
             return
         if len(sources) == 1 and len(group) > 1:
-            yield next(iter(sources)), group
+            (source,) = sources
+            if all(one.ndim <= (graph.rank(source) or 1) for one in numbers):
+                yield source, group
         makers = [maker for name in sources if (maker := graph.maker(name)) is not None]
         if len(makers) < len(sources) and len(sources) > 1 and not makers:
             return

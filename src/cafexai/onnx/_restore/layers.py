@@ -28,7 +28,8 @@ def _product(graph: Graph, node: Node) -> None:
     if added is not None:
         other = added.inputs[1] if added.inputs[0] == node.outputs[0] else added.inputs[0]
         bias = graph.constants.get(other)
-        if bias is not None and bias.ndim and bias.numel() == bias.shape[-1] == weight.shape[1]:
+        fits = bias is not None and 0 < bias.ndim <= (graph.rank(node.inputs[0]) or 1)
+        if bias is not None and fits and bias.numel() == bias.shape[-1] == weight.shape[1]:
             inputs.append(other if bias.ndim == 1 else graph.constant(f"{other}/flat", bias.reshape(-1)))
             nodes, end = [node, added], added
     graph.replace(nodes, Node("Linear", inputs, list(end.outputs), {}, node.name, node.scope, node.version, OURS))

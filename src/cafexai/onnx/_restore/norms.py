@@ -136,8 +136,7 @@ def _parameter(graph: Graph, node: Node, value: str, count: int) -> str | None:
     constant = graph.constants.get(other)
     if constant is None or constant.numel() == 1 or any(size != 1 for size in constant.shape[: max(0, constant.ndim - count)]):
         return None
-    rank = graph.rank(value)
-    return other if constant.ndim >= count and (rank is None or constant.ndim <= rank) else None
+    return other if count <= constant.ndim <= (graph.rank(value) or count) else None
 
 
 def _only_inside(graph: Graph, nodes: dict[int, Node], end: Node) -> list[Node]:
