@@ -373,7 +373,9 @@ class CAFE:
         stack = references(baselines, given, self.background, self._subject.model, "attribute")
         extra = as_arguments(additional_forward_args)
         settings, features, classes = self._decided(given, stack, extra), self._features(given), self.class_names
-        job = Job(self._subject, given, stack, settings, target, extra=extra, features=features, class_names=classes)
+        job = Job(
+            self._subject, given, stack, settings, target, extra=extra, features=features, class_names=classes, only_net=True
+        )
         (outcomes,) = self._results(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
         combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
         result = combined if given.is_tuple else combined[0]

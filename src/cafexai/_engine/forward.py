@@ -47,7 +47,7 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
     if deltas is not None:
         deltas.rewind()
     run = Run(batch.tensors[0].shape[0], settings, deltas)
-    run.may_warn = job.subject.first_warning
+    run.may_warn, run.only_net = job.subject.first_warning, job.only_net
     try:
         steps = steps_of(job, batch, settings)
         if steps is not None:

@@ -54,6 +54,7 @@ class Job:
     sensitivities: tuple[Sensitivity | None, ...] = (None,)  # one for each c; None is that of the settings
     batch_size: int | None = None
     show_progress: bool | None = None
+    only_net: bool = False  # the combined scores are asked for, and nothing else
 
     every_class: bool = field(init=False)  # all classes are explained
     latent: bool = field(init=False)  # the explanation starts at a hidden layer

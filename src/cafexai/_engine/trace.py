@@ -141,7 +141,7 @@ class Trace(TorchFunctionMode):
                 name: value for name, value in kwargs.items() if name != "inplace" and (name != "out" or value is not None)
             }
             in_place = in_place or bool(kwargs.get("inplace"))
-        states, dtype = self._usual_states(args, options)
+        states, options, dtype = self._usual_states(args, options)
         if (rule is None or states is None) and of_complex.takes(func, args):
             return self._of_complex(func, rule, args, kwargs)
         try:
@@ -175,8 +175,8 @@ class Trace(TorchFunctionMode):
             share(wrapped, first, func, args, kwargs)
         return wrapped
 
-    def _usual_states(self, args: Any, options: Any) -> tuple[list[Any] | None, torch.dtype]:
-        """The arguments as rules take them, where all have the working precision and none is nested, and their dtype."""
+    def _usual_states(self, args: Any, options: Any) -> tuple[list[Any] | None, Any, torch.dtype]:
+        """Arguments and options as rules take them, where all have the working precision and none is nested; their dtype."""
         dtype = args[0].dtype if type(args[0]) is Scored else None
         states: list[Any] = []
         if dtype is self.run.settings.dtype or dtype is torch.float64:
@@ -197,8 +197,27 @@ class Trace(TorchFunctionMode):
                     break
             else:
                 if not options or all(map(is_plain, options.values())):
-                    return states, dtype
-        return None, dtypes(args, options)[0]
+                    return states, options, dtype
+                usual = self._usual_options(options, dtype)
+                if usual is not None:
+                    return states, usual, dtype
+        return None, options, dtypes(args, options)[0]
+
+    def _usual_options(self, options: dict[str, Any], dtype: torch.dtype) -> dict[str, Any] | None:
+        """The weights and biases of norms are given by name."""
+        if "out" in options:
+            return None
+        usual = {}
+        for name, value in options.items():
+            if type(value) is Parameter or type(value) is Tensor:
+                if value.dtype is not dtype or value.is_inference():
+                    return None
+                usual[name] = self.kept.apart(value.detach())
+            elif is_plain(value):
+                usual[name] = value
+            else:
+                return None
+        return usual
 
     def _all_states(self, args: Any, options: Any, rule: Rule) -> tuple[Any, Any]:
         """Arguments of any kind as rules take them."""

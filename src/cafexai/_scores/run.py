@@ -110,6 +110,7 @@ class Run:
         self.features: Features | None = None  # for carriers that keep features apart: which elements belong together
         self.meetings: list[Any] = []  # for carriers that look back: where contributions met
         self.shut = False  # for these too: gradients end at the first gate that they come to
+        self.only_net = False  # nobody will ask for positive and negative scores
         self.edges: list[Any] = []  # for carriers that ask for shares along the first edges: these, with what flowed back
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()

@@ -62,7 +62,7 @@ class UnitScores(PathScores):
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
         scores: Any = super().of_input(run, x, reference)
-        scores.first, scores.netted = scores.parts, True
+        scores.first, scores.netted = None if run.only_net else scores.parts, True
         return scores
 
     def begun(self) -> Any:
