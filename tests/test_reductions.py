@@ -218,3 +218,11 @@ def test_an_expert_that_gets_nothing():
         return h.index_add(0, torch.zeros(0, dtype=torch.long), none).sum(1)
 
     equal(routed, lambda v: layer(v).sum(1), x, (None,))
+
+
+def test_views_of_what_lies_otherwise_in_memory():
+    """What is inside may lie otherwise than the value of the model, of which a view can be taken."""
+    x = pair(2, 3, 4)
+    across = naive.Pair(*(part.transpose(1, 2) for part in (x.reference, x.positive, x.negative)))
+    flat = naive.Pair(*(part.reshape(2, 12) for part in (across.reference, across.positive, across.negative)))
+    same(traced(lambda v: v.view(2, 12), across), flat)

@@ -53,6 +53,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "audio-spectrogram-transformer": {"max_length": 32, "num_mel_bins": 32, "patch_size": 8,
                                       "frequency_stride": 8, "time_stride": 8},
     "gemma3n_text": {"num_hidden_layers": 5, "num_kv_shared_layers": 0},
+    "perceiver": {"num_latents": 8, "d_latents": 32, "d_model": 32, "num_self_attends_per_block": 2, "qk_channels": 32,
+                  "v_channels": 32, "max_position_embeddings": 32},
     "depth_anything": {"neck_hidden_sizes": [8, 8, 8, 8]},
 }  # fmt: skip
 
@@ -89,6 +91,8 @@ def _rebuilt(config: PretrainedConfig, special: dict[str, Any], layers: int) -> 
             words[name] = small
         elif name == "rope_parameters" and isinstance(value, dict):
             words[name] = _sections(value)
+        elif name == "image_size" and isinstance(value, (list, tuple)):
+            words[name] = [PICTURE] * len(value)
     return type(config)(**{**words, **special})
 
 
@@ -112,6 +116,8 @@ def _shrink(config: PretrainedConfig, special: dict[str, Any]) -> None:
             _set(config, name, small)
         elif name == "rope_parameters" and isinstance(value, dict):
             _set(config, name, _sections(value))
+        elif name == "image_size" and isinstance(value, (list, tuple)):
+            _set(config, name, [PICTURE] * len(value))
     layers = getattr(config, "num_hidden_layers", None)
     if isinstance(layers, int):  # lists by layer are as long as there are layers
         for name in ("layer_types", "mlp_layer_types", "layers_block_type"):

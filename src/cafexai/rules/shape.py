@@ -43,7 +43,14 @@ def moving(function: Callable[..., Any]) -> Callable[..., Any]:
         args = tuple(_plain(part) for part in args)
         if not isinstance(x, Scores):
             return function(x, *args, **options)
-        return x.reshape(lambda v: function(v, *args, **options))
+
+        def move(v: Tensor) -> Any:
+            try:
+                return function(v, *args, **options)
+            except RuntimeError:  # a view of what lies otherwise in memory than the value of the model
+                return function(v.contiguous(), *args, **options)
+
+        return x.reshape(move)
 
     return apply
 
