@@ -33,3 +33,12 @@ def test_what_is_called_explained_adds_up():
     explained = [record for record in RECORDS if record["verdict"] == "explained"]
     assert len(explained) > 10
     assert all(record["of allowed"] <= 1 and record["apart"] < 1e-3 for record in explained)
+
+
+def test_nothing_is_wrong_and_every_refusal_has_a_remedy():
+    ran = [record for record in RECORDS if record["verdict"] != "not run"]
+    assert not [record["model"] for record in ran if record["verdict"] in ("wrong", "broken", "traceback")]
+    assert sum(record["verdict"] == "explained" for record in ran) >= 0.95 * len(ran)
+    remedies = ("Write the operation", "batch_size=1", "Instead:", "target_layer=", "layer=", 'check="each"', "pass x")
+    refused = [record for record in ran if record["verdict"] == "refused"]
+    assert not [record["model"] for record in refused if not any(word in record["why"] for word in remedies)]

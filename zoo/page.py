@@ -23,9 +23,11 @@ explained is the largest number of the first output. Versions are pinned in `zoo
 - *wrong*, *broken*, *traceback*, *no answer*: sums that miss; a law that we found broken ourselves; an error that nobody
   meant; longer than the limit of time, or more memory than the limit.
 
-"sum misses" is what the sum of the scores lacks, of the change of the output; "size" is sum |combined| of the output;
-"time" is `attribute` beside a forward and a backward pass of the model, median of five, one thread: most models here are so
-small that it says what a call costs, not what arithmetic costs. "supported" is whether `cafexai.supported` says the same.
+"sum misses" is what the sum of the scores lacks, of the change of the output ("of allowed": of what it may lack; where the
+output hardly changes, that is the rounding of the output); "size" is sum |combined| of the output, "time"
+`attribute` beside a forward and a backward pass of the model, median of five, one thread: most models here are so small that it
+says what a call costs, not what arithmetic costs, and others worked on the machine at the same time. "supported" is whether
+`cafexai.supported` says the same.
 """
 
 
@@ -64,11 +66,11 @@ def page(records: list[dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-TABLE = ["| model | | sum misses | size | time | supported |", "| --- | --- | --- | --- | --- | --- |"]
+TABLE = ["| model | | sum misses | of allowed | size | time | supported |", "| --- " * 7 + "|"]
 
 
 def _row(record: dict[str, Any]) -> str:
-    numbers = [record.get(key, "") for key in ("missing", "size", "ratio")]
+    numbers = [record.get(key, "") for key in ("missing", "of allowed", "size", "ratio")]
     agrees = "yes" if record.get("supported") == (record["verdict"] == "explained") else "no"
     return f"| {record['model'].split('/', 1)[1]} | {record['verdict']} | {' | '.join(map(str, numbers))} | {agrees} |"
 
@@ -78,7 +80,7 @@ def _misses(record: dict[str, Any]) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:400].replace("|", "\\|")
+    return " ".join(text.split())[:700].replace("|", "\\|")
 
 
 def _quartiles(records: list[dict[str, Any]]) -> str:

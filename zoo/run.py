@@ -25,6 +25,7 @@ FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.jsonl"
 FAMILIES = [path.stem for path in sorted((FOLDER / "families").glob("[a-z]*.py"))]
 GIGABYTE = 2**30
+RUNS = "runs"  # what the process says of a model that has run by itself
 
 
 def work(pipe: Connection, memory: float) -> None:
@@ -43,7 +44,9 @@ def work(pipe: Connection, memory: float) -> None:
         family, name = pipe.recv()
         try:
             module = importlib.import_module(f"families.{family}")
-            pipe.send(list(module.names()) if name is None else verdict.judge(lambda: module.build(name)))
+            pipe.send(
+                list(module.names()) if name is None else verdict.judge(lambda: module.build(name), lambda: pipe.send(RUNS))
+            )
         except Exception as error:
             pipe.send([] if name is None else {"verdict": "not run", "why": f"{type(error).__name__}: {error}"[:1500]})
 
@@ -63,16 +66,20 @@ class Worker:
             self.process.start()
             there.close()
         self.pipe.send((family, name))
+        runs = False
         try:
             begun = _processor_time(self.process.pid)
             while _processor_time(self.process.pid) - begun < self.seconds:
                 if self.pipe.poll(1):
-                    return self.pipe.recv()
+                    answer = self.pipe.recv()
+                    if answer != RUNS:
+                        return answer
+                    runs = True
             why = f"took more than {self.seconds:.0f} seconds of processor time"
         except EOFError:
             why = f"ended the process, by its limit of {self.memory:.0f} GB of memory or a fault"
         self.end()
-        return {"verdict": "no answer", "why": why}
+        return {"verdict": "no answer" if runs else "not run", "why": why}
 
     def end(self) -> None:
         if self.process is not None:
@@ -108,6 +115,7 @@ def run(families: Iterable[str], path: Path, options: argparse.Namespace) -> boo
         todo = [(family, name) for family, name in todo if any(word in name for word in options.only)]
     again = set(options.again or ())
     todo = [(family, name) for family, name in todo if name not in done or done[name]["verdict"] in again]
+    todo.sort(key=lambda one: one[1] not in done)  # what is judged anew comes first
     start, counts = time.monotonic(), Counter()
     for number, (family, name) in enumerate(todo):
         if time.monotonic() > until:

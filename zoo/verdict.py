@@ -21,8 +21,8 @@ REPEATS = 5
 LONG = 1.0  # seconds: what takes longer is timed once
 
 
-def judge(build: Callable[[], Specimen]) -> dict[str, Any]:
-    """The record of one model. Models that do not run by themselves say why in ``forward``."""
+def judge(build: Callable[[], Specimen], runs: Callable[[], None]) -> dict[str, Any]:
+    """The record of one model; ``runs`` is called when it has run by itself."""
     torch.manual_seed(0)
     try:
         specimen = build()
@@ -32,16 +32,18 @@ def judge(build: Callable[[], Specimen]) -> dict[str, Any]:
         torch.manual_seed(0)  # an explanation draws what the next call would draw
         with torch.no_grad():
             plain = reader(*inputs, **constants)
-        if not torch.isfinite(plain).all():
-            return {"verdict": "not run", "why": "the output is not finite"}
+            moved = reader(*(x * 0.9 + 0.1 if x.is_floating_point() else x.flip(0) for x in inputs), **constants)
+        if not torch.isfinite(plain).all() or torch.equal(plain, moved):
+            return {"verdict": "not run", "why": "the output is not finite, or does not depend on the input"}
     except Exception as error:
         return {"verdict": "not run", "why": _said(error)}
+    runs()
     record = {"parameters": sum(p.numel() for p in specimen.model.parameters())}
     record |= _explained(reader, inputs, constants, plain)
     start = time.perf_counter()
     try:
         support = supported(reader, inputs, constants or None)
-        record |= {"supported": bool(support), "problems": [str(one)[:300] for one in support.problems]}
+        record |= {"supported": bool(support), "problems": [_anywhere(str(one))[:300] for one in support.problems]}
     except Exception as error:
         record |= {"supported": False, "problems": [_said(error)[:300]]}
     record["supported seconds"] = _short(time.perf_counter() - start)
@@ -78,7 +80,7 @@ def _explained(reader: Reader, inputs: tuple[Tensor, ...], constants: dict[str, 
         "of allowed": _short((missing / allowed.clamp_min(1e-30)).max()),
         "apart": _short(apart.max()),
         "change": _short(change.abs().max()),
-        "size": _short((size / output.abs().clamp_min(1e-30)).max()),
+        "size": _short((size / e.output.double().abs().clamp_min(1e-30)).max()),
     }
 
 
@@ -128,7 +130,12 @@ def _kind(error: Exception) -> str:
 
 def _said(error: BaseException) -> str:
     text = str(error) if isinstance(error, (errors.LawBroken, NotImplementedError, ValueError)) else ""
-    return (text or f"{type(error).__name__}: {error}")[:1500]
+    return _anywhere(text or f"{type(error).__name__}: {error}")[:1500]
+
+
+def _anywhere(text: str) -> str:
+    """A text without the folders of this machine."""
+    return re.sub(r"/[^\s:]*/(site-packages/|src/(?=cafexai/)|(?=zoo/families/))", "", text)
 
 
 def _frames(error: Exception) -> list[str]:

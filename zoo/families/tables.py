@@ -24,6 +24,8 @@ def _tab_transformer(name: str) -> Specimen:
     import tab_transformer_pytorch
 
     small: dict[str, Any] = {"dim": 16, "depth": 2, "heads": 2, "dim_head": 8, "dim_out": 2}
+    if name == "TabTransformer":
+        small["mlp_act"] = nn.ReLU()
     kind = getattr(tab_transformer_pytorch, name)
     return Specimen(kind(categories=CATEGORIES, num_continuous=COLUMNS, **small), {0: categories(), 1: numbers()})
 

@@ -27,6 +27,8 @@ def names() -> Iterator[str]:
 
 def build(name: str) -> Specimen:
     module = name.split("/")[1]
+    if module in ("deepseek_vit", "mobilenetv5"):
+        raise ValueError("its smallest model is too large")
     model = CHOSEN.get(module) or min(timm.list_models(module=module), key=_place)
     failed: Exception | None = None
     for size in SIZES:

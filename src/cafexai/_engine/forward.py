@@ -298,7 +298,8 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
         frozen = ", ".join(dict.fromkeys(key.operation for key in run.frozen)) or "nothing"
         raise ValueError(
             "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
-            f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch."
+            f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch. Explain what "
+            'comes before that: explain(..., target_layer="...").'
         )
     scores: Any = output
     final, notes = None, job.notes
