@@ -13,7 +13,7 @@ from ._check import held_against_others
 from ._graph import Graph, Node
 from ._names import paths
 from ._operators import ROLES, TABLE
-from ._operators.table import FormNotKnown
+from ._operators.table import FormNotKnown, function_of
 
 
 class Operation(nn.Module):
@@ -38,7 +38,7 @@ class Operation(nn.Module):
 
     def forward(self, *values: Any) -> Any:
         """What the operator gives, a tuple where it gives several."""
-        given, function = iter(values), TABLE[self.node.domain, self.node.op]
+        given, function = iter(values), function_of(self.node)
         taken = [next(given) if own is None else getattr(self, own) if own else None for own in self.places]
         while taken and taken[-1] is None:
             taken.pop()

@@ -43,6 +43,11 @@ def operator(*names: str, domain: str = "", roles: Sequence[str] = (), main: boo
     return put
 
 
+def function_of(node: Node) -> Operator:
+    """What an operator calls. (A forward that named the table itself would have it watched for changes, in every pass.)"""
+    return TABLE[node.domain, node.op]
+
+
 def plain(function: Any, *names: str, domain: str = "", main: bool = False) -> None:
     """Operators that are a function of torch as it stands."""
     operator(*names, domain=domain, main=main)(lambda node, *values: function(*values))
