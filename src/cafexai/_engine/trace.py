@@ -177,7 +177,8 @@ class Trace(TorchFunctionMode):
 
     def _usual_states(self, args: Any, options: Any) -> tuple[list[Any] | None, Any, torch.dtype]:
         """Arguments and options as rules take them, where all have the working precision and none is nested; their dtype."""
-        dtype = args[0].dtype if type(args[0]) is Scored else None
+        first = args[0][0] if type(args[0]) in (list, tuple) and args[0] else args[0]
+        dtype = first.dtype if type(first) is Scored else None
         states: list[Any] = []
         if dtype is self.run.settings.dtype or dtype is torch.float64:
             for value in args:
@@ -193,6 +194,11 @@ class Trace(TorchFunctionMode):
                     states.append(self.kept.apart(value.detach()))
                 elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, value))):
                     states.append(value)
+                elif kind is list or kind is tuple:
+                    parts = self._usual_parts(value, dtype)
+                    if parts is None:
+                        break
+                    states.append(parts if kind is list else tuple(parts))
                 else:
                     break
             else:
@@ -202,6 +208,21 @@ class Trace(TorchFunctionMode):
                 if usual is not None:
                     return states, usual, dtype
         return None, options, dtypes(args, options)[0]
+
+    def _usual_parts(self, values: Any, dtype: torch.dtype) -> list[Any] | None:
+        """What is joined or stacked."""
+        parts: list[Any] = []
+        for value in values:
+            if type(value) is Scored:
+                state = value._state if value.version == value.memory.version else value.state
+                if value.dtype is not dtype or state.template.dtype is not dtype or state.run is not self.run:
+                    return None
+                parts.append(state)
+            elif (type(value) is Parameter or type(value) is Tensor) and value.dtype is dtype and not value.is_inference():
+                parts.append(self.kept.apart(value.detach()))
+            else:
+                return None
+        return parts
 
     def _usual_options(self, options: dict[str, Any], dtype: torch.dtype) -> dict[str, Any] | None:
         """The weights and biases of norms are given by name."""
@@ -319,7 +340,12 @@ def _meets(args: Any, kwargs: Any, kind: Any) -> bool:
                     return True
                 if isinstance(part, (list, tuple)) and tree_any(lambda leaf: isinstance(leaf, kind), part):
                     return True
-    return bool(kwargs) and tree_any(lambda leaf: isinstance(leaf, kind), kwargs)
+    for value in kwargs.values():
+        if isinstance(value, kind):
+            return True
+        if isinstance(value, (list, tuple, dict)) and tree_any(lambda leaf: isinstance(leaf, kind), value):
+            return True
+    return False
 
 
 def _wrapped(result: Any, dtype: torch.dtype) -> Any:

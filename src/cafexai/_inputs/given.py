@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -232,7 +233,7 @@ def unmasked(value: Any, call: str) -> Any:
 def model_dtype(model: Any) -> tuple[torch.dtype, torch.device]:
     """Dtype and device of the first floating point parameter or buffer, else torch's defaults."""
     if isinstance(model, nn.Module):
-        for tensor in (*model.parameters(), *model.buffers()):
+        for tensor in itertools.chain(model.parameters(), model.buffers()):
             if tensor.is_floating_point():
                 return tensor.dtype, tensor.device
     return torch.get_default_dtype(), torch.device("cpu")

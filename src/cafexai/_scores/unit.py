@@ -107,11 +107,10 @@ class UnitScores(PathScores):
         self.run.biases.note_layer(path, self.delta)
         self._see(added.enter)
 
-    def _edges(self, behind: Any, first: Shares | None, sizes: Sizes) -> None:
+    def _edges(self, behind: Any, first: Shares, sizes: Sizes) -> None:
         """Note the edges from ``first`` to a new value."""
         run = self.run
-        if first is not None:
-            behind._see(lambda *gradients: run.edges.append((first, sizes, gradients)))
+        behind._see(lambda *gradients: run.edges.append((first, sizes, gradients)))
 
     def _along(self, of_delta: Function, of_total: Function) -> Sizes:
         """The sizes along the edges of a map of this value, which has its net value; given as it acts on delta and on total."""
@@ -144,7 +143,8 @@ class UnitScores(PathScores):
     def _mapped(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> Any:
-        sizes, nothing = tuple(None if one is None else abs(one) for one in constants), (None,) * len(bias)
+        if self.first is not None:
+            sizes, nothing = tuple(None if one is None else abs(one) for one in constants), (None,) * len(bias)
         if fn in ONE_TO_ONE:
             result: Any = super()._mapped(fn, constants, bias, made, amount)
             result.netted = self.netted and amount is None
@@ -155,7 +155,9 @@ class UnitScores(PathScores):
             return result
         alone = self._alone()
         result = super(UnitScores, alone)._mapped(fn, constants, bias, made, amount)
-        self._edges(result, self.first, alone._along(lambda v: fn(v, *constants, *nothing), lambda v: fn(v, *sizes, *nothing)))
+        if self.first is not None:
+            along = alone._along(lambda v: fn(v, *constants, *nothing), lambda v: fn(v, *sizes, *nothing))
+            self._edges(result, self.first, along)
         return result
 
     def _through(
@@ -163,8 +165,9 @@ class UnitScores(PathScores):
     ) -> Any:
         alone = self._alone()
         result: Any = super(UnitScores, alone)._through(weight, bias, aligned, reference, known)
-        wide = weight.to(self.delta.dtype)
-        self._edges(result, self.first, alone._along(lambda v: F.linear(v, wide), lambda v: F.linear(v, wide.abs())))
+        if self.first is not None:
+            wide = weight.to(self.delta.dtype)
+            self._edges(result, self.first, alone._along(lambda v: F.linear(v, wide), lambda v: F.linear(v, wide.abs())))
         return result
 
     def _added(self, other: Any, alpha: float, made: Made) -> Any:
@@ -179,8 +182,10 @@ class UnitScores(PathScores):
         return result
 
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
-        entering: Any = self._copied()
-        self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
+        entering: Any = self
+        if self.first is not None:
+            entering = self._copied()
+            self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
         result: Any = super(UnitScores, entering)._activated(phi, keeps_zero)
         result.netted = True
         return result
@@ -191,15 +196,18 @@ class UnitScores(PathScores):
 
         alone = self._alone()
         result: Any = super(UnitScores, alone)._mixed(weights, dims, made)
-        self._edges(result, self.first, alone._along(mixed, mixed))
+        if self.first is not None:
+            self._edges(result, self.first, alone._along(mixed, mixed))
         return result
 
     def _multiplied(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
         mine, yours = halves
         one, two = self._alone(), other._alone()
         result: Any = super(UnitScores, one)._multiplied(two, fn, halves, made)
-        self._edges(result, self.first, one._along(lambda v: fn(v, yours), lambda v: fn(v, yours.abs())))
-        self._edges(result, other.first, two._along(lambda v: fn(mine, v), lambda v: fn(mine.abs(), v)))
+        if self.first is not None:
+            self._edges(result, self.first, one._along(lambda v: fn(v, yours), lambda v: fn(v, yours.abs())))
+        if other.first is not None:
+            self._edges(result, other.first, two._along(lambda v: fn(mine, v), lambda v: fn(mine.abs(), v)))
         return result
 
     @classmethod
