@@ -1,4 +1,4 @@
-"""Differences of a running sum: the sum of the elements between, whoever carries the scores."""
+"""Differences in which a value would push against itself: of running sums, and from the larger of two, by all carriers."""
 
 from __future__ import annotations
 
@@ -72,4 +72,42 @@ def test_sums_of_other_lines_are_subtracted_as_they_are(netting):
         return torch.exp(s[:, 0] - s[:, 1] if between else s[:, 0] + -1.0 * s[:, 1]) @ head
 
     e, f = (CAFE(lambda v, b=b: model(v, b), netting=netting).explain(x) for b in (True, False))
+    torch.testing.assert_close(e.positive, f.positive)
+
+
+LARGER = {  # the exponents of a memory that fades, as loops write them, and what they are
+    "one": (lambda a, b: a - torch.maximum(a, b), lambda a, b: -torch.relu(b - a)),
+    "other": (lambda a, b: b - torch.max(a, b), lambda a, b: -torch.relu(a - b)),
+    "raised": (lambda a, b: a + 0.5 - torch.maximum(a + 0.5, b), lambda a, b: -torch.relu(b - (a + 0.5))),
+    "constant": (lambda a, b: a - torch.maximum(a, torch.tensor(0.2)) + b, lambda a, b: a.sub(0.2).clamp_max(0) + b),
+    "far constant": (lambda a, b: a - torch.maximum(torch.tensor(-1e38), a) + b, lambda a, b: a * 0 + b),
+}
+
+
+@pytest.mark.parametrize("way", WAYS[1:4], ids=str)
+@pytest.mark.parametrize("name", LARGER)
+def test_a_value_less_the_larger_of_it_and_another(name, way):
+    weight, head = torch.randn(4, 6), torch.randn(3, 2)
+    x, start = torch.randn(3, 4), torch.randn(3, 4)
+    start[:, 2] = x[:, 2]
+
+    def model(exponent):
+        def forward(v):
+            h = torch.tanh(v @ weight)
+            return torch.exp(exponent(h[:, :3], h[:, 3:])) @ head
+
+        return forward
+
+    for reference in (None, start):
+        e, f = (CAFE(model(one), biases="reference", **way).explain(x, reference, 1) for one in LARGER[name])
+        for part in ("positive", "negative", "combined", "output", "baseline_output"):
+            torch.testing.assert_close(getattr(e, part), getattr(f, part))
+    assert (e.positive[:, 2] == 0).all()
+
+
+def test_another_value_less_the_larger_of_two_is_a_difference():
+    x = torch.randn(3, 3)
+    e = CAFE(lambda v: v[:, 0] + 0.5 - torch.maximum(v[:, 0] + 0.25, v[:, 1])).explain(x)
+    f = CAFE(lambda v: v[:, 0] + 0.5 + torch.minimum(-v[:, 0] - 0.25, -v[:, 1])).explain(x)
+    torch.testing.assert_close(e.combined, f.combined)
     torch.testing.assert_close(e.positive, f.positive)

@@ -40,6 +40,8 @@ class Scores(Carrier):
     root_of: Scores | None = None  # the value that this is the square root of
     as_scale: Tensor | None = None  # of the scale of a norm: its value, of which reference + delta may have lost digits
     shifted: Scores | None = None  # this value before something was subtracted from it
+    raised: tuple[Scores, Tensor] | None = None  # the value, and the constant that was added to it
+    larger_of: tuple[Any, Any] | None = None  # the two of which this is the larger; one may be a constant
     running: RunningSum | None = None  # of what, and where, this is a running sum
     log_sum_of: tuple[Scores, Any] | None = None  # the value, and its dims, of whose exponentials this is the log of the sum
 

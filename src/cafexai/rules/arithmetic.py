@@ -13,7 +13,7 @@ from .._scores.running import between
 from .._scores.tensors import Softmaxed
 from .._scores.value import Scores
 from ..errors import UnsupportedOperation
-from .elementwise import finite, inverse_root
+from .elementwise import finite, inverse_root, spread
 from .table import rule
 
 
@@ -37,7 +37,10 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     if isinstance(a, Scores) and isinstance(b, Scores):
         return a.add(b, alpha)
     if isinstance(a, Scores):
-        return a.add_constant(constant_like(b, a), alpha)
+        constant = constant_like(b, a)
+        result = a.add_constant(constant, alpha)
+        result.raised = (a, constant if alpha == 1 else constant * alpha)
+        return result
     b = multiply(b, alpha)
     return b.add_constant(constant_like(a, b)) if isinstance(b, Scores) else a + b
 
@@ -57,11 +60,38 @@ def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     if isinstance(b, Scores) and b.log_sum_of is not None and b.log_sum_of[0] is a and alpha == 1:
         return log_softmax(*b.log_sum_of)
-    result = between(a, b) if isinstance(a, Scores) and isinstance(b, Scores) and alpha == 1 else None
+    result = None
+    if isinstance(a, Scores) and isinstance(b, Scores) and alpha == 1:
+        result = _below(a, b) if b.larger_of is not None else between(a, b)
     result = add(a, b, alpha=-alpha) if result is None else result
     if isinstance(a, Scores):
         result.shifted = a  # perhaps by its maximum, before exp
     return result
+
+
+def _below(a: Scores, larger: Scores) -> Any:
+    """a - max(a, b) is min(a - b, 0), in which a does not push against itself; None if a is neither of the two."""
+    assert larger.larger_of is not None
+    for one, other in (larger.larger_of, larger.larger_of[::-1]):
+        if not isinstance(one, Scores) or not _is_the_same(a, one):
+            continue
+        if isinstance(other, Scores):
+            return sub(a, other).elementwise(_negative_part, True)
+        return spread(a, other).elementwise(lambda v, bound=other: _negative_part(v - bound))  # type: ignore[misc]
+    return None
+
+
+def _negative_part(value: Tensor) -> Tensor:
+    return value.clamp_max(0)
+
+
+def _is_the_same(one: Scores, other: Scores) -> bool:
+    """One value, or the same constant added to one value twice, as loops do that compute a step anew."""
+    if one is other:
+        return True
+    if one.raised is None or other.raised is None or one.raised[0] is not other.raised[0]:
+        return False
+    return torch.equal(one.raised[1], other.raised[1])
 
 
 @rule("rsub", "__rsub__", kinds=["offset"])

@@ -54,11 +54,14 @@ def _of_two(a: Any, b: Any, sign: int) -> Any:
     if not isinstance(a, Scores):
         a, b = b, a
     if not isinstance(b, Scores):
-        constant = constant_like(b, a)
-        return spread(a, constant).elementwise(lambda v: function(v, constant))
-    shape = torch.broadcast_shapes(a.shape, b.shape)
-    both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
-    return over(both, -1, False, sign)
+        b = constant_like(b, a)
+        result = spread(a, b).elementwise(lambda v: function(v, b))
+    else:
+        shape = torch.broadcast_shapes(a.shape, b.shape)
+        both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
+        result = over(both, -1, False, sign)
+    result.larger_of = (a, b) if sign > 0 else None
+    return result
 
 
 rule("maximum", "fmax", in_place=False)(lambda a, b: _of_two(a, b, 1))
