@@ -1,4 +1,4 @@
-"""netting="feature" against Integrated Gradients (50 steps), path netting and cheaper variants, side by side in one run.
+"""Path, unit and the default side by side; netting="feature" against Integrated Gradients (50 steps) and cheaper variants.
 
     python benchmarks/netting.py [--quick]
 
@@ -79,6 +79,28 @@ def compared(name: str, ways: dict[str, Callable[[], object]], repeats: int) -> 
     return medians
 
 
+def by_unit(quick: bool) -> None:
+    """``attribute`` by path, by unit and by default beside gradient x input, one thread, as ratios to path."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for activation in (nn.ReLU, nn.GELU):
+        model = seeded(0, lambda a=activation: mlp(DENSE, 256, 256, 256, 256, 7, activation=a)).eval()
+        x = torch.randn(1024 if quick else 8192, DENSE)
+        target = model(x).argmax(1)
+        cafes = {
+            "path": CAFE.published(model),
+            "unit": CAFE(model, netting="unit"),
+            "unit, mean flows": CAFE(model, netting="unit", flows="mean"),
+            "default": CAFE(model),
+        }
+        ways: dict[str, Callable[[], object]] = {
+            name: lambda c=cafe, x=x, t=target: c.attribute(x, target=t) for name, cafe in cafes.items()
+        }
+        ways["gradient x input"] = lambda m=model, x=x, t=target: METHODS["gradient_x_input"](m, x, target=t)
+        compared(f"54-256x4-7 {activation.__name__}, {len(x)} rows, attribute, one thread", ways, 3 if quick else 5)
+    torch.set_num_threads(threads)
+
+
 def main() -> None:
     """All cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -87,6 +109,7 @@ def main() -> None:
     repeats = 3 if quick else 9
     warnings.simplefilter("ignore")  # path netting says that its totals are large
     torch.manual_seed(0)
+    by_unit(quick)
     model = seeded(0, lambda: mlp(DENSE, 256, 256, 256, 256, 7, activation=nn.GELU)).eval()
     for dense in (True, False):
         x = rows_of(250 if quick else 1000, dense)
