@@ -1,4 +1,4 @@
-"""Scores of exported models beside those of the model before: python benchmarks/exported.py [--dynamo] [--real].
+"""Scores of exported models beside those of the model before: python benchmarks/exported.py [--dynamo] [--real] [MODEL ...].
 
 Prints a table: the largest difference of positive, negative and combined scores and of the biases, relative to the largest, by
 default and as published; and the same where nothing is put back from its parts.
@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
+import onnx
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -30,6 +31,9 @@ def line(name: str, opset: int, dynamo: bool, folder: Path) -> str:
         export(model, x, path, opset, dynamo)
     except Exception as error:
         return f"| {' | '.join(first)} | torch does not export it: {type(error).__name__} | | | | |"
+    written = next(one.version for one in onnx.load(path).opset_import if not one.domain)
+    if written != opset:
+        first[-1] += f" (written: {written})"
     read = from_onnx(path)
     found = distances(model, read, x)
     with mock.patch("cafexai.onnx.restore", return_value=None):
@@ -44,7 +48,8 @@ def main(words: list[str]) -> None:
     """The table."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    names = [*MODELS, *(REAL if "--real" in words else ())]
+    chosen = [word for word in words if not word.startswith("--")]
+    names = chosen or [*MODELS, *(REAL if "--real" in words else ())]
     print(HEAD, "| --- " * 8 + "|", sep="\n")
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
