@@ -367,6 +367,15 @@ def test_what_runs_by_itself_but_not_under_explanation_is_refused_in_our_words(x
         CAFE(lambda v: v.sum(1) / (1 // 0)).explain(x)
 
 
+def test_random_numbers_that_follow_the_memory_are_told(x):
+    def noisy(v):
+        apart = v if type(v) is torch.Tensor else v.t().contiguous().t()  # lies otherwise under explanation
+        return (v * torch.randn_like(apart.detach())).sum(1)
+
+    with pytest.raises(cafexai.UnsupportedOperation, match=r"(?s)draws random numbers.*additional_forward_args"):
+        CAFE(noisy).explain(x)
+
+
 def test_a_rule_of_ones_own(x):
     from cafexai.rules import table
 

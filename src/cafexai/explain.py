@@ -13,9 +13,9 @@ from torch import Tensor
 from ._engine.again import cut_features, model_at_baseline
 from ._engine.assemble import Piece, assembled, averaged, by_word, grouped, pieces
 from ._engine.batches import R, Results, carry_out
-from ._engine.forward import PROBABILITY, plain_output
+from ._engine.forward import PROBABILITY, drawn_output, plain_output
 from ._engine.job import Job, as_arguments
-from ._engine.plain import refuse_explained, refuse_rows
+from ._engine.plain import refuse_chance, refuse_explained, refuse_rows
 from ._engine.refine import Refine, refined
 from ._engine.subject import Subject, with_gradients
 from ._engine.way import Way, chosen
@@ -391,6 +391,7 @@ class CAFE:
             if isinstance(error, (RuntimeError, ValueError)):
                 one = job.batch(slice(0, 1))
                 refuse_rows(error, call, self.model, job.given.tensors, lambda: plain_output(job, one))
+            refuse_chance(error, call, lambda seed: drawn_output(job, job.batch(), seed))
             refuse_explained(error, call, lambda: plain_output(job, job.batch()))
             raise
 

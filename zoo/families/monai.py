@@ -35,7 +35,6 @@ MODELS: dict[str, Callable[[], Made]] = {
     "BasicUNetPlusPlus": lambda: (nets.BasicUNetPlusPlus(**FLAT, features=(4, 4, 8, 8, 8, 4)), (1, 32, 32)),
     "Classifier": lambda: (nets.Classifier((1, 32, 32), 3, **STEPS), (1, 32, 32)),
     "Critic": lambda: (nets.Critic((1, 32, 32), **STEPS), (1, 32, 32)),
-    "DAF3D": lambda: (nets.DAF3D(1, 2), (1, 32, 32, 32)),
     "DenseNet121": lambda: (nets.DenseNet121(spatial_dims=2, in_channels=1, out_channels=3), (1, 32, 32)),
     "Discriminator": lambda: (nets.Discriminator((1, 32, 32), **STEPS), (1, 32, 32)),
     "DynUNet": lambda: (nets.DynUNet(**FLAT, **DYNAMIC), (1, 32, 32)),

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pytorchcv.model_provider import get_model
 from specimen import Specimen, pictures
 
-NAMES = """alexnet zfnet vgg11 bn_vgg11 resnet10 preresnet10 resnext14_16x4d seresnet10 sepreresnet10 senet16 densenet121
+NAMES = """alexnet zfnet vgg11 resnet10 preresnet10 resnext14_16x4d seresnet10 sepreresnet10 senet16 densenet121
     condensenet74_c4_g4 squeezenet_v1_1 squeezeresnet_v1_1 shufflenet_g1_wd4 shufflenetv2_wd2 mobilenet_wd4 mobilenetv2_wd4
     mobilenetv3_small_w7d20 igcv3_wd4 mnasnet_small darknet_tiny efficientnet_b0 fbnet_cb ghostnet hardnet39ds menet108_8x1_g3
-    nin_cifar10 resnet20_cifar10 densenet40_k12_cifar10 pyramidnet110_a48_cifar10 ror3_56_cifar10 xdensenet40_2_k24_bc_cifar10
-    wrn16_10_cifar10 sepreresnet20_cifar10 diaresnet20_cifar10 bam_resnet18 cbam_resnet18 sknet""".split()
+    nin_cifar10 resnet20_cifar10 densenet40_k12_cifar10 ror3_56_cifar10
+    sepreresnet20_cifar10 diaresnet20_cifar10 bam_resnet18 cbam_resnet18 sknet""".split()
 
 
 def names() -> Iterator[str]:

@@ -212,6 +212,17 @@ def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
         kept.put_back()
 
 
+def drawn_output(job: Job, batch: Batch, seed: int) -> Tensor:
+    """The output of the model as it is, with other random numbers."""
+    kept = _kept(job, batch)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return _plain(job, batch)
+    finally:
+        kept.put_back()
+
+
 def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
     with torch.set_grad_enabled(slopes):

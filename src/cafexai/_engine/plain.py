@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .._inputs.given import checked, model_dtype, to_tensor
-from ..errors import LawBroken, UnsupportedOperation
+from ..errors import LawBroken, OutputDiffers, UnsupportedOperation
 from .subject import Subject, unwrap
 
 
@@ -103,6 +103,19 @@ def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> N
         'attention, no compilation), or begin behind it: explain(..., layer="..."). If the model has no such part, please '
         "report it."
     ) from error
+
+
+def refuse_chance(error: Exception, call: str, drawn: Callable[[int], Tensor]) -> None:
+    """Say so, if the model draws random numbers, others where values lie otherwise in memory; ``drawn`` calls it by seed."""
+    if not isinstance(error, OutputDiffers):
+        return
+    first, same, other = map(drawn, (0, 0, 1))
+    if torch.equal(first, same) and not torch.equal(first, other):
+        raise UnsupportedOperation(
+            f"{call}(...): the model draws random numbers in its forward, and not the same ones under explanation (torch fills "
+            "tensors in the order in which they lie in memory). Draw them before and hand them over "
+            '(additional_forward_args=...), begin behind them (explain(..., layer="...")), or let the model take the mean.'
+        ) from error
 
 
 def _cause(model: Any, x: Tensor) -> str:
