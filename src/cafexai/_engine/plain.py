@@ -87,7 +87,8 @@ def refuse_rows(error: Exception, call: str, model: Any, tensors: tuple[Tensor, 
 
 def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> None:
     """Say so, if the model runs by itself, as ``again`` does, but fails on values under explanation."""
-    if isinstance(error, (ValueError, UnsupportedOperation, LawBroken, MemoryError)) or "allocate" in str(error):
+    no_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "allocate" in str(error)
+    if no_memory or isinstance(error, (ValueError, UnsupportedOperation, LawBroken)):
         return
     if not type(error).__module__.startswith("torch._dynamo"):  # which fails under any mode that watches calls, ours or not
         try:
