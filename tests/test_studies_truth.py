@@ -169,8 +169,8 @@ def test_masked_tokens_and_those_that_stay():
     model = truth_text.Sentiment(encoder.bert, truth_text._head("mlp", 16)).eval().requires_grad_(False)
     x, mask = encoder.embedded("one two three four five")
     assert x.shape[1] == 7
-    settings = {"methods": ["cafe", "integrated_gradients"]}
-    notes, found = truth_text._of_sentence(model, encoder, "one two three four five", settings)
+    names = ["cafe", "integrated_gradients", "cafe_refined"]
+    notes, found = truth_text._of_sentence(model, encoder, "one two three four five", names)
     effects = []
     for token in range(1, 6):
         other = x.clone()
@@ -179,7 +179,8 @@ def test_masked_tokens_and_those_that_stay():
     scores = METHODS["integrated_gradients"](model, x, target=0).detach().sum(2)[0, 1:-1]
     naive = np.corrcoef(scores.numpy(), np.array(effects))[0, 1]
     assert found["occlusion_correlation"]["integrated_gradients"].item() == pytest.approx(naive, abs=1e-4)
-    assert set(notes) == set(settings["methods"])
+    assert set(notes) == set(found["mask_correlation"]) == set(names)
+    assert "cafe_refined" not in found["occlusion_correlation"]  # it masks, and has no scores against zeros
 
 
 def test_snippets_from_a_file_and_from_the_archive(tmp_path):
