@@ -23,7 +23,7 @@ def gather(node: Node, x: Tensor, places: Tensor) -> Tensor:
     if places.ndim == 0 and type(places) is Tensor:
         return x.select(axis, int(places))
     cut = (*(slice(None),) * axis, places)
-    return x[cut]
+    return x[cut] if axis else x[places]  # codes look up a table by themselves
 
 
 @operator("GatherElements")
