@@ -25,9 +25,8 @@ explained is the largest number of the first output. Versions are pinned in `zoo
 
 "sum misses" is what the sum of the scores lacks, of the change of the output ("of allowed": of what it may lack; where the
 output hardly changes, that is the rounding of the output); "size" is sum |combined| of the output, "time"
-`attribute` beside a forward and a backward pass of the model, median of five, one thread: most models here are so small that it
-says what a call costs, not what arithmetic costs, and others worked on the machine at the same time. "supported" is whether
-`cafexai.supported` says the same.
+`attribute` beside a forward and a backward pass of the model, median of five, seconds of one processor: most models here are so
+small that it says what a call costs, not what arithmetic costs. "supported" is whether `cafexai.supported` says the same.
 """
 
 
