@@ -89,7 +89,11 @@ class Trace(TorchFunctionMode):
         if rule is None or not isinstance(args[0], Softmaxed):
             return args[0] if rule is not None and rule.in_place else value
         if rule.in_place or kwargs.get("inplace"):
-            raise UnsupportedOperation("a softmax is changed in place; let the model use the returned value")
+            raise UnsupportedOperation(
+                "explain(...): a softmax is changed in place, so that its logits no longer belong to it. Instead: let the model "
+                "go on with a new value (weights = weights * mask, not weights *= mask), or begin behind it: "
+                "explain(..., layer=...)."
+            )
         if "identity" in rule.kinds:
             return Softmaxed.of(value, args[0].logits)
         if not rule.view and "move" not in rule.kinds:
