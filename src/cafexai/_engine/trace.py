@@ -90,8 +90,8 @@ class Trace(TorchFunctionMode):
             return args[0] if rule is not None and rule.in_place else value
         if rule.in_place or kwargs.get("inplace"):
             raise UnsupportedOperation(
-                "explain(...): a softmax is changed in place, so that its logits no longer belong to it. Instead: let the model "
-                "go on with a new value (weights = weights * mask, not weights *= mask), or begin behind it: "
+                "explain(...): a softmax is changed in place, so that its logits no longer belong to it. Instead: let the "
+                "model go on with a new value (weights = weights * mask, not weights *= mask), or begin behind it: "
                 "explain(..., layer=...)."
             )
         if "identity" in rule.kinds:
