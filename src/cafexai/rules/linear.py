@@ -101,7 +101,8 @@ def _product_of(name: str) -> Callable[..., Any]:
         rows_first = name in _ROWS_FIRST and isinstance(a, Scores) and a.ndim > 1 and not isinstance(b, Scores)
         if rows_first and b.ndim == 2:
             return a.weighted(b.t(), None, True)
-        return bilinear_map(function, a, b, rows_first and b.ndim == 1)
+        batched = name in ("matmul", "bmm") and a.ndim == b.ndim >= 3
+        return bilinear_map(function, a, b, batched or (rows_first and b.ndim == 1))
 
     return apply
 
@@ -110,7 +111,7 @@ for _name in ("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "ger
     rule(_name)(_product_of(_name))
 
 
-rule("__rmatmul__")(lambda b, a: bilinear_map(torch.matmul, a, b))
+rule("__rmatmul__")(lambda b, a: bilinear_map(torch.matmul, a, b, a.ndim == b.ndim >= 3))
 
 
 def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
@@ -157,13 +158,16 @@ def einsum(equation: Any, *operands: Any) -> Any:
     x = operands[scored[0]]
     terms, result = _terms(equation, len(operands))
     if not constants:
-        return x.linear(lambda v: torch.einsum(equation, v))
+        return x.linear(lambda v: torch.einsum(equation, v), aligned=terms[0][:1] == result[:1] not in ("", "."))
     matrix, kept = operands[constants[0]], terms[constants[0]]
     if len(constants) > 1:  # contract the constants first: the value meets only their product
         kept = "".join(sorted({letter for i in constants for letter in terms[i]} & set(terms[scored[0]] + result)))
         together = ",".join(terms[i] for i in constants)
         matrix = torch.einsum(f"{together}->{kept}", *(operands[i] for i in constants))
-    return x.linear(lambda v, m: torch.einsum(f"{terms[scored[0]]},{kept}->{result}", v, m), matrix)
+    term = terms[scored[0]]
+    return x.linear(
+        lambda v, m: torch.einsum(f"{term},{kept}->{result}", v, m), matrix, aligned=term[:1] == result[:1] not in ("", ".")
+    )
 
 
 def _step_by_step(terms: list[str], result: str, operands: Sequence[Any]) -> Any:

@@ -50,9 +50,59 @@ def moving(function: Callable[..., Any]) -> Callable[..., Any]:
             except RuntimeError:  # a view of what lies otherwise in memory than the value of the model
                 return function(v.contiguous(), *args, **options)
 
-        return x.reshape(move)
+        return x.reshape(move, _stays(function, args, options, x))
 
     return apply
+
+
+_known: dict[Any, bool] = {}  # a move, and the shape and layout of what was moved -> whether dimension 0 stayed the rows
+MANY = 4096
+
+
+def _stays(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], x: Scores) -> bool:
+    """Whether each row stays in its place in dimension 0, which for plain arguments depends on nothing but the shape."""
+    batch, shape = x.run.batch, x.shape
+    if batch == 1 or not shape or shape[0] != batch:
+        return False
+    words = _words((*args, *options.items()))
+    if words is None:
+        return False
+    key = (function, words, shape)
+    if key not in _known:
+        if len(_known) >= MANY:
+            _known.clear()
+        _known[key] = _all_stay(lambda v: function(v, *args, **options), shape)
+    return _known[key]
+
+
+def _words(value: Any) -> Any:
+    """Arguments as a key; None if there is more to them than numbers, words and slices."""
+    if type(value) in (int, str, bool, type(None), type(Ellipsis), torch.dtype):
+        return type(value), value
+    if type(value) is slice:
+        value = (slice, value.start, value.stop, value.step)
+    if value is slice:
+        return "slice"
+    if isinstance(value, (tuple, list)):  # also torch.Size
+        parts = tuple(_words(part) for part in value)
+        return None if None in parts else parts
+    return None
+
+
+def _all_stay(move: Callable[[Tensor], Any], shape: torch.Size) -> bool:
+    """Move the numbers of the rows."""
+    index = torch.arange(shape[0]).view(-1, *(1,) * (len(shape) - 1))
+    try:
+        moved = move(index.expand(shape).contiguous())
+    except (RuntimeError, NotImplementedError):  # not for integers
+        return False
+    return all(
+        part.ndim > 0
+        and part.shape[0] == shape[0]
+        and part.numel() > 0
+        and bool((part == index.view(-1, *(1,) * (part.ndim - 1))).all())
+        for part in ([moved] if isinstance(moved, Tensor) else moved)
+    )
 
 
 _KINDS = {
