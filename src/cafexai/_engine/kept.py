@@ -90,12 +90,13 @@ class Kept(TorchDispatchMode):
     def _owned(self) -> dict[int, list[Tensor]]:
         """Tensors by the id of their memory."""
         found: dict[int, list[Tensor]] = {}
-        waiting: list[Any] = [*self._arguments, *self._values, *(value for *_, value in self._all.places)]
+        every = itertools.chain(self._arguments, self._values, (value for *_, value in self._all.places))
+        waiting = [value for value in every if isinstance(value, (Tensor, tuple))]
         while waiting:
             value = waiting.pop()
             if isinstance(value, tuple):
-                waiting.extend(value)
-            elif isinstance(value, Tensor) and (storage := _storage(value)) is not None:
+                waiting.extend(part for part in value if isinstance(part, (Tensor, tuple)))
+            elif (storage := _storage(value)) is not None:
                 found.setdefault(storage._cdata, []).append(value)
         return found
 

@@ -25,7 +25,7 @@ def mean_share(
 ) -> tuple[Tensor, Tensor]:
     """D and (k - m) / q, which is 0 where q is; ``points``: see ``at_points``."""
     change, linear, mean, cancels = mean_flows(delta, total, points, phi)
-    return change, _slopes(delta, change, linear, phi, reference).lerp_(mean, float(c)).mul_(cancels)
+    return change, _slopes(delta, change, linear, phi, reference, cancels).lerp_(mean, float(c)).mul_(cancels)
 
 
 def mean_flows(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -43,12 +43,16 @@ def mean_flows(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Func
     return change, rise.div_(size.clamp_min_(tiny)), both, cancels
 
 
-def _slopes(delta: Tensor, change: Tensor, quotient: Tensor, phi: Function, reference: Tensor | None) -> Tensor:
+def _slopes(
+    delta: Tensor, change: Tensor, quotient: Tensor, phi: Function, reference: Tensor | None, cancels: Tensor
+) -> Tensor:
     """D / d, of which the few elements with a d that is small beside r and a are looked at again."""
+    if phi is torch.square:
+        return delta.clone() if reference is None else torch.add(delta, reference, alpha=2)
     if not is_plain(phi):  # it may hold a number for each place
         start = torch.zeros_like(delta) if reference is None else reference.expand(delta.shape)
         return slope(phi, start, start + delta, delta, change)
-    small = small_changes(delta, reference)
+    small = small_changes(delta, reference, cancels)
     if len(small[0]):
         d = delta[small]
         start = torch.zeros_like(d) if reference is None else reference.expand(delta.shape)[small]
@@ -56,11 +60,12 @@ def _slopes(delta: Tensor, change: Tensor, quotient: Tensor, phi: Function, refe
     return quotient
 
 
-def small_changes(delta: Tensor, reference: Tensor | None) -> tuple[Tensor, ...]:
-    """The places where d is so small beside r and a that D / d has lost digits."""
+def small_changes(delta: Tensor, reference: Tensor | None, cancels: Tensor) -> tuple[Tensor, ...]:
+    """The places where d is so small beside r and a that D / d has lost digits, and where anything cancels, so that it counts."""
     limits = torch.finfo(delta.dtype)
     if reference is None:  # only 0 is small beside itself
-        return delta.abs().sub_(limits.tiny).clamp_max_(0).nonzero(as_tuple=True)
+        return delta.abs().sub_(limits.tiny).clamp_max_(0).mul_(cancels).nonzero(as_tuple=True)
     beside = over_rows(lambda r: r.abs().mul_(limits.eps**0.5).add_(limits.tiny), reference)
     value = torch.add(reference, delta).abs_()
-    return torch.add(beside, value, alpha=limits.eps**0.5).sub_(delta.abs()).clamp_min_(0).nonzero(as_tuple=True)
+    smaller = torch.add(beside, value, alpha=limits.eps**0.5).sub_(delta.abs()).clamp_min_(0)
+    return smaller.mul_(cancels).nonzero(as_tuple=True)

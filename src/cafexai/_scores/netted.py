@@ -90,7 +90,7 @@ def _by_kernel(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: F
     if not mean:
         return kernels.run(_any_by_peak, (delta, total), points, phi, c)
     made = kernels.run(_any_by_mean, (delta, total), points, phi, c)
-    small = small_changes(delta, reference)
+    small = small_changes(delta, reference, torch.sub(total, delta.abs()).clamp_min_(0).sign_())
     if len(small[0]):
         r, b = (None if tensor is None else tensor[small] for tensor in (reference, behind))
         for whole, part in zip(made, _rule(delta[small], total[small], r, b, phi, c), strict=True):

@@ -15,7 +15,7 @@ from torch import Tensor
 from .activation import activation
 from .backward import both_signs, only_net
 from .contract import Made, Move
-from .functions import Function, over_rows
+from .functions import Function, over_rows, slope
 from .rows import Rows, behind_map
 from .run import Run
 from .steps import LINEAR, Added, InGraph, Step, weighted
@@ -144,10 +144,22 @@ class PathScores(Scores):
     def _added(self, other: PathScores, alpha: float, made: Made) -> Any:
         return self._made(made, lambda: torch.add(self.total, other.total, alpha=abs(alpha)))
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> PathScores:
+    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
+        if self.run.along_secants:
+            return self._along_secant(phi, keeps_zero)
         step, reference, behind, phi = self.activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
         delta, total = InGraph.apply(self.delta, self.total, step, reference, behind, phi, self.run.c)
         return type(self)(self.run, behind, delta, total, self.rows)
+
+    def _along_secant(self, phi: Function, keeps_zero: bool) -> Any:
+        """Behind a function that is taken as the straight line between reference and value: what the activation rule is at c = 0."""
+        start, value, delta = self.start, self.value, self.delta.detach()
+        reference = None if self.reference is None and keeps_zero else phi(start)
+        if phi is torch.square:
+            rise = start + value
+        else:
+            rise = slope(phi, start, value, delta, phi(value) if reference is None else phi(value) - reference)
+        return self._made((reference, self.delta * rise, self.rows), lambda: self.total * rise.abs())
 
     def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> PathScores:
         return self._made(made, lambda: (self.total * weights).sum(dims, keepdim=True))

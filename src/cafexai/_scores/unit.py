@@ -67,7 +67,7 @@ class TotalThrough(torch.autograd.Function):
         return F.linear(total, magnitude)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         (weight,) = ctx.saved_tensors
         return gradient @ (weight.abs() if ctx.magnitude is None else ctx.magnitude), None, None
 
@@ -120,7 +120,7 @@ class UnitScores(PathScores):
         return scores
 
     def begun(self) -> Any:
-        scores = self.copy()
+        scores: Any = self.copy()
         scores.total = self.delta.abs()  # which is no function of the delta that scores are about:
         scores.delta = scores.template = self.delta.view_as(self.delta)
         scores.first, scores.netted = scores.parts, True
@@ -264,6 +264,8 @@ class UnitScores(PathScores):
             entering = self._copied()
             self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
         result: Any = super(UnitScores, entering)._activated(phi, keeps_zero)
+        if self.run.along_secants:
+            result = entering._made((result.reference, result.delta, result.rows), result.delta.abs)
         result.netted = True
         return result
 

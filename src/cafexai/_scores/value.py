@@ -218,10 +218,11 @@ class Scores(Carrier):
         """
         if routing:
             return Pending(self.run, fn(self.value, other.value), lambda: self.product(other, fn))  # type: ignore[return-value]
-        mine, yours = self._halfway(), other._halfway()
         if ends:
             assert other.as_scale is not None
             mine, yours = self.start, other.as_scale
+        else:
+            mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         reference = None
         if self.reference is not None and other.reference is not None:

@@ -57,6 +57,8 @@ def effect_of_call(function: Callable[..., Any], options: dict[str, Any]) -> Eff
     """The same with these options: where the result goes, the norm that rows of a table are brought to, dropout at rest."""
     if options and (options.get("out") is not None or options.get("max_norm") is not None):
         return Effect.ANY
+    if options.get("dropout_p") == 0:
+        return Effect.NONE
     if options.get("training") is False and not options.get("inplace") and "dropout" in getattr(function, "__name__", ""):
         return Effect.NONE  # it hands on what it is given
     return effect_of(function)

@@ -167,9 +167,10 @@ def inverse_root(x: Scores) -> Any:
     here, start = x.value.sqrt(), x.start.clamp_min(0).sqrt()  # scores that have waited, as of squares, are made now
     x.run.along_secants = before
     slope = -1 / (here * start * (here + start))
-    slope = torch.where(start == 0, 0, slope)  # the model has no value at such a reference: as if frozen
-    result = x.scale(slope).add_constant(1 / here - slope * x.value)
-    result.as_scale = 1 / here
+    slope = slope.masked_fill_(start == 0, 0)  # the model has no value at such a reference: as if frozen
+    inverse = 1 / here
+    result = x.scale(slope).add_constant(torch.addcmul(inverse, slope, x.value, value=-1))
+    result.as_scale = inverse
     return result
 
 
@@ -186,6 +187,8 @@ def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
             return rpow(exponent, x) if not isinstance(x, Scores) else plain(x, exponent)
         if exponent == -0.5:
             return inverse_root(x)
+        if exponent == 2:
+            return _sparse_weights(x, x.elementwise(torch.square, True, routing=True))
         phi = finite(x, "pow", pointwise(torch.pow, (exponent,), {}), None if exponent % 1 == 0 or exponent < 0 else (0, None))
         return _sparse_weights(x, x.elementwise(phi, exponent > 0, routing=True))
 

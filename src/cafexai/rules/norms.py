@@ -26,9 +26,11 @@ from .table import rule
 def centred(x: Scores, dims: tuple[int, ...]) -> Any:
     """x minus its mean over dims, a linear map with 1 - 1/n on the diagonal and -1/n beside it."""
     n = math.prod(x.shape[dim] for dim in dims)
-    return x.linear(
-        lambda v, own, other: own * v + other * (v.sum(dims, keepdim=True) - v), 1 - 1 / n, -1 / n, aligned=0 not in dims
-    )
+
+    def centre(v: Tensor, own: float, other: float) -> Tensor:
+        return v - v.mean(dims, keepdim=True) if other < 0 else own * v + other * (v.sum(dims, keepdim=True) - v)
+
+    return x.linear(centre, 1 - 1 / n, -1 / n, aligned=0 not in dims)
 
 
 def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias: Any) -> Any:
@@ -54,8 +56,10 @@ def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias:
 
 
 def _scaled(x: Scores, dims: tuple[int, ...], eps: float) -> Any:
-    """x over the root of the mean of its squares, which depends on x."""
-    variance = x.product(x, torch.mul).linear(lambda v: v.mean(dims, keepdim=True), aligned=0 not in dims)
+    """x over the root of the mean of its squares, which depends on x: they change by (r + a) times what x does."""
+    start = x.start
+    squares = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), x.value + start, aligned=0 not in dims)
+    variance = squares if x.reference is None else squares.rebased(start.square().mean(dims, keepdim=True))
     return x.product(inverse_root(variance.add_constant(torch.full_like(variance.value, eps))), torch.mul, ends=True)
 
 
