@@ -61,7 +61,7 @@ def _slopes(
 
 
 def small_changes(delta: Tensor, reference: Tensor | None, cancels: Tensor) -> tuple[Tensor, ...]:
-    """The places where d is so small beside r and a that D / d has lost digits, and where anything cancels, so that it counts."""
+    """The places where d is so small beside r and a that D / d has lost digits, and where that counts: something cancels."""
     limits = torch.finfo(delta.dtype)
     if reference is None:  # only 0 is small beside itself
         return delta.abs().sub_(limits.tiny).clamp_max_(0).mul_(cancels).nonzero(as_tuple=True)

@@ -152,7 +152,7 @@ class PathScores(Scores):
         return type(self)(self.run, behind, delta, total, self.rows)
 
     def _along_secant(self, phi: Function, keeps_zero: bool) -> Any:
-        """Behind a function that is taken as the straight line between reference and value: what the activation rule is at c = 0."""
+        """Behind a function that is taken as the line between reference and value: the activation rule at c = 0."""
         start, value, delta = self.start, self.value, self.delta.detach()
         reference = None if self.reference is None and keeps_zero else phi(start)
         if phi is torch.square:
