@@ -195,6 +195,7 @@ class _Changeable:
         self.places: list[tuple[Any, str, Any]] = []  # (owner, name, value)
         self.arrays: list[tuple[Any, Any]] = []  # (array, its copy)
         self.outside: list[tuple[Any, Any]] = []  # (container, its copy): others use it as well
+        self._functions: set[Any] = set()  # those that were looked into: layers of one kind share their forward
         met: set[int] = set()
         waiting: list[tuple[Any, str]] = [(root, _package(root)) for root in roots if type(root) not in _LEAVES]
         while waiting:
@@ -248,8 +249,9 @@ class _Changeable:
 
     def _named_by(self, function: Any) -> list[Any]:
         """What a function takes from outside; containers there are others' as well."""
-        if not isinstance(function, FunctionType):
+        if not isinstance(function, FunctionType) or function in self._functions:
             return []
+        self._functions.add(function)
         known = function.__globals__
         found = [known[name] for name in function.__code__.co_names if name in known]
         inside = [value for value in found if isinstance(value, nn.Module)]

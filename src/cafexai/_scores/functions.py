@@ -144,7 +144,10 @@ def slope(phi: Function, start: Tensor, value: Tensor, delta: Tensor, change: Te
     quotient = divided(change, delta)
     small = delta.abs() <= eps**0.5 * size
     if bool(small.any()):
-        slopes = derivative(phi, value), derivative(phi, start)
+        if is_plain(phi):
+            slopes = derivative(phi, torch.stack([value, start])).unbind()
+        else:  # it may hold a number for each place
+            slopes = derivative(phi, value), derivative(phi, start)
         smooth = (slopes[0] - slopes[1]).abs() <= eps**0.5 * (slopes[0].abs() + slopes[1].abs())
         small &= smooth | (delta.abs() <= 8 * eps * size)
         middle = (slopes[0] + slopes[1]) / 2
