@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import weakref
 
@@ -10,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from cafexai import CAFE
+from cafexai import CAFE, elementwise_module
+from cafexai._engine.kept import Kept
+from cafexai._engine.trace import Trace
 from cafexai._scores.path import PathScores
 from cafexai._scores.run import Run
+from cafexai._scores.unit import TotalThrough
 
 
 class Attention(nn.Module):
@@ -104,8 +108,79 @@ def test_weights_that_are_written_to_after_use_are_refused():
         CAFE.published(model).explain(torch.randn(2, 5, 3, dtype=torch.float64))
 
 
+class Block(nn.Module):
+    """A transformer of one block: of its linear layers, only one is followed by a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.norm = nn.Linear(1, 6), nn.LayerNorm(6)
+        self.q, self.k, self.v, self.merge = (nn.Linear(6, 6) for _ in range(4))
+        self.wide, self.narrow, self.out = nn.Linear(6, 9), nn.Linear(9, 6), nn.Linear(6, 2)
+        self.drop, self.act = nn.Dropout(0.5), nn.GELU()
+        self.double().eval()
+
+    def forward(self, x):
+        h = self.embed(x[..., None])
+        with torch.no_grad():
+            turn = torch.arange(h.shape[1], dtype=h.dtype).cos()[:, None]
+        n = self.norm(h) * turn
+        h = h + self.merge(self.drop(F.scaled_dot_product_attention(self.q(n), self.k(n), self.v(n))))
+        return self.out((h + self.narrow(self.act(self.wide(self.norm(h))))).mean(1))
+
+
+def test_totals_by_unit_are_made_where_a_function_asks(monkeypatch):
+    widths, apply = [], TotalThrough.apply
+
+    def noted(total, weight, magnitudes):
+        widths.append(len(weight))
+        return apply(total, weight, magnitudes)
+
+    monkeypatch.setattr(TotalThrough, "apply", noted)
+    x = torch.randn(5, 4, dtype=torch.float64)
+    cafe = CAFE(Block())
+    scores = cafe.attribute(x, target=1)
+    assert widths == [9, 2]  # before the activation, and at the output, where it is looked at whether it is finite
+    e = cafe.explain(x, target=1)
+    assert e.settings["netting"] == "unit"
+    torch.testing.assert_close(scores, e.combined, rtol=1e-10, atol=1e-12)
+    eager = CAFE(Block())
+    monkeypatch.setattr("cafexai._scores.unit.LARGE", 0)  # as for values that are too large to wait
+    torch.testing.assert_close(eager.attribute(x, target=1), scores, rtol=1e-10, atol=1e-12)
+
+
+def test_models_that_neither_write_nor_draw_are_not_watched(monkeypatch):
+    """Dropout at rest, and switching gradients off, are no reason to look at every operation of the plain run."""
+    seen = []
+    monkeypatch.setattr(Kept, "__torch_dispatch__", lambda self, func, *rest: seen.append(func))
+    CAFE(Block()).attribute(torch.randn(2, 4, dtype=torch.float64), target=1)
+    assert not seen
+
+
+def test_the_engine_does_not_follow_itself(monkeypatch):
+    """What it computes for a module that is declared elementwise, in a hook, are no calls of the model."""
+
+    @elementwise_module
+    class Softer(nn.Module):
+        def forward(self, x):
+            return x * torch.sigmoid(x)
+
+    model = nn.Sequential(nn.Linear(3, 4), Softer(), nn.Linear(4, 1)).double()
+    called, follow = [], Trace.__torch_function__
+
+    def noted(self, func, *rest, **options):
+        called.append(func.__name__)
+        return follow(self, func, *rest, **options)
+
+    monkeypatch.setattr(Trace, "__torch_function__", noted)
+    CAFE(model, netting="unit").attribute(torch.randn(2, 3, dtype=torch.float64))
+    assert collections.Counter(called)["linear"] == 2
+    assert len(called) < 12, called  # of the model: two layers, and the function once
+
+
+@pytest.mark.parametrize("published", [True, False])
 @pytest.mark.parametrize("way", ["attribute", "explain"])
-def test_a_pass_is_given_up_without_the_garbage_collector(way, monkeypatch):
+def test_a_pass_is_given_up_without_the_garbage_collector(way, published, monkeypatch):
     runs, begin = [], Run.__init__
 
     def noted(self, *args, **options):
@@ -113,10 +188,12 @@ def test_a_pass_is_given_up_without_the_garbage_collector(way, monkeypatch):
         runs.append(weakref.ref(self))
 
     monkeypatch.setattr(Run, "__init__", noted)
-    model = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 2)).eval()
+    model = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 2)).eval() if published else Block()
     gc.disable()
     try:
-        getattr(CAFE.published(model), way)(torch.randn(4, 3))
+        getattr(CAFE.published(model) if published else CAFE(model), way)(
+            torch.randn(4, 3, dtype=next(model.parameters()).dtype)
+        )
         assert runs
         assert [run() for run in runs] == [None] * len(runs)
     finally:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch._ops import OpOverload
@@ -376,3 +376,38 @@ def test_what_counts_as_a_tie_is_rounding_alone():
     exact = CAFE(model).explain(image, noise).combined
     short = CAFE(model.float()).explain(image.float(), noise.float()).combined
     torch.testing.assert_close(short.double(), exact, rtol=1e-3, atol=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_rows_of_moves_by_their_shapes_are_those_of_every_element(data):
+    """What is known of a move by its shape is what moving the numbers of the rows says."""
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=4))
+    batch = shape[0]
+    x = Scored(PathScores.of_input(Run(batch, Settings(PathScores)), torch.randn(*shape), None), torch.float32)
+    dims = st.integers(0, len(shape) - 1)
+    one, two, order = data.draw(dims), data.draw(dims), data.draw(st.permutations(range(len(shape))))
+    moves = [
+        lambda v: v.transpose(one, two),
+        lambda v: v.flatten(min(one, two), max(one, two)),
+        lambda v: v.flip(one),
+        lambda v: v.permute(*order),
+        lambda v: v.unsqueeze(one),
+        lambda v: v[..., :1],
+        lambda v: v[:, None],
+        lambda v: v[::1, 0],
+        lambda v: v.reshape(-1, shape[-1]),
+        lambda v: v.roll(1, one),
+        lambda v: v.expand(2, *shape),
+    ]
+    move = data.draw(st.sampled_from(moves))
+    run = x.state.run
+    with Trace(run, dict, Kept(None)):
+        found = move(x).state.rows
+    numbers = torch.arange(1, batch + 1, dtype=torch.int32).view(-1, *(1,) * (len(shape) - 1)).expand(shape)
+    expected = move(numbers)
+    if found is None:
+        usual = torch.arange(1, batch + 1, dtype=torch.int32).view(-1, *(1,) * (expected.ndim - 1))
+        assert batch == 1 or torch.equal(expected, usual.expand(expected.shape))
+    else:
+        assert torch.equal(found.expand(expected.shape), expected)

@@ -48,7 +48,6 @@ class Trace(TorchFunctionMode):
         if not usual:
             effect = effect_of_call(func, kwargs)
             if effect is Effect.FIRST:
-                self.run.settle()
                 self.kept.save((*args, *kwargs.values())[:1])
             elif effect is Effect.ANY and not self.kept.watching:
                 return self._watched(func, types, args, kwargs)
@@ -82,7 +81,6 @@ class Trace(TorchFunctionMode):
 
     def _watched(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """A call of which it is not known what it writes into, or that draws random numbers."""
-        self.run.settle()
         self.kept.needed = True
         self.kept.save(args[:1])
         with self.kept:

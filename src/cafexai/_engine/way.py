@@ -81,6 +81,7 @@ def _depth(job: Job) -> tuple[int, bool] | None:
     ends = sum(final == "softmax" for _, final in found)
     routed = sum(count for key, count in trace.run.frozen.items() if key.kind == "routing")
     softmaxes = sum(count for key, count in trace.run.frozen.items() if key.kind == "softmax")
+    trace.run.release()
     return depth, bool(routed) or softmaxes > ends
 
 

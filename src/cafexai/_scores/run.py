@@ -112,7 +112,6 @@ class Run:
         self.shut = False  # for these too: gradients end at the first gate that they come to
         self.only_net = False  # nobody will ask for positive and negative scores
         self.edges: list[Any] = []  # for carriers that ask for shares along the first edges: these, with what flowed back
-        self.waiting: list[Callable[[], Any]] = []  # weak references to values, parts of which are made when they are asked for
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
         self.deltas = deltas  # what several passes over the same rows have in common
@@ -129,15 +128,7 @@ class Run:
         self.leaves.clear()
         self.cuts.clear()
         self.edges.clear()
-        self.waiting.clear()
         self.steps = None
-
-    def settle(self) -> None:
-        """The model is about to write into constants: make what waits, as these are needed for it."""
-        waiting, self.waiting = self.waiting, []
-        for value in waiting:
-            if (there := value()) is not None:
-                there.settle()
 
     def wide(self, x: Tensor) -> Tensor:
         """An input in the precision that scores are carried in."""

@@ -18,7 +18,6 @@ moves, scales and sums, is its part in ``first``.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -92,7 +91,6 @@ class UnitScores(PathScores):
             self.total = total()
         else:
             self._make = total
-            run.waiting.append(weakref.ref(self))
 
     def __getattr__(self, name: str) -> Any:
         """The total, when it is first asked for."""
@@ -104,10 +102,6 @@ class UnitScores(PathScores):
             self.parts = self.delta, self.total
             return self.parts
         raise AttributeError(name)
-
-    def settle(self) -> None:
-        """Wait no longer."""
-        _ = self.total
 
     def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
         reference, delta, rows = made
