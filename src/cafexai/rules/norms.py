@@ -38,6 +38,8 @@ def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias:
     shape, dims = x.shape[x.ndim - count :], tuple(range(x.ndim - count, x.ndim))
     if x.run.settings.norms == "open":
         result = _scaled(centred(x, dims), dims, eps)
+        if weight is not None and bias is not None:
+            return result.linear(affine, weight, bias=bias, aligned=True)
         result = result if weight is None else result.scale(weight)
         return result if bias is None else result.add_constant(bias)
     # torch's own layer norm gives both statistics, many times faster than var_mean
@@ -57,10 +59,20 @@ def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias:
 
 def _scaled(x: Scores, dims: tuple[int, ...], eps: float) -> Any:
     """x over the root of the mean of its squares, which depends on x: they change by (r + a) times what x does."""
-    start = x.start
-    squares = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), x.value + start, aligned=0 not in dims)
-    variance = squares if x.reference is None else squares.rebased(start.square().mean(dims, keepdim=True))
-    return x.product(inverse_root(variance.add_constant(torch.full_like(variance.value, eps))), torch.mul, ends=True)
+    value, start, aligned = x.value, x.start, 0 not in dims
+    if x.run.settings.biases_in_reference:
+        here, there = ((v.square().mean(dims, keepdim=True) + eps).rsqrt() for v in (value, start))
+        unknown = there.isinf()  # the model has no value at such a reference: as if frozen
+        both = here * there
+        slope = (-both * both / (here + there)).masked_fill_(unknown, 0)
+        scale = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), (value + start) * slope, aligned=aligned)
+        scale = scale.rebased(torch.where(unknown, here, there))
+        scale.as_scale = here
+    else:
+        squares = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), value + start, aligned=aligned)
+        squares = squares if x.reference is None else squares.rebased(start.square().mean(dims, keepdim=True))
+        scale = inverse_root(squares.add_constant(torch.full_like(squares.value, eps)))
+    return x.product(scale, torch.mul, ends=True)
 
 
 @rule("layer_norm", in_place=False)
