@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import gc
 import weakref
 
@@ -17,6 +18,7 @@ from cafexai._engine.trace import Trace
 from cafexai._scores.path import PathScores
 from cafexai._scores.run import Run
 from cafexai._scores.unit import TotalThrough
+from cafexai.errors import UnsupportedOperation
 
 
 class Attention(nn.Module):
@@ -106,6 +108,23 @@ def test_weights_that_are_written_to_after_use_are_refused():
 
     with pytest.raises(ValueError, match="writes to the weights"):
         CAFE.published(model).explain(torch.randn(2, 5, 3, dtype=torch.float64))
+
+
+def test_constants_that_are_written_to_after_use_are_refused_with_the_way_out():
+    layers = [nn.Linear(3, 3).double() for _ in range(4)]
+
+    def model(x, copied=False):
+        factor = torch.full((3,), 1.5, dtype=x.dtype)
+        for layer in layers:
+            x = F.gelu(layer(x) * (factor.clone() if copied else factor))
+            factor.mul_(0.5)
+        return x.sum(1)
+
+    x = torch.randn(2, 3, dtype=torch.float64)
+    with pytest.raises(UnsupportedOperation, match=r"writes into a constant.*factor\.clone"):
+        CAFE(model).explain(x)
+    e = CAFE(functools.partial(model, copied=True)).explain(x)
+    torch.testing.assert_close(e.combined.sum(1) + e.baseline_output, model(x))
 
 
 class Block(nn.Module):
