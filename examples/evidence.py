@@ -12,7 +12,16 @@ ROOT = Path(__file__).parent.parent
 PRESETS = ("full", "quick")  # the larger one that has these tables is shown
 SHOWN = {  # the tables of each study that the page repeats; the others are in its folder
     "truth-text": ("networks", "occlusion-correlation", "sign-agreement", "mask-correlation", "seconds"),
-    "truth-images": ("networks", "occlusion-correlation", "deletion", "insertion", "sign-agreement", "comprehensiveness"),
+    "truth-images": (
+        "networks",
+        "occlusion-correlation",
+        "deletion",
+        "insertion",
+        "deletion-as-is",
+        "insertion-as-is",
+        "sign-agreement",
+        "comprehensiveness",
+    ),
     "truth-tables": ("networks", "infidelity-as-is", "infidelity", "occlusion-correlation", "sign-agreement", "seconds"),
     "depth": ("trained-plain-combined", "trained-residual-combined", "trained-residual-rmse"),
     "depth-blocks": ("blocks-compas",),

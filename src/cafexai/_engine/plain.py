@@ -97,9 +97,9 @@ def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> N
             return
     if "modified by an inplace operation" in str(error):
         raise UnsupportedOperation(
-            f"{call}(...): the model writes into a constant after values under explanation have met it, which the way back still "
-            "needs. Let it go on with a new tensor (factor = factor * 0.9, not factor *= 0.9), or hand a copy to the value "
-            "(x * factor.clone())."
+            f"{call}(...): the model writes into a constant after values under explanation have met it, and the way back still "
+            "needs what it was. Let the model go on with a new tensor (factor = factor * 0.9, not factor *= 0.9), or use a "
+            "copy (x * factor.clone())."
         ) from error
     place = traceback.extract_tb(error.__traceback__)[-1]
     reason = (str(error).splitlines() or [""])[0][:300]

@@ -67,6 +67,8 @@ def _of_images(
         "sign_agreement": measure.sign_agreement(model, x, scores, **options),
         "deletion": measure.deletion(model, x, scores, **options, **steps),
         "insertion": measure.insertion(model, x, scores, **options, **steps),
+        "deletion_as_is": measure.deletion(model, x, scores, **options, **steps, normalize=False),
+        "insertion_as_is": measure.insertion(model, x, scores, **options, **steps, normalize=False),
         "comprehensiveness": measure.comprehensiveness(model, x, scores, **options),
         "sufficiency": measure.sufficiency(model, x, scores, **options),
     }  # fmt: skip
@@ -97,7 +99,7 @@ IMAGES = Study(
                          "width": 4, "train_rows": 20, "epochs": 1, "rows": 3, "photos": 1, "steps": 4, "seeds": [42],
                          "methods": [*CHEAP, REFINED]},
         "quick": COMMON | {"width": 8, "train_rows": 5000, "epochs": 5, "rows": 24, "photos": 3, "steps": 8, "seeds": [42]},
-        "full": COMMON | {"methods": [*FINALISTS, REFINED], "width": 8, "train_rows": 5000, "epochs": 5, "rows": 24,
+        "full": COMMON | {"methods": [*FINALISTS, REFINED], "width": 8, "train_rows": 5000, "epochs": 5, "rows": 96,
                           "photos": 8, "steps": 8, "seeds": [42, 43, 44, 45, 46]},
     },
     {"toy": "0.2", "quick": "30", "full": "60"},

@@ -30,6 +30,8 @@ MEASURES = {
     "sign_agreement": Measure("Sign agreement with putting features (tokens, cells) away one at a time", "high"),
     "deletion": Measure("Deletion", "low"),
     "insertion": Measure("Insertion", "high"),
+    "deletion_as_is": Measure("Deletion as is, in units of the logit", "low"),
+    "insertion_as_is": Measure("Insertion as is, in units of the logit", "high"),
     "comprehensiveness": Measure("Comprehensiveness", "high"),
     "sufficiency": Measure("Sufficiency", "low"),
     "mask_correlation": Measure("Pearson's correlation with masking each token, mask token as baseline", "high"),
