@@ -187,3 +187,11 @@ def test_a_softmax_inside_of_rows_is_no_company(fold):
         return (scores.flatten(0, 1).softmax(1).view_as(scores) if fold else scores.softmax(1)) @ weight[0] * v
 
     assert not any("Rows depend" in note for note in CAFE(model).explain(torch.randn(4, 3), target=0).notes)
+
+
+def test_rows_of_tables_are_cut_smaller_than_pictures(monkeypatch):
+    monkeypatch.setattr(batches, "TABLE", 32)
+    _, _, sizes = both(models.mlp(4, 8, 3), torch.randn(32, 4))
+    assert max(sizes) == 4  # 8 units each
+    _, _, sizes = both(nn.Sequential(nn.Flatten(), models.mlp(4, 8, 3)), torch.randn(32, 1, 2, 2))
+    assert max(sizes) == 8

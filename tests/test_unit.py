@@ -14,6 +14,8 @@ import models
 import naive
 from architectures import ARCHITECTURES, adds_up
 from cafexai import CAFE
+from cafexai._scores import activation
+from cafexai._scores import netted as formulas
 from cafexai._scores.mean import Mean
 from cafexai._scores.netted import netted_activation
 from cafexai._scores.tensors import Scored
@@ -302,3 +304,24 @@ def test_a_root_behind_closed_units_has_no_slope(netting):
     for reference in (None, start):
         e = CAFE(model, netting=netting, flows="mean").explain(x, reference)
         assert e.completeness_error.abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("c", [Mean(0.5), Mean(1.0), 0.5])
+@pytest.mark.parametrize("phi", [torch.relu, torch.tanh])
+def test_blocks_have_the_bits_of_the_whole(phi, c, monkeypatch):
+    """Whatever is written in its place block by block; also where nothing changes and where nothing cancels."""
+    monkeypatch.setenv("CAFEXAI_COMPILE", "never")
+    torch.manual_seed(0)
+    delta, reference = torch.randn(64, 32), torch.randn(32).expand(64, -1)
+    delta[:4] = 0
+    total = delta.abs() + torch.rand(64, 32)
+    total[2:8] = delta[2:8].abs()
+    step, reference, behind, phi = netted_activation(delta, reference, phi, True, c)
+    arguments = (delta, total, reference, behind, phi, c)
+    change, size, kept, _ = step.apply(*arguments)
+    for module, name, most in ((activation, "BLOCK", 256), (formulas, "BLOCK", 256), (formulas, "LARGE", 512)):
+        monkeypatch.setattr(module, name, most)
+    again, size_again, kept_again, _ = step.apply(*arguments)
+    for one, two in zip((change, size, *kept), (again, size_again, *kept_again), strict=True):
+        assert torch.equal(one, two)
+    torch.testing.assert_close(kept[1] * delta + kept[2] * total, change, atol=1e-6, rtol=1e-5)

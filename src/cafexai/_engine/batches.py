@@ -30,6 +30,7 @@ from .trace import engine_settings, usual_settings
 
 R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most
+TABLE = 2**19  # elements of the largest value of rows of a table: a handful of such values stays in the cache of a processor
 WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
 SMALLEST = 2  # rows of a chunk at least: each is seen in the company of others
 IN_DOUBLE = "Explained in float64: in shorter numbers the scores would have missed the output."
@@ -159,7 +160,9 @@ def _rows_at_a_time(job: Job) -> int:
         return rows
     if not isinstance(alone, Tensor) or not alone.ndim or len(alone) != 1:  # constants of the model belong to the rows
         return rows
-    pieces = -(-rows * widest.size * carried // (LARGE if carried == 1 else CARRIED))
+    table = all(x.ndim == 2 and x.device.type == "cpu" for x in tensors)
+    most = CARRIED if carried > 1 else min(LARGE, TABLE) if table else LARGE
+    pieces = -(-rows * widest.size * carried // most)
     return rows if pieces < 2 else max(SMALLEST, -(-rows // pieces))
 
 

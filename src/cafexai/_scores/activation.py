@@ -69,7 +69,7 @@ def at_points(
 
 
 # Comparisons and choices by truth values are many times slower than arithmetic on processors. This one is not.
-_where_rising = torch.ops.aten.threshold_backward  # (value, delta, 0): value where delta > 0, else 0
+where_above = torch.ops.aten.threshold_backward  # (value, delta, 0): value where delta > 0, else 0
 
 
 def changes(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function) -> tuple[Tensor, Tensor, Tensor]:
@@ -80,11 +80,11 @@ def changes(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Functio
         at_top, at_bottom = phi(positive), phi(negative)
         del positive, negative
         change = phi(delta)
-        upper = _where_rising(change, delta, 0)
+        upper = where_above(change, delta, 0)
         up, down, cancels = at_top.sub_(upper), torch.sub(change, upper, out=upper).sub_(at_bottom), _cancels(delta, total)
         return change, up.mul_(cancels), down.mul_(cancels)
     at_reference, at_value, at_top, at_bottom = points
-    upper, lower = _where_rising(at_value, delta, 0), _where_rising(at_reference, delta, 0)
+    upper, lower = where_above(at_value, delta, 0), where_above(at_reference, delta, 0)
     upper, lower = upper + (at_reference - lower), lower + (at_value - upper)  # one term of each is 0: nothing is rounded
     cancels = _cancels(delta, total)
     return at_value - at_reference, (at_top - upper).mul_(cancels), lower.sub_(at_bottom).mul_(cancels)

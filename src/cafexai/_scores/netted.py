@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from . import kernels
-from .activation import LARGE, at_points, between, blocks, cut, flows, in_its_dtype
+from .activation import BLOCK, LARGE, at_points, between, blocks, cut, flows, in_its_dtype, where_above
 from .functions import Function, is_plain, over_rows
 from .mean import Mean, mean_flows, mean_share, small_changes
 from .steps import Pair, Step
@@ -43,16 +43,21 @@ def netted_activation(
 
 def _apply(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
     """The new delta and its size; kept are two multipliers and the new delta, for its sign."""
+    in_place = phi is torch.relu and reference is not None and isinstance(c, Mean)  # no results of blocks to be copied
     if is_plain(phi) and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi):
         change, *maps = _by_kernel(delta, total, reference, behind, phi, c)
-    elif delta.numel() < LARGE:
+    elif delta.numel() <= (BLOCK if in_place else LARGE - 1):
         change, *maps = _rule(delta, total, reference, behind, phi, c)
     else:
-        change, *maps = (torch.empty_like(delta) for _ in range(3))
+        change, *maps = whole = tuple(torch.empty_like(delta) for _ in range(3))
         for rows in blocks(delta, phi):
             d, t, r, b = cut(rows, delta, total, reference, behind)
-            for whole, part in zip((change, *maps), _rule(d, t, r, b, phi, c), strict=True):
-                whole[rows] = part
+            places = cut(rows, *whole)
+            if in_place:
+                _relu_by_mean(d, t, (r, b), phi, c, places)
+            else:
+                for place, part in zip(places, _rule(d, t, r, b, phi, c), strict=True):
+                    place.copy_(part)
     return change, change.abs(), (change, *maps), ()
 
 
@@ -119,17 +124,27 @@ def _any_by_mean(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Fu
     return change, *_multipliers(delta, total, change, between(linear, mean, c).mul_(cancels))
 
 
-def _relu_by_mean(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+def _relu_by_mean(
+    delta: Tensor,
+    total: Tensor,
+    points: Sequence[Tensor],
+    phi: Function,
+    c: Any,
+    places: Sequence[Tensor | None] = (None, None, None),
+) -> tuple[Tensor, ...]:
+    """The results are written to ``places`` if these are given; every pass over the elements that can be spared is."""
     if not points:
         return _relu_from_zero(delta, total, c, c / 2)
-    reference, behind = points
-    size, doubled, cancels = _sizes(delta, total)
-    change = torch.relu(reference + delta).sub_(behind)
-    middle = torch.add(reference, delta, alpha=0.5)
-    linear = torch.div(middle, size).clamp_(-0.5, 0.5)
+    (reference, behind), tiny = points, torch.finfo(delta.dtype).tiny
+    size = delta.abs().clamp_min_(tiny)
+    doubled, larger = torch.sub(total, size).clamp_min_(tiny), torch.add(total, size)
+    middle = torch.add(reference, delta, alpha=0.5, out=places[0])
+    linear = torch.div(middle, size, out=places[1]).clamp_(-0.5, 0.5)
     mean = middle.addcmul_(linear, size, value=-1).div_(doubled).clamp_(-0.5, 0.5)
-    share = between(linear, mean, c).add_(0.5).mul_(cancels)
-    return change, *_multipliers(delta, total, change, share)
+    share = where_above(between(linear, mean, c).add_(0.5), doubled, tiny)  # 0 where nothing cancels
+    change = torch.add(reference, delta, out=middle).relu_().sub_(behind)
+    dt = torch.addcmul(change, share, delta, value=-1, out=places[2]).div_(larger)
+    return change, torch.addcmul(share, torch.sign(delta, out=larger), dt, out=places[1]), dt
 
 
 def _relu_by_peak(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
