@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 from .._scores.numbers import all_finite, gap, tolerance
 from .._scores.path import PathScores
 from .._scores.run import Settings
-from .._scores.sums import lost_in_rounding
+from .._scores.sums import lost_in_rounding, too_large
 from ..errors import LawBroken, OutputDiffers, SumBroken, UnsupportedOperation
 from .forward import forward, plain_output
 from .job import Batch, Job
@@ -66,5 +66,7 @@ def refuse_rounding_inside(job: Job, batch: Batch, settings: Settings, error: Su
         return
     influence, change = passed.chosen.influence(), passed.chosen.delta.detach()
     passed.run.release()
+    if not all_finite(error.lack) and not all_finite(influence):
+        raise too_large(settings, change.dtype) from error
     if all_finite(influence) and bool((error.lack.abs() <= error.limit * influence).all()):
         raise lost_in_rounding(settings, change, error.lack, influence) from error

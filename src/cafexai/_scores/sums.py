@@ -26,7 +26,7 @@ def check_range(passed: Passed) -> None:
     """Refuse at once what no backward pass can add up: totals that have left the range of their dtype."""
     if len(passed.chosen.parts) > 1 and not all_finite(passed.chosen.parts[1]):
         passed.run.refuse_infinite()
-        raise _too_large(passed)
+        raise too_large(passed.run.settings, passed.chosen.delta.dtype)
 
 
 def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tensor]) -> None:
@@ -53,9 +53,10 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
     missed = ~(lack.abs() <= allowed + OF_OUTPUT * (outputs.max().item() or 1.0))
     if not bool(missed.any()):
         return
-    influence = chosen.influence().to(exact) + value + change + size
-    if not all_finite(lack) or not all_finite(influence):
-        raise _too_large(passed)
+    influence = chosen.influence().to(exact)
+    if not all_finite(influence):
+        raise too_large(passed.run.settings, chosen.delta.dtype)
+    influence = influence + value + change + size
     worst = (lack.abs() / influence)[missed].max().item()
     limit = tolerance(chosen.delta.dtype) * chosen.slack
     if not worst <= limit:
@@ -71,15 +72,15 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
     raise lost_in_rounding(passed.run.settings, chosen.delta, lack * missed, influence)
 
 
-def _too_large(passed: Passed) -> LostInRounding:
+def too_large(settings: Settings, dtype: torch.dtype) -> LostInRounding:
+    """Why scores with these settings cannot be had: there are no numbers for them."""
     return LostInRounding(
-        f"explain(...): the influence inside the model is larger than {passed.chosen.delta.dtype} can hold. "
-        f"Instead: {_instead(passed.run.settings)}"
+        f"explain(...): the influence inside the model is larger than {dtype} can hold. Instead: {_instead(settings)}"
     )
 
 
 def lost_in_rounding(settings: Settings, change: Tensor, lack: Tensor, influence: Tensor) -> LostInRounding:
-    """Why scores with these settings cannot be had: one number per row each, ``lack`` 0 where nothing is missing."""
+    """The same where numbers are too coarse: one number per row each, ``lack`` 0 where nothing is missing."""
     row = int(lack.abs().argmax())
     return LostInRounding(
         f"explain(...): the scores of {int(lack.count_nonzero())} row(s) do not add up. In row {row} of its batch they miss "
