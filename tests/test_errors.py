@@ -258,14 +258,14 @@ def test_a_wrong_rule_is_caught_and_named():
         table.add(F.softsign, right)
 
 
-def test_a_lost_path_is_caught():
-    """What features do not explain is not quietly given to the bias."""
-    from cafexai._scores.path import PathScores
+@pytest.mark.parametrize("netting", ["path", "unit"])
+def test_a_lost_path_is_caught(netting):
+    """What features do not explain is not quietly given to the bias, nor to rounding."""
     from cafexai.rules import table
 
     def loses(v):
         kept = v.elementwise(torch.tanh, True)
-        return PathScores(
+        return type(kept)(
             v.run, kept.reference, kept.delta.detach().requires_grad_(), kept.total.detach().requires_grad_(), v.rows
         )
 
@@ -273,9 +273,9 @@ def test_a_lost_path_is_caught():
     table.add(torch.tanh, table.Rule("tanh", loses))
     try:
         with pytest.raises(LawBroken, match="a path from the input was lost"):
-            CAFE.published(lambda v: (torch.tanh(v) + v).sum(1)).explain(X)
+            CAFE(lambda v: (torch.tanh(v) + v).sum(1), netting=netting).explain(X)
         with pytest.raises(LawBroken, match="a path from the input was lost"):
-            CAFE.published(lambda v: (torch.tanh(v) + v).sum(1)).attribute(X)
+            CAFE(lambda v: (torch.tanh(v) + v).sum(1), netting=netting).attribute(X)
     finally:
         table.add(torch.tanh, right)
 

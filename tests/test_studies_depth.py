@@ -6,7 +6,7 @@ from torch import nn
 
 from cafexai import CAFE
 from cafexai.models import mlp, residual_mlp
-from cafexai.studies import depth, infidelity_deep, infidelity_deep_report
+from cafexai.studies import depth, depth_ft, infidelity_deep, infidelity_deep_report
 from cafexai.studies.methods import method
 
 
@@ -74,3 +74,29 @@ def test_who_is_lower_by_two_standard_errors():
     lower, higher, numbers = infidelity_deep_report.against(settings, results, "one", ["two"])
     assert (lower, higher, len(numbers)) == (["a relu", "a relu"], [], 2)
     assert "-50.0%" in numbers[0]
+
+
+def transformers_found(ways, size=1.0):
+    """Results of a data set in which path netting has an infidelity of 2, unit netting 1 and all others 3."""
+    infidelity = {"path": 2.0, "unit": 1.0}
+    found = {
+        " ".join(way): {"size": size, "median": size, **dict.fromkeys(("small", "large"), infidelity.get(way[0], 3.0))}
+        for way in ways
+    }
+    return {"compas-42": {"ways": found}}
+
+
+def test_findings_of_unit_netting_on_transformers():
+    settings = {"data": ["compas"], "seeds": [42]}
+    before = depth_ft.report(settings, transformers_found(depth_ft.WAYS)).findings
+    assert not any("unit netting" in finding.claim or "deep models" in finding.claim for finding in before)
+    for size in (49.0, 51.0):
+        results = transformers_found((*depth_ft.WAYS, *depth_ft.UNITS), size)
+        own = [f for f in depth_ft.report(settings, results).findings if f.claim not in {known.claim for known in before}]
+        told = {f.claim: f.holds for f in own}
+        small = size < depth_ft.LIMIT
+        assert list(told.values()) == [small, True, small, False]
+        assert [claim.split(":")[0] for claim in told if "positive scores" in claim] == [
+            "unit netting",
+            "the default of deep models",
+        ]

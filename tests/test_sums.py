@@ -222,6 +222,40 @@ def test_a_selective_scan_is_refused_where_no_precision_resolves_it_and_adds_up_
     adds_up(explained(Mamba(16), x[..., :16], target=0))
 
 
+class Opposed(nn.Module):
+    """Two closed units of equal inputs whose weights, far larger than what is left, cancel each other."""
+
+    def __init__(self, large):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weights, self.large = nn.Parameter(torch.randn(50)), large
+
+    def forward(self, x):
+        one, other = (torch.relu((x * self.weights).sum(1) - 100) for _ in range(2))
+        return x[:, 0] + self.large * one - self.large * other
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("asked", ["explain", "attribute"])
+def test_influence_that_unit_netting_forgets_is_no_lost_path(dtype, asked):
+    x = torch.randn(2, 50).to(dtype)
+    adds_up(explained(Opposed(1e3).to(dtype), x, c=1.0, netting="unit"))
+    with pytest.raises(UnsupportedOperation, match=r"grows to .*e\+2\d, of which nearly all cancels.*Instead: a smaller c"):
+        getattr(CAFE(Opposed(1e20).to(dtype), 1.0, "unit"), asked)(x)
+
+
+def test_influence_beyond_the_range_of_numbers_is_no_lost_path():
+    wide, x = Mamba(64).double(), torch.randn(1, 8, 64).double()
+    with torch.no_grad():
+        for part in (wide.enter, wide.convolution, wide.parameters_of, wide.step, wide.leave):
+            part.weight *= 5
+    with pytest.raises(UnsupportedOperation, match=r"larger than torch\.float64 can hold\. Instead: a smaller c"):
+        explained(wide, x, netting="feature", target=0)
+    adds_up(explained(wide, x, netting="unit", target=0))
+    with pytest.raises(UnsupportedOperation, match=r"larger than torch\.float64 can hold\. Instead: a smaller c"):
+        explained(Opposed(1e308).double(), torch.randn(2, 50).double(), c=1.0, netting="unit")
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_one_moved_feature_and_an_output_of_exactly_0_are_no_lost_path(dtype):
     for seed in range(60):

@@ -39,6 +39,10 @@ class LawBroken(RuntimeError):
 class SumBroken(LawBroken):
     """The shares do not add up, by more than rounding: a path was lost."""
 
+    def __init__(self, message: str, lack: Any = None, limit: float = 0.0) -> None:
+        super().__init__(message)
+        self.lack, self.limit = lack, limit  # what is missing, one number per row; the share of all influence that may be
+
 
 class LostInRounding(UnsupportedOperation):
     """Influence is so large that its rounding is of the size of the output: explained again in float64, or refused."""

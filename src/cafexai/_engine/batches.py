@@ -22,10 +22,10 @@ from .._extras import progress
 from .._scores.activation import LARGE
 from .._scores.backward import Passed
 from .._scores.steps import Deltas
-from ..errors import LostInRounding, OutputDiffers
+from ..errors import LostInRounding, OutputDiffers, SumBroken
 from .forward import forward, plain_output
 from .job import Batch, Job
-from .rounding import refuse_own_rounding
+from .rounding import refuse_own_rounding, refuse_rounding_inside
 from .trace import engine_settings, usual_settings
 
 R = TypeVar("R")
@@ -99,10 +99,14 @@ def _finished(job: Job, finish: Callable[[Passed], Sequence[R]], batch: Batch, e
         settings = job.settings if sensitivity is None else dataclasses.replace(job.settings, sensitivity=sensitivity)
         passed = forward(job, batch, settings, expected, deltas)
         expected = passed.expected
-        found = _settled(finish, passed)
-        if found is None:
-            passed = forward(job, batch, dataclasses.replace(settings, dtype=torch.float64), expected)
-            found = _settled(finish, dataclasses.replace(passed, notes=(*passed.notes, IN_DOUBLE)))
+        try:
+            found = _settled(finish, passed)
+            if found is None:
+                passed = forward(job, batch, dataclasses.replace(settings, dtype=torch.float64), expected)
+                found = _settled(finish, dataclasses.replace(passed, notes=(*passed.notes, IN_DOUBLE)))
+        except SumBroken as error:
+            refuse_rounding_inside(job, batch, settings, error)
+            raise
         assert found is not None
         results.append(found)
     return results

@@ -1,7 +1,8 @@
-"""Whose rounding it is that the explained output differs from that of the model."""
+"""Whose rounding it is that the explained output differs from that of the model, or that scores miss it."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,12 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from .._scores.numbers import gap, tolerance
-from ..errors import OutputDiffers, UnsupportedOperation
-from .forward import plain_output
+from .._scores.numbers import all_finite, gap, tolerance
+from .._scores.path import PathScores
+from .._scores.run import Settings
+from .._scores.sums import lost_in_rounding, too_large
+from ..errors import LawBroken, OutputDiffers, SumBroken, UnsupportedOperation
+from .forward import forward, plain_output
 from .job import Batch, Job
 
 
@@ -47,3 +51,22 @@ def refuse_own_rounding(job: Job, batch: Batch, error: OutputDiffers) -> None:
             f"explained is the exact output (to {near:.3g}), not this one. Explain the model in float64: "
             "CAFE(model.double()).explain(x.double())."
         ) from error
+
+
+def refuse_rounding_inside(job: Job, batch: Batch, settings: Settings, error: SumBroken) -> None:
+    """Say so if rounding explains what the scores miss, though the carrier has forgotten the influence that it comes from.
+
+    Paths forget nothing: one more forward pass has the influence on all of them.
+    """
+    if not settings.carrier.forgets or error.lack is None:
+        return
+    try:
+        passed = forward(job, batch, dataclasses.replace(settings, carrier=PathScores, dtype=torch.float64))
+    except (LawBroken, UnsupportedOperation, ValueError):  # paths have troubles of their own
+        return
+    influence, change = passed.chosen.influence(), passed.chosen.delta.detach()
+    passed.run.release()
+    if not all_finite(error.lack) and not all_finite(influence):
+        raise too_large(settings, change.dtype) from error
+    if all_finite(influence) and bool((error.lack.abs() <= error.limit * influence).all()):
+        raise lost_in_rounding(settings, change, error.lack, influence) from error

@@ -41,6 +41,7 @@ class Carrier(abc.ABC):
     pending = False  # the scores are not computed yet
     meaning: str  # what ``netting=`` says of it
     by_feature = False  # contributions of features are kept apart, so that the pass must know which elements are one feature
+    forgets = False  # what cancelled at a unit is not carried on, so that the influence at the output says nothing of it
     has_book = True  # what constants brought is read off the gradient, in the book of the biases
 
     @classmethod

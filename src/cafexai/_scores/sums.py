@@ -13,6 +13,7 @@ from .numbers import all_finite, tolerance, widest
 
 if TYPE_CHECKING:
     from .backward import Passed
+    from .run import Settings
 
 OF_CHANGE = 1e-4  # what may be missing, beside the change of the output
 OF_SCORES = 1e-5  # and beside the sum of all scores without their signs,
@@ -25,10 +26,7 @@ def check_range(passed: Passed) -> None:
     """Refuse at once what no backward pass can add up: totals that have left the range of their dtype."""
     if len(passed.chosen.parts) > 1 and not all_finite(passed.chosen.parts[1]):
         passed.run.refuse_infinite()
-        raise LostInRounding(
-            f"explain(...): the influence inside the model is larger than {passed.chosen.delta.dtype} can hold. "
-            f"Instead: {_instead(passed)}"
-        )
+        raise too_large(passed.run.settings, passed.chosen.delta.dtype)
 
 
 def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tensor]) -> None:
@@ -55,7 +53,10 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
     missed = ~(lack.abs() <= allowed + OF_OUTPUT * (outputs.max().item() or 1.0))
     if not bool(missed.any()):
         return
-    influence = chosen.influence().to(exact) + value + change + size
+    influence = chosen.influence().to(exact)
+    if not all_finite(influence):
+        raise too_large(passed.run.settings, chosen.delta.dtype)
+    influence = influence + value + change + size
     worst = (lack.abs() / influence)[missed].max().item()
     limit = tolerance(chosen.delta.dtype) * chosen.slack
     if not worst <= limit:
@@ -64,14 +65,28 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
             f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer= that "
             "scores are asked for, or a rule is wrong."
             + ' If they add up with CAFE(model, netting="feature"), it was rounding: use that.'
-            * (not chosen.by_feature)
+            * (not chosen.by_feature),
+            lack * missed,
+            limit,
         )
-    row = int((lack.abs() * missed).argmax())
-    raise LostInRounding(
-        f"explain(...): the scores of {int(missed.sum())} row(s) do not add up. In row {row} of its batch they miss the change "
-        f"of the output, {change[row].item():.3g}, by {lack[row].abs().item():.3g}: inside the model positive and negative "
-        f"influence grows to {influence[row].item():.3g}, of which nearly all cancels, more than {chosen.delta.dtype} can "
-        f"resolve. Instead: {_instead(passed)}"
+    raise lost_in_rounding(passed.run.settings, chosen.delta, lack * missed, influence)
+
+
+def too_large(settings: Settings, dtype: torch.dtype) -> LostInRounding:
+    """Why scores with these settings cannot be had: there are no numbers for them."""
+    return LostInRounding(
+        f"explain(...): the influence inside the model is larger than {dtype} can hold. Instead: {_instead(settings)}"
+    )
+
+
+def lost_in_rounding(settings: Settings, change: Tensor, lack: Tensor, influence: Tensor) -> LostInRounding:
+    """The same where numbers are too coarse: one number per row each, ``lack`` 0 where nothing is missing."""
+    row = int(lack.abs().argmax())
+    return LostInRounding(
+        f"explain(...): the scores of {int(lack.count_nonzero())} row(s) do not add up. In row {row} of its batch they miss "
+        f"the change of the output, {change[row].abs().item():.3g}, by {lack[row].abs().item():.3g}: inside the model positive "
+        f"and negative influence grows to {influence[row].item():.3g}, of which nearly all cancels, more than {change.dtype} "
+        f"can resolve. Instead: {_instead(settings)}"
     )
 
 
@@ -97,12 +112,12 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
     return (told[0].upper() + told[1:],)
 
 
-def _instead(passed: Passed) -> str:
+def _instead(settings: Settings) -> str:
+    by_path = not (settings.carrier.by_feature or settings.carrier.forgets)
     ways = [
-        'CAFE(model, netting="feature") or netting="unit", whose influence does not grow with depth'
-        * (not passed.chosen.by_feature),
+        'CAFE(model, netting="feature") or netting="unit", whose influence does not grow with depth' * by_path,
         "a smaller c (CAFE(model, c=0))",
-        'CAFE(model, biases="reference")' * (not passed.run.settings.biases_in_reference),
+        'CAFE(model, biases="reference")' * (not settings.biases_in_reference),
         'explain(..., layer="...") to start at a later layer',
         "a method that carries no conflicts (cafexai.methods.integrated_gradients)",
     ]

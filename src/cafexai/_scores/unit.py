@@ -75,6 +75,7 @@ class UnitScores(PathScores):
     """delta and total, the sum of the sizes of the direct inputs."""
 
     meaning = "in which only the direct inputs of a unit are in conflict"
+    forgets = True
     netted = False  # total is |delta|
     first: Shares | None = None  # of delta and total, what came from the inputs through no unit yet
 

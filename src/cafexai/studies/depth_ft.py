@@ -24,6 +24,7 @@ BIASES = {"scores": "biases with scores", "reference": "biases in the reference"
 CONSTANTS = ("0", "0.5", "1")
 WAYS = tuple(itertools.product(NETTINGS, NORM_MEANS, BIASES, CONSTANTS))
 OWN = {"unit": "scores", "deep": "reference"}  # unit netting alone, and the default of deep models
+TITLES = {"feature": "feature netting", "unit": "unit netting", "deep": "the default of deep models"}
 UNITS = tuple((netting, "bias", biases, c) for netting, biases in OWN.items() for c in CONSTANTS)
 LIMIT = 50  # times the output: what positive scores may add up to and still mean something
 
@@ -127,16 +128,37 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
             f"Infidelity differs by at most {max(apart):.2%}; as a linear map it makes positive scores {min(grown):.3g} to "
             f"{max(grown):.3g} times as large.",
         )
+    yield _as_low(settings, results, "feature")
+    for netting in OWN:
+        if all(" ".join(way) in result["ways"] for way in UNITS for result in results.values()):
+            yield _sized(settings, results, netting)
+            yield _as_low(settings, results, netting)
+
+
+def _as_low(settings: Settings, results: Results, netting: str) -> Finding:
+    """Infidelity beside that of the published way."""
     better, count, numbers = 0, 0, []
-    for name, size, c in itertools.product(names, SIZES, CONSTANTS[1:]):
-        ours, theirs = (mean(settings, results, name, (netting, "bias", "scores", c), size) for netting in ("feature", "path"))
+    for name, size, c in itertools.product(settings["data"], SIZES, CONSTANTS[1:]):
+        ours = mean(settings, results, name, (netting, "bias", OWN.get(netting, "scores"), c), size)
+        theirs = mean(settings, results, name, ("path", "bias", "scores", c), size)
         count += 1
         better += ours <= theirs
         numbers.append(f"{name} {size} c = {c} {ours:.4g} ({theirs:.4g})")
-    yield Finding(
-        "infidelity on FT-Transformers at c = 0.5 and 1: feature netting as low as path netting, or lower",
+    return Finding(
+        f"infidelity on FT-Transformers at c = 0.5 and 1: {TITLES[netting]} as low as path netting, or lower",
         better == count,
-        f"So in {better} of {count} cases; feature (path): {'; '.join(numbers)}.",
+        f"So in {better} of {count} cases; {netting} (path): {'; '.join(numbers)}.",
+    )
+
+
+def _sized(settings: Settings, results: Results, netting: str) -> Finding:
+    """How large positive scores are, at the price of path netting."""
+    sizes = {name: mean(settings, results, name, (netting, "bias", OWN[netting], "1"), "size") for name in settings["data"]}
+    return Finding(
+        f"{TITLES[netting]}: the positive scores of two-block FT-Transformers add up to at most {LIMIT} times the output at "
+        "c = 1",
+        max(sizes.values()) <= LIMIT,
+        f"Ratio of the means: {'; '.join(f'{name} {size:.3g}' for name, size in sizes.items())}.",
     )
 
 

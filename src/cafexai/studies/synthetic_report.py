@@ -115,6 +115,9 @@ def _comparisons(settings: Settings, ours: Ours) -> Iterable[Finding]:
     if settings["trained"] and (ours_too := NETTED[-1]) in settings["methods"]:
         claim = "CAFE 1 has a lower RMSE with path netting, the paper's, than with feature netting in all columns"
         yield _best(settings, ours, [ours_too], claim)
+    if settings["trained"] and all(("unit c=1", column) in ours for column in columns(settings)):
+        claim = "CAFE 1 has a lower RMSE with path netting, the paper's, than with unit netting in all columns"
+        yield _best(settings, ours, ["unit c=1"], claim)
 
 
 EXACT = ("gradient_x_input", "deeplift_rescale", "integrated_gradients", "cafe c=0")
