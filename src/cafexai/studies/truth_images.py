@@ -99,7 +99,7 @@ IMAGES = Study(
                          "width": 4, "train_rows": 20, "epochs": 1, "rows": 3, "photos": 1, "steps": 4, "seeds": [42],
                          "methods": [*CHEAP, REFINED]},
         "quick": COMMON | {"width": 8, "train_rows": 5000, "epochs": 5, "rows": 24, "photos": 3, "steps": 8, "seeds": [42]},
-        "full": COMMON | {"methods": [*FINALISTS, REFINED], "width": 8, "train_rows": 5000, "epochs": 5, "rows": 96,
+        "full": COMMON | {"methods": [*FINALISTS, REFINED], "width": 8, "train_rows": 5000, "epochs": 5, "rows": 24,
                           "photos": 8, "steps": 8, "seeds": [42, 43, 44, 45, 46]},
     },
     {"toy": "0.2", "quick": "30", "full": "60"},
