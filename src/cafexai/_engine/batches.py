@@ -21,8 +21,9 @@ from torch.overrides import TorchFunctionMode
 from .._extras import progress
 from .._scores.activation import LARGE
 from .._scores.backward import Passed
+from .._scores.numbers import gap, tolerance
 from .._scores.steps import Deltas
-from ..errors import LostInRounding, OutputDiffers
+from ..errors import LostInRounding, OutputDiffers, RowsMixed
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .rounding import refuse_own_rounding
@@ -32,6 +33,7 @@ R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most
 WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
 IN_DOUBLE = "Explained in float64: in shorter numbers the scores would have missed the output."
+ALONE = "Every row is explained by itself: the model gives the same for it alone."
 Results = dict[tuple[int, int], list[R]]  # (place of c, place of the class) -> one result per chunk of rows
 
 
@@ -62,7 +64,23 @@ def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[
             return _collected(job, finish, mean, chunks, plain)
         except OutputDiffers:
             chunks = _chunks(rows, rows)
-    return _collected(job, finish, mean, chunks, None)
+    try:
+        return _collected(job, finish, mean, chunks, None)
+    except RowsMixed as error:
+        if job.batch_size is not None or not same_alone(job):
+            raise
+        noted = dataclasses.replace(job, notes=(*job.notes, f"{ALONE} In one batch: {str(error).partition(': ')[2]}"))
+        return _collected(noted, finish, mean, _chunks(rows, 1), None)
+
+
+def same_alone(job: Job) -> bool:
+    """Whether every row gives the same by itself as in the company of the others."""
+    try:
+        together = plain_output(job, job.batch())
+        alone = [plain_output(job, job.batch(row)) for row in _chunks(job.given.rows, 1)]
+        return gap(torch.cat(alone), together) <= tolerance(together.dtype)
+    except Exception:  # it takes no single row, or the outputs of rows do not fit each other
+        return False
 
 
 def _collected(
