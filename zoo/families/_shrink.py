@@ -61,7 +61,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def shrunken(kind: str) -> Iterator[PretrainedConfig]:
     """The configuration of one architecture, made small in one way after another."""
-    yield from map(_finished, filter(None, (_attempt(way, kind) for way in (_constructed, _in_place, _with_more_layers))))
+    yield from map(finished, filter(None, (_attempt(way, kind) for way in (_constructed, _in_place, _with_more_layers))))
 
 
 def _attempt(way: Callable[[str], PretrainedConfig], kind: str) -> PretrainedConfig | None:
@@ -87,8 +87,8 @@ def _rebuilt(config: PretrainedConfig, special: dict[str, Any], layers: int) -> 
     for name, value in vars(config).items():
         if isinstance(value, PretrainedConfig):
             words[name] = _rebuilt(value, {}, layers)
-        elif isinstance(value, int) and (name in asked or anything) and (small := _small(name, value, layers)) is not None:
-            words[name] = small
+        elif isinstance(value, int) and (name in asked or anything) and (size := small(name, value, layers)) is not None:
+            words[name] = size
         elif name == "rope_parameters" and isinstance(value, dict):
             words[name] = _sections(value)
         elif name == "image_size" and isinstance(value, (list, tuple)):
@@ -112,8 +112,8 @@ def _shrink(config: PretrainedConfig, special: dict[str, Any]) -> None:
     for name, value in list(vars(config).items()):
         if isinstance(value, PretrainedConfig):
             _shrink(value, {})
-        elif isinstance(value, int) and name not in special and (small := _small(name, value, LAYERS)) is not None:
-            _set(config, name, small)
+        elif isinstance(value, int) and name not in special and (size := small(name, value, LAYERS)) is not None:
+            _set(config, name, size)
         elif name == "rope_parameters" and isinstance(value, dict):
             _set(config, name, _sections(value))
         elif name == "image_size" and isinstance(value, (list, tuple)):
@@ -126,7 +126,7 @@ def _shrink(config: PretrainedConfig, special: dict[str, Any]) -> None:
                 _set(config, name, (list(dict.fromkeys(kinds)) * layers)[:layers])
 
 
-def _finished(config: PretrainedConfig) -> PretrainedConfig:
+def finished(config: PretrainedConfig) -> PretrainedConfig:
     """Special words are among those that there are, and padding has one."""
     for part in (config, *(one for one in vars(config).values() if isinstance(one, PretrainedConfig))):
         for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "sep_token_id"):
@@ -136,7 +136,7 @@ def _finished(config: PretrainedConfig) -> PretrainedConfig:
     return config
 
 
-def _small(name: str, value: int, layers: int) -> int | None:
+def small(name: str, value: int, layers: int) -> int | None:
     if name.startswith("_") or isinstance(value, bool) or value <= 0:
         return None
     for patterns, size in SIZES:

@@ -1,0 +1,110 @@
+"""The arguments that a model of transformers runs with: those that it must have, then those that its errors ask for."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from families._arguments import CONSTANTS, EXPLAINED, Sizes, flat_patches
+from specimen import ROWS, Specimen, first_numbers
+from torch import Tensor, nn
+
+PAIRS = ["pixel_values", "input_features", "input_values", "pixel_values_videos", "visual_feats"]  # beside codes
+TRIES = 24  # of one model
+INSTEAD = {"inputs_embeds", "hidden_states", "encoder_hidden_states", "query_embeds", "attention_mask"}  # of other arguments
+GRIDS = ("grid_thw", "image_grid_thw")
+
+
+class Folded(nn.Module):
+    """A model whose pictures are patches one after the other, as a function of rows."""
+
+    def __init__(self, model: nn.Module, name: str) -> None:
+        super().__init__()
+        self.model, self.name = model, name
+
+    def forward(self, **given: Any) -> Any:
+        patches = given.pop(self.name)
+        rows = len(patches)
+        output = self.model(**{self.name: patches.flatten(0, 1)}, **given)
+        numbers = first_numbers(output, None)
+        return numbers.reshape(rows, -1)
+
+
+def searched(model: Any, runs: Callable[[Specimen], Any]) -> Specimen:
+    """The first arguments with which a model runs; ``runs`` raises where it does not."""
+    failures: dict[str, None] = {}
+    waiting, seen = list(_beginnings(model)), set()
+    asked = inspect.signature(model.forward).parameters
+    tries = 0
+    while waiting:
+        names = waiting.pop(0)
+        if names in seen:
+            continue
+        seen.add(names)
+        last = None
+        for specimen in _specimens(model, names):
+            if (tries := tries + 1) > TRIES:
+                raise ValueError("; ".join(failures))
+            try:
+                runs(specimen)
+                return specimen
+            except Exception as error:
+                failures[f"{'+'.join(sorted(names))}: {type(error).__name__}: {error}"[:200]] = None
+                wanted = {word for word in re.findall(r"\w+", str(error)) if word in asked and _known(word)} - names
+                if wanted:
+                    waiting.insert(0, frozenset(names | wanted))
+                if wanted or (last := str(error) if str(error) != last else None) is None:  # other shapes make no difference
+                    break
+    raise ValueError("; ".join(failures) or f"forward({', '.join(asked)})")
+
+
+def _known(name: str) -> bool:
+    return name in EXPLAINED or name in CONSTANTS
+
+
+def _beginnings(model: Any) -> Iterator[frozenset[str]]:
+    """Sets of names to begin with: what must be given, with the main input, with codes and something beside them."""
+    asked = inspect.signature(model.forward).parameters
+    open_ended = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    needed = {name for name, one in asked.items() if one.default is one.empty and one.kind not in open_ended}
+    if not all(map(_known, needed)):
+        raise ValueError(f"forward({', '.join(asked)})")
+    main = {getattr(model, "main_input_name", "input_ids")} & asked.keys() & EXPLAINED.keys()
+    if needed & EXPLAINED.keys():
+        yield frozenset(needed)
+    yield frozenset(needed | (main or {"input_ids"} & asked.keys()))
+    yield from (frozenset(needed | {"input_ids", name}) for name in PAIRS if {"input_ids", name} <= asked.keys())
+    if "decoder_input_ids" in asked:
+        yield frozenset(needed | main | {"decoder_input_ids"})
+    yield frozenset(name for name in asked if _known(name) and name not in INSTEAD)
+
+
+def _specimens(model: Any, names: frozenset[str]) -> Iterator[Specimen]:
+    sizes = Sizes(model.config)
+    torch.manual_seed(0)
+    constants = {name: CONSTANTS[name](sizes) for name in sorted(names) if name in CONSTANTS}
+    explained = [name for name in sorted(names) if name in EXPLAINED]
+    if not explained:
+        return
+    for name in ("pixel_values", "hidden_states"):
+        if name in names and any(grid in names for grid in GRIDS):
+            yield Specimen(Folded(model, name), {name: torch.randn(ROWS, *flat_patches(sizes))}, constants)
+            return
+    if "decoder_input_ids" in explained and len(explained) > 1:
+        explained.remove("decoder_input_ids")
+        constants["decoder_input_ids"] = next(EXPLAINED["decoder_input_ids"](sizes))
+    for values in itertools.product(*(EXPLAINED[name](sizes) for name in explained)):
+        inputs: dict[str, Tensor] = dict(zip(explained, values, strict=True))
+        yield Specimen(model, inputs, constants, _of_pairs)
+
+
+def _of_pairs(output: Any) -> Tensor:
+    """How well each picture or sound fits the text of its own row, where a model compares all with all."""
+    for name in ("logits_per_image", "logits_per_video", "logits_per_audio"):
+        if isinstance(output, Mapping) and output.get(name) is not None:
+            return output[name].diagonal()[:, None]
+    return first_numbers(output, ROWS)
