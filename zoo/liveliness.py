@@ -16,25 +16,49 @@ class Lifeless(ValueError):
 
 def outputs(specimen: Specimen) -> Tensor:
     """The outputs of a model, whose weights are drawn anew if the input hardly moves them."""
-    plain, moved = _both(specimen)
-    for gain in GAINS:
-        if _moves(plain, moved) >= HARDLY:
-            break
-        enliven(specimen.model, gain)
-        plain, moved = _both(specimen)
-    if not _moves(plain, moved) > 0:
+    plain, moves = _moved(specimen)
+    found: dict[float, float] = {}
+    while moves < HARDLY and len(found) < len(GAINS):
+        gain = GAINS[len(found)]
+        enliven(specimen, gain)
+        plain, moves = _moved(specimen)
+        found[gain] = moves
+    if found and moves < HARDLY:
+        enliven(specimen, max(GAINS, key=found.__getitem__))
+        plain, moves = _moved(specimen)
+    if not moves > 0:
         raise Lifeless("the output is not finite, or does not depend on the input")
     return plain
 
 
-def enliven(model: nn.Module, gain: float) -> None:
-    """Weights that keep the size of what they meet, times ``gain``: many begin so small, or at 0, that an input is lost on the way."""
+def enliven(specimen: Specimen, gain: float) -> None:
+    """Weights that keep the size of what they meet, times ``gain``: many begin so small that an input is lost on the way."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in specimen.model.parameters():
             if parameter.ndim > 1:
                 drawn = torch.randn(parameter.shape, generator=generator) * gain * parameter[0].numel() ** -0.5
                 parameter.copy_(drawn.to(parameter))
+
+    _settle_norms(specimen)
+
+
+def _settle_norms(specimen: Specimen) -> None:
+    """Batch norms take their means and variances from the rows, as training would give them."""
+    every = (one for one in specimen.model.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm))
+    norms = [norm for norm in every if norm.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 1.0
+        norm.train()
+    try:
+        if norms:
+            with torch.no_grad():
+                Reader(specimen)(*specimen.inputs.values(), **specimen.constants)
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+            norm.eval()
 
 
 def elsewhere(x: Tensor) -> Tensor:
@@ -42,15 +66,12 @@ def elsewhere(x: Tensor) -> Tensor:
     return x * 0.9 + 0.1 if x.is_floating_point() else x.flip(0)
 
 
-def _both(specimen: Specimen) -> tuple[Tensor, Tensor]:
+def _moved(specimen: Specimen) -> tuple[Tensor, float]:
+    """The outputs, and by how much another input moves them, of their size; 0 if one of them is not finite."""
     reader, inputs = Reader(specimen).eval(), tuple(specimen.inputs.values())
     torch.manual_seed(0)  # an explanation draws what the next call would draw
     with torch.no_grad():
-        return reader(*inputs, **specimen.constants), reader(*map(elsewhere, inputs), **specimen.constants)
-
-
-def _moves(plain: Tensor, moved: Tensor) -> float:
-    """By how much an output is moved, of its size; 0 if one of them is not finite."""
+        plain, moved = reader(*inputs, **specimen.constants), reader(*map(elsewhere, inputs), **specimen.constants)
     if plain.shape != moved.shape or not torch.isfinite(plain).all() or not torch.isfinite(moved).all():
-        return 0.0
-    return float((plain - moved).abs().max() / plain.abs().max().clamp_min(1e-30))
+        return plain, 0.0
+    return plain, float((plain - moved).abs().max() / plain.abs().max().clamp_min(1e-30))

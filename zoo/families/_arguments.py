@@ -9,7 +9,7 @@ import torch
 from specimen import ROWS, codes
 from torch import Tensor
 
-WORDS, TEXT = 99, 16  # words that there are, and of one row
+WORDS, TEXT = 90, 16  # words that are used, of 99 whose last stand for pictures and the like; and of one row
 FRAMES = 2
 
 

@@ -30,6 +30,7 @@ SIZES: list[tuple[str, int]] = [
 ]
 SWIN = {"embed_dim": 12, "depths": [1, 1, 1], "num_heads": [1, 2, 2], "window_size": 2, "image_size": 32, "patch_size": 4}
 SERIES = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2], "d_model": 16}
+EFFICIENT = {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320, "image_size": 64}
 # Numbers that have to fit each other in a way of their own.
 KINDS: dict[str, dict[str, Any]] = {
     "swin": SWIN, "swinv2": SWIN, "donut-swin": SWIN, "maskformer-swin": SWIN,
@@ -38,9 +39,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "lsh"],
                  "local_attn_chunk_length": 4, "lsh_attn_chunk_length": 4,
                  "is_decoder": False, "num_buckets": 2},
-    "lilt": {"channel_shrink_ratio": 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1}, "lilt": {"channel_shrink_ratio": 2},
     "mobilebert": {"embedding_size": 32, "intra_bottleneck_size": 32, "true_hidden_size": 32},
-    "efficientnet": {"hidden_dim": 1280, "image_size": 64}, "bros": {"dim_bbox_projection": 16, "dim_bbox": 8},
+    "efficientnet": EFFICIENT, "align_vision_model": EFFICIENT, "bros": {"dim_bbox_projection": 16, "dim_bbox": 8},
     "mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 2, "expand": 2, "state_size": 8},
     "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},

@@ -39,14 +39,14 @@ def searched(model: Any, runs: Callable[[Specimen], Any]) -> Specimen:
     failures: dict[str, None] = {}
     waiting, seen = list(_beginnings(model)), set()
     asked = inspect.signature(model.forward).parameters
-    tries = 0
+    tries, places = 0, {}
     while waiting:
         names = waiting.pop(0)
-        if names in seen:
+        if (names, *places.items()) in seen:
             continue
-        seen.add(names)
+        seen.add((names, *places.items()))
         last = None
-        for specimen in _specimens(model, names):
+        for specimen in _specimens(model, names, places):
             if (tries := tries + 1) > TRIES:
                 raise ValueError("; ".join(failures))
             try:
@@ -55,6 +55,10 @@ def searched(model: Any, runs: Callable[[Specimen], Any]) -> Specimen:
             except Exception as error:
                 failures[f"{'+'.join(sorted(names))}: {type(error).__name__}: {error}"[:200]] = None
                 wanted = {word for word in re.findall(r"\w+", str(error)) if word in asked and _known(word)} - names
+                if match := re.search(r"(\w+) features and \w+ tokens do not match, tokens: \d+, features: (\d+)", str(error)):
+                    places[match[1].lower()] = int(match[2]) // ROWS
+                    waiting.insert(0, names)
+                    break
                 if wanted:
                     waiting.insert(0, frozenset(names | wanted))
                 if wanted or (last := str(error) if str(error) != last else None) is None:  # other shapes make no difference
@@ -83,7 +87,15 @@ def _beginnings(model: Any) -> Iterator[frozenset[str]]:
     yield frozenset(name for name in asked if _known(name) and name not in INSTEAD)
 
 
-def _specimens(model: Any, names: frozenset[str]) -> Iterator[Specimen]:
+def _with_places(codes: Tensor, config: Any, places: dict[str, int]) -> Tensor:
+    """Codes with as many places for pictures and the like as there are features of them."""
+    for kind, count in places.items():
+        mark = next(getattr(config, name) for name in (f"{kind}_token_id", f"{kind}_token_index") if hasattr(config, name))
+        codes = torch.cat([codes[:, :1], torch.full((len(codes), count), mark), codes[:, 1:]], 1)
+    return codes
+
+
+def _specimens(model: Any, names: frozenset[str], places: dict[str, int]) -> Iterator[Specimen]:
     sizes = Sizes(model.config)
     torch.manual_seed(0)
     constants = {name: CONSTANTS[name](sizes) for name in sorted(names) if name in CONSTANTS}
@@ -99,6 +111,8 @@ def _specimens(model: Any, names: frozenset[str]) -> Iterator[Specimen]:
         constants["decoder_input_ids"] = next(EXPLAINED["decoder_input_ids"](sizes))
     for values in itertools.product(*(EXPLAINED[name](sizes) for name in explained)):
         inputs: dict[str, Tensor] = dict(zip(explained, values, strict=True))
+        if "input_ids" in inputs:
+            inputs["input_ids"] = _with_places(inputs["input_ids"], model.config, places)
         yield Specimen(model, inputs, constants, _of_pairs)
 
 

@@ -33,6 +33,7 @@ R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most
 WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
 IN_DOUBLE = "Explained in float64: in shorter numbers the scores would have missed the output."
+OTHERWISE = 0.05  # of what counts as rounding: by more, a row is not the same alone
 ALONE = "Every row is explained by itself: the model gives the same for it alone."
 Results = dict[tuple[int, int], list[R]]  # (place of c, place of the class) -> one result per chunk of rows
 
@@ -78,7 +79,7 @@ def same_alone(job: Job) -> bool:
     try:
         together = plain_output(job, job.batch())
         alone = [plain_output(job, job.batch(row)) for row in _chunks(job.given.rows, 1)]
-        return gap(torch.cat(alone), together) <= tolerance(together.dtype)
+        return gap(torch.cat(alone), together) <= OTHERWISE * tolerance(together.dtype)
     except Exception:  # it takes no single row, or the outputs of rows do not fit each other
         return False
 
