@@ -24,7 +24,8 @@ MARKS = ["*_token_id", "*_token_index"]  # words that stand for pictures, sounds
 LARGEST = 40_000_000  # parameters
 # Numbers without which a model is not made, where its configuration leaves them open.
 OPEN = {"num_experts_per_tok": 2, "n_routed_experts": 4, "num_experts": 4, "n_shared_experts": 1, "moe_intermediate_size": 32,
-        "vocab_size": 99, "head_dim": 16, "moe_topk": 2, "sliding_window": 8, "n_group": 1, "topk_group": 1}  # fmt: skip
+        "vocab_size": 99, "head_dim": 16, "moe_topk": 2, "sliding_window": 8, "n_group": 1, "topk_group": 1,
+        "image_token_index": 98, "video_token_index": 97}  # fmt: skip
 EVERY = 99
 # By what widths are divided, layers that are left, and the size of pictures (None: as it is), one after the other.
 DIVIDED = [(16, 2, PICTURE), (16, EVERY, PICTURE), (16, EVERY, None), (4, 2, PICTURE), (4, EVERY, 2 * PICTURE), (1, 2, PICTURE),

@@ -34,12 +34,13 @@ class Folded(nn.Module):
         return numbers.reshape(rows, -1)
 
 
-def searched(model: Any, runs: Callable[[Specimen], Any]) -> Specimen:
-    """The first arguments with which a model runs; ``runs`` raises where it does not."""
+def searched(model: Any, runs: Callable[[Specimen], Any], begin: frozenset[str] | None = None) -> Specimen:
+    """The first arguments with which a model runs, from these names on if there are some; ``runs`` raises where it does not."""
     failures: dict[str, None] = {}
-    waiting, seen = list(_beginnings(model)), set()
+    waiting, seen = list(_beginnings(model)) if begin is None else [begin], set()
     asked = inspect.signature(model.forward).parameters
-    tries, places = 0, {}
+    queries = getattr(model.config, "num_query_tokens", None)  # what a picture becomes, in those that do not count
+    tries, places = 0, {} if queries is None else {"image": queries}
     while waiting:
         names = waiting.pop(0)
         if (names, *places.items()) in seen:
@@ -55,8 +56,11 @@ def searched(model: Any, runs: Callable[[Specimen], Any]) -> Specimen:
             except Exception as error:
                 failures[f"{'+'.join(sorted(names))}: {type(error).__name__}: {error}"[:200]] = None
                 wanted = {word for word in re.findall(r"\w+", str(error)) if word in asked and _known(word)} - names
-                if match := re.search(r"(\w+) features and \w+ tokens do not match, tokens: \d+, features: (\d+)", str(error)):
-                    places[match[1].lower()] = int(match[2]) // ROWS
+                if match := re.search(
+                    r"(\w+) features and \w+ tokens do not match, tokens: (\d+), features: (\d+)", str(error)
+                ):
+                    width = 1 if match[2] != match[3] else Sizes(model.config).get("hidden_size", 64)  # some count numbers
+                    places[match[1].lower()] = int(match[3]) // ROWS // width
                     waiting.insert(0, names)
                     break
                 if wanted:
@@ -64,6 +68,11 @@ def searched(model: Any, runs: Callable[[Specimen], Any]) -> Specimen:
                 if wanted or (last := str(error) if str(error) != last else None) is None:  # other shapes make no difference
                     break
     raise ValueError("; ".join(failures) or f"forward({', '.join(asked)})")
+
+
+def with_pictures(model: Any, runs: Callable[[Specimen], Any]) -> Specimen:
+    """Codes and pictures, both to be explained."""
+    return searched(model, runs, frozenset({"input_ids", "pixel_values"}))
 
 
 def _known(name: str) -> bool:

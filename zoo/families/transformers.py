@@ -12,7 +12,7 @@ import transformers
 from families._proportions import LARGEST, in_proportion
 from families._shrink import shrunken
 from families._transformers_inputs import inputs_of
-from families._transformers_search import searched
+from families._transformers_search import searched, with_pictures
 from specimen import Specimen
 from transformers.models.auto import configuration_auto, modeling_auto
 
@@ -24,6 +24,12 @@ HEADS = [
 ]  # fmt: skip
 
 
+# Models that are explained a second time, by codes and pictures at once: with this head, or those above.
+AND_PICTURES = "+pictures"
+PICTURED = {
+    "clip": "CLIPModel", "siglip": "SiglipModel", "llava": "", "paligemma": "", "internvl": "", "idefics2": "", "idefics3": "",
+    "smolvlm": "", "vipllava": "", "aya_vision": "", "got_ocr2": "", "git": "", "florence2": "",
+}  # fmt: skip
 Finder = Callable[[Any, Callable[[Specimen], Any]], Specimen]
 # What our ways of making a configuration small leave at more than a minute.
 TOO_LARGE = set("blt textnet timesfm2_5 vibevoice vibevoice_acoustic_tokenizer vits".split())
@@ -41,6 +47,8 @@ def names() -> Iterator[str]:
     for kind in configuration_auto.CONFIG_MAPPING_NAMES:
         if heads(kind):
             yield f"transformers/{kind}"
+        if kind in PICTURED:
+            yield f"transformers/{kind}{AND_PICTURES}"
 
 
 def build(name: str) -> Specimen:
@@ -58,13 +66,18 @@ def build(name: str) -> Specimen:
 
 def attempts(kind: str) -> Iterator[tuple[str, Any, Finder]]:
     """Heads, configurations and ways to find arguments, the simplest first."""
+    if kind.endswith(AND_PICTURES):
+        kind = kind.removesuffix(AND_PICTURES)
+        for head in (PICTURED[kind],) if PICTURED[kind] else heads(kind)[:2]:
+            yield from ((head, config, with_pictures) for config in in_proportion(kind))
+        return
     yield from ((head, config, first_of) for head in heads(kind)[:2] for config in shrunken(kind))
     for head in heads(kind):
         yield from ((head, config, searched) for config in (*shrunken(kind), *in_proportion(kind)))
 
 
 def _specimen(head: Any, config: Any, find: Finder) -> Specimen:
-    if find is searched and (count := _parameters(head, config)) > LARGEST:
+    if find is not first_of and (count := _parameters(head, config)) > LARGEST:
         raise ValueError(f"{count} parameters are too many")
     torch.manual_seed(0)
     model = head(config).eval()
