@@ -16,6 +16,7 @@ from torch import Tensor, nn
 PAIRS = ["pixel_values", "input_features", "input_values", "pixel_values_videos", "visual_feats"]  # beside codes
 TRIES = 24  # of one model
 INSTEAD = {"inputs_embeds", "hidden_states", "encoder_hidden_states", "query_embeds", "attention_mask"}  # of other arguments
+UNEQUAL = r"(\w+) features and \w+ tokens do not match, tokens: (\d+), features: (\d+)"
 GRIDS = ("grid_thw", "image_grid_thw")
 
 
