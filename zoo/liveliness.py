@@ -7,6 +7,7 @@ from specimen import Reader, Specimen
 from torch import Tensor, nn
 
 HARDLY = 1e-3  # of the output: what moves it less is lost in the rounding of what follows
+SMALL = 0.5
 GAINS = (1.0, 2.0**0.5, 2.0)  # ReLU halves what comes in
 
 
@@ -35,10 +36,12 @@ def enliven(specimen: Specimen, gain: float) -> None:
     """Weights that keep the size of what they meet, times ``gain``: many begin so small that an input is lost on the way."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for parameter in specimen.model.parameters():
+        for name, parameter in specimen.model.named_parameters():
+            drawn = torch.randn(parameter.shape, generator=generator)
             if parameter.ndim > 1:
-                drawn = torch.randn(parameter.shape, generator=generator) * gain * parameter[0].numel() ** -0.5
-                parameter.copy_(drawn.to(parameter))
+                parameter.copy_(drawn * gain * parameter[0].numel() ** -0.5)
+            elif parameter.ndim == 1 and "bias" not in name and parameter.abs().mean() < SMALL:  # scales
+                parameter.copy_(1 + 0.1 * drawn)
 
     _settle_norms(specimen)
 

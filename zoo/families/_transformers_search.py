@@ -16,6 +16,7 @@ from torch import Tensor, nn
 PAIRS = ["pixel_values", "input_features", "input_values", "pixel_values_videos", "visual_feats"]  # beside codes
 TRIES = 24  # of one model
 INSTEAD = {"inputs_embeds", "hidden_states", "encoder_hidden_states", "query_embeds", "attention_mask"}  # of other arguments
+OF_PAIRS = "logits_per_image logits_per_video logits_per_audio logits_audio_text logits_video_text logits_audio_video".split()
 UNEQUAL = r"(\w+) features and \w+ tokens do not match, tokens: (\d+), features: (\d+)"
 GRIDS = ("grid_thw", "image_grid_thw")
 
@@ -128,7 +129,7 @@ def _specimens(model: Any, names: frozenset[str], places: dict[str, int]) -> Ite
 
 def _of_pairs(output: Any) -> Tensor:
     """How well each picture or sound fits the text of its own row, where a model compares all with all."""
-    for name in ("logits_per_image", "logits_per_video", "logits_per_audio"):
+    for name in OF_PAIRS:
         if isinstance(output, Mapping) and output.get(name) is not None:
             return output[name].diagonal()[:, None]
     return first_numbers(output, ROWS)
