@@ -22,7 +22,7 @@ class Specimen:
     model: nn.Module
     inputs: Mapping[Any, Tensor]
     constants: Mapping[str, Any] = field(default_factory=dict)
-    read: Any = None  # what makes one tensor, rows first, of the output; None: the first that fits
+    read: Any = None  # what makes one tensor, rows first, of the output; None, of itself or by it: the first that fits
 
 
 class Reader(nn.Module):
@@ -38,7 +38,8 @@ class Reader(nn.Module):
         words = {name: value for name, value in given.items() if isinstance(name, str)}
         output = self.model(*places, **words, **constants)
         rows = len(inputs[0])
-        return (first_numbers(output, rows) if self.read is None else self.read(output)).reshape(rows, -1)
+        found = None if self.read is None else self.read(output)
+        return (first_numbers(output, rows) if found is None else found).reshape(rows, -1)
 
 
 def first_numbers(output: Any, rows: int | None) -> Tensor:
