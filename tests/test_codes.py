@@ -308,6 +308,33 @@ def test_codes_that_are_chosen(name, netting):
         assert (e.positive[:, 1] > 0).any() == (more is not None)
 
 
+@pytest.mark.parametrize("netting", ["path", "feature", "unit"])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    "positions",
+    [
+        lambda x: torch.arange(x.shape[1]).expand_as(x),
+        lambda x: torch.arange(x.shape[1]).expand(x.shape).reshape(-1).view_as(x),
+        lambda x: torch.arange(x.shape[1]).repeat(len(x)).reshape_as(x),
+        lambda x: torch.broadcast_tensors(torch.arange(x.shape[1]), x)[0],
+    ],
+)
+def test_positions_that_take_their_shape_from_codes_are_constants(table, positions, rows, netting):
+    """Their embeddings belong to no feature, and their differences to none either."""
+    places, distances, head = nn.Embedding(4, 4), nn.Embedding(9, 1), nn.Linear(4, 2)
+    ids = torch.randint(0, 20, (rows, 4))
+
+    def model(x, at):
+        where = at(x)
+        weights = distances(where[:, None] - where[:, :, None] + 4)[..., 0].softmax(-1)
+        return head(torch.tanh(weights @ (table(x) + places(where))).mean(1))
+
+    e = CAFE(lambda x: model(x, positions), netting=netting).explain(ids, target=1)
+    f = CAFE(lambda x: model(x, lambda x: torch.arange(4).expand(x.shape)), netting=netting).explain(ids, target=1)
+    for part in ("positive", "negative", "bias_positive", "bias_negative", "output", "baseline_output"):
+        torch.testing.assert_close(getattr(e, part), getattr(f, part))
+
+
 def test_rows_of_constants_alone_stay_rows(table):
     ids = torch.randint(0, 5, (3, 2))
     assert (CAFE(lambda x: table(torch.where(x > 5, x, 0)).sum((1, 2))).explain(ids).combined == 0).all()

@@ -22,7 +22,7 @@ class Specimen:
     model: nn.Module
     inputs: Mapping[Any, Tensor]
     constants: Mapping[str, Any] = field(default_factory=dict)
-    read: Any = None  # what makes one tensor, rows first, of the output; None: the first that fits
+    read: Any = None  # what makes one tensor, rows first, of the output; None, of itself or by it: the first that fits
 
 
 class Reader(nn.Module):
@@ -38,20 +38,21 @@ class Reader(nn.Module):
         words = {name: value for name, value in given.items() if isinstance(name, str)}
         output = self.model(*places, **words, **constants)
         rows = len(inputs[0])
-        return (first_numbers(output, rows) if self.read is None else self.read(output)).reshape(rows, -1)
+        found = None if self.read is None else self.read(output)
+        return (first_numbers(output, rows) if found is None else found).reshape(rows, -1)
 
 
-def first_numbers(output: Any, rows: int) -> Tensor:
-    """The first tensor of an output that holds numbers for each row."""
+def first_numbers(output: Any, rows: int | None) -> Tensor:
+    """The first tensor of an output that holds numbers for each row; of any number of rows for None."""
     found = _find(output, rows)
     if found is None:
         raise LookupError(f"no tensor of numbers with {rows} rows in an output of type {type(output).__name__}")
     return found
 
 
-def _find(output: Any, rows: int) -> Tensor | None:
+def _find(output: Any, rows: int | None) -> Tensor | None:
     if isinstance(output, Tensor):
-        return output if output.is_floating_point() and output.ndim and output.shape[0] == rows else None
+        return output if output.is_floating_point() and output.ndim and rows in (None, output.shape[0]) else None
     if isinstance(output, Mapping):
         output = [value for key, value in output.items() if "loss" not in str(key)]
     elif hasattr(output, "__dataclass_fields__"):

@@ -56,6 +56,10 @@ class OutputDiffers(LawBroken):
         self.found = found  # the explained output
 
 
+class RowsMixed(ValueError):
+    """Values of several rows cannot be told apart: each is explained by itself where it gives the same alone, or refused."""
+
+
 class ModelProblem(ValueError):
     """The model cannot be used: not there, not readable, weights that do not fit, a file that is not trusted."""
 

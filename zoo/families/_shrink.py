@@ -30,6 +30,7 @@ SIZES: list[tuple[str, int]] = [
 ]
 SWIN = {"embed_dim": 12, "depths": [1, 1, 1], "num_heads": [1, 2, 2], "window_size": 2, "image_size": 32, "patch_size": 4}
 SERIES = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2], "d_model": 16}
+EFFICIENT = {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320, "image_size": 64}
 # Numbers that have to fit each other in a way of their own.
 KINDS: dict[str, dict[str, Any]] = {
     "swin": SWIN, "swinv2": SWIN, "donut-swin": SWIN, "maskformer-swin": SWIN,
@@ -38,9 +39,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "lsh"],
                  "local_attn_chunk_length": 4, "lsh_attn_chunk_length": 4,
                  "is_decoder": False, "num_buckets": 2},
-    "lilt": {"channel_shrink_ratio": 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1}, "lilt": {"channel_shrink_ratio": 2},
     "mobilebert": {"embedding_size": 32, "intra_bottleneck_size": 32, "true_hidden_size": 32},
-    "efficientnet": {"hidden_dim": 1280, "image_size": 64}, "bros": {"dim_bbox_projection": 16, "dim_bbox": 8},
+    "efficientnet": EFFICIENT, "align_vision_model": EFFICIENT, "bros": {"dim_bbox_projection": 16, "dim_bbox": 8},
     "mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 2, "expand": 2, "state_size": 8},
     "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
@@ -61,7 +62,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def shrunken(kind: str) -> Iterator[PretrainedConfig]:
     """The configuration of one architecture, made small in one way after another."""
-    yield from map(_finished, filter(None, (_attempt(way, kind) for way in (_constructed, _in_place, _with_more_layers))))
+    yield from map(finished, filter(None, (_attempt(way, kind) for way in (_constructed, _in_place, _with_more_layers))))
 
 
 def _attempt(way: Callable[[str], PretrainedConfig], kind: str) -> PretrainedConfig | None:
@@ -87,8 +88,8 @@ def _rebuilt(config: PretrainedConfig, special: dict[str, Any], layers: int) -> 
     for name, value in vars(config).items():
         if isinstance(value, PretrainedConfig):
             words[name] = _rebuilt(value, {}, layers)
-        elif isinstance(value, int) and (name in asked or anything) and (small := _small(name, value, layers)) is not None:
-            words[name] = small
+        elif isinstance(value, int) and (name in asked or anything) and (size := small(name, value, layers)) is not None:
+            words[name] = size
         elif name == "rope_parameters" and isinstance(value, dict):
             words[name] = _sections(value)
         elif name == "image_size" and isinstance(value, (list, tuple)):
@@ -112,8 +113,8 @@ def _shrink(config: PretrainedConfig, special: dict[str, Any]) -> None:
     for name, value in list(vars(config).items()):
         if isinstance(value, PretrainedConfig):
             _shrink(value, {})
-        elif isinstance(value, int) and name not in special and (small := _small(name, value, LAYERS)) is not None:
-            _set(config, name, small)
+        elif isinstance(value, int) and name not in special and (size := small(name, value, LAYERS)) is not None:
+            _set(config, name, size)
         elif name == "rope_parameters" and isinstance(value, dict):
             _set(config, name, _sections(value))
         elif name == "image_size" and isinstance(value, (list, tuple)):
@@ -126,7 +127,7 @@ def _shrink(config: PretrainedConfig, special: dict[str, Any]) -> None:
                 _set(config, name, (list(dict.fromkeys(kinds)) * layers)[:layers])
 
 
-def _finished(config: PretrainedConfig) -> PretrainedConfig:
+def finished(config: PretrainedConfig) -> PretrainedConfig:
     """Special words are among those that there are, and padding has one."""
     for part in (config, *(one for one in vars(config).values() if isinstance(one, PretrainedConfig))):
         for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "sep_token_id"):
@@ -136,7 +137,7 @@ def _finished(config: PretrainedConfig) -> PretrainedConfig:
     return config
 
 
-def _small(name: str, value: int, layers: int) -> int | None:
+def small(name: str, value: int, layers: int) -> int | None:
     if name.startswith("_") or isinstance(value, bool) or value <= 0:
         return None
     for patterns, size in SIZES:

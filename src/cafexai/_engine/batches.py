@@ -21,8 +21,9 @@ from torch.overrides import TorchFunctionMode
 from .._extras import progress
 from .._scores.activation import LARGE
 from .._scores.backward import Passed
+from .._scores.numbers import gap, tolerance
 from .._scores.steps import Deltas
-from ..errors import LostInRounding, OutputDiffers, SumBroken
+from ..errors import LostInRounding, OutputDiffers, RowsMixed, SumBroken
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .rounding import refuse_own_rounding, refuse_rounding_inside
@@ -34,6 +35,8 @@ TABLE = 2**19  # elements of the largest value of rows of a table: a handful of 
 WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
 SMALLEST = 2  # rows of a chunk at least: each is seen in the company of others
 IN_DOUBLE = "Explained in float64: in shorter numbers the scores would have missed the output."
+OTHERWISE = 0.05  # of what counts as rounding: by more, a row is not the same alone
+ALONE = "Every row is explained by itself: the model gives the same for it alone."
 Results = dict[tuple[int, int], list[R]]  # (place of c, place of the class) -> one result per chunk of rows
 
 
@@ -64,7 +67,23 @@ def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[
             return _collected(job, finish, mean, chunks, plain)
         except OutputDiffers:
             chunks = _chunks(rows, rows)
-    return _collected(job, finish, mean, chunks, None)
+    try:
+        return _collected(job, finish, mean, chunks, None)
+    except RowsMixed as error:
+        if job.batch_size is not None or not same_alone(job):
+            raise
+        noted = dataclasses.replace(job, notes=(*job.notes, f"{ALONE} In one batch: {str(error).partition(': ')[2]}"))
+        return _collected(noted, finish, mean, _chunks(rows, 1), None)
+
+
+def same_alone(job: Job) -> bool:
+    """Whether every row gives the same by itself as in the company of the others."""
+    try:
+        together = plain_output(job, job.batch())
+        alone = [plain_output(job, job.batch(row)) for row in _chunks(job.given.rows, 1)]
+        return gap(torch.cat(alone), together) <= OTHERWISE * tolerance(together.dtype)
+    except Exception:  # it takes no single row, or the outputs of rows do not fit each other
+        return False
 
 
 def _collected(

@@ -22,7 +22,7 @@ from .._scores.run import Leaf, Run, Settings
 from .._scores.steps import Deltas
 from .._scores.tensors import Coded, Complexed, Scored, Softmaxed
 from .._scores.value import Scores
-from ..errors import UnsupportedOperation
+from ..errors import RowsMixed, UnsupportedOperation
 from .chain import along, steps_of
 from .check import check_output
 from .job import Batch, Job
@@ -326,7 +326,7 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
     notes = (*notes, *run.notes)
     shape = scores.template.shape
     if scores.rows is not None and shape and shape[0] == run.batch:
-        raise ValueError(
+        raise RowsMixed(
             "explain(...): the model lets rows depend on each other, or gives them back in another order, so that an output "
             "has no row of its own. batch_size=1 explains every row by itself, as the model sees it alone. A graph, whose "
             "nodes depend on each other, is one row: "

@@ -12,6 +12,7 @@ from .._scores.path import PathScores
 from .._scores.rows import MIXED
 from .._scores.run import Settings
 from ..errors import Problem, UnsupportedOperation
+from .batches import same_alone
 from .forward import plain_output, survey
 from .job import Job, as_arguments
 from .plain import refuse_explained
@@ -55,14 +56,14 @@ def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> S
             return Support({}, (_of_the_model(str(refused)),))
         raise
     problems = tuple(trace.problems)
-    return Support(dict(trace.run.operations), problems or tuple(_of_the_model(why) for why in _of_outputs(output)))
+    return Support(dict(trace.run.operations), problems or tuple(_of_the_model(why) for why in _of_outputs(output, job)))
 
 
 def _of_the_model(why: str) -> Problem:
     return Problem("forward", "", "...", why, "")
 
 
-def _of_outputs(output: Any) -> Iterator[str]:
+def _of_outputs(output: Any, job: Job) -> Iterator[str]:
     """What stands in the way of every output of a model, if something does for all of them."""
     found = [value for value, _ in outputs(output)]
     if not found:
@@ -70,7 +71,7 @@ def _of_outputs(output: Any) -> Iterator[str]:
             "no output depends on the input in a way that can be followed: it is a constant, was computed from values that are "
             "taken as constants, or forward leaves torch. Explain what comes before, target_layer=..., or a function of it"
         )
-    elif all(value.rows is MIXED for value in found):
+    elif all(value.rows is MIXED for value in found) and not same_alone(job):
         yield "rows depend on each other: explain(..., batch_size=1) explains every row by itself, as the model sees it alone"
     elif not any(all_finite(value.value) for value in found):
         yield 'values under explanation are not finite at the output; explain(..., check="each") finds the operation'

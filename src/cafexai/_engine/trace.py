@@ -88,10 +88,14 @@ class Trace(TorchFunctionMode):
 
     def _of_softmax(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Constants that remember their logits: a change of shape keeps the memory."""
+        written = rule is not None and bool(rule.in_place or kwargs.get("inplace"))
+        before = plain(args[0]).clone() if written and isinstance(args[0], Softmaxed) else None
         value = func(*plain(args), **plain(kwargs))
         if rule is None or not isinstance(args[0], Softmaxed):
             return args[0] if rule is not None and rule.in_place else value
-        if rule.in_place or kwargs.get("inplace"):
+        if before is not None and torch.equal(before, value):  # dropout that is switched off
+            return args[0]
+        if written:
             raise UnsupportedOperation(
                 "explain(...): a softmax is changed in place, so that its logits no longer belong to it. Instead: let the "
                 "model go on with a new value (weights = weights * mask, not weights *= mask), or begin behind it: "

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import RowsMixed
 from .backward import Outcome, Passed
 from .contract import Move
 from .feature import FeatureScores
@@ -160,7 +161,7 @@ def _at(meeting: Meeting, weight: Tensor, batch: int) -> Tensor:
         return _summed(meeting.contributions.reshape(len(meeting.contributions), batch, -1), effect.reshape(batch, -1))
     index = spread(meeting.rows, effect.shape, batch, effect.device)
     if bool(((index == 0) & (effect != 0)).any()):
-        raise ValueError(
+        raise RowsMixed(
             "explain(..., pairs=True): inside the model values of several rows depend on each other, so that conflicts cannot "
             "be told row by row. Explain one row at a time: batch_size=1."
         )

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import RowsMixed
 from .rows import MIXED, Rows, spread
 
 Pair = tuple[Tensor | None, Tensor | None]
@@ -58,7 +59,7 @@ def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tenso
     if batch == 1:
         return (gradient * constant).sum().view(1) if constant.numel() > 1 else (gradient.sum() * constant.view(()))[None]
     if rows is MIXED:
-        raise ValueError(
+        raise RowsMixed(
             "explain(...): a bias is added to a value that joins several rows of the batch (such as a mean over the "
             "batch), so it belongs to no single row. Explain one row at a time: batch_size=1."
         )
@@ -68,7 +69,7 @@ def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tenso
             (gradient * constant).flatten(),
         )
         if bool(((index < 0) & (shares != 0)).any()):
-            raise ValueError(
+            raise RowsMixed(
                 "explain(...): a bias is added to elements whose row of the batch is unknown, because the model mixes "
                 "constants and rows in one dimension. Explain one row at a time: batch_size=1."
             )

@@ -54,7 +54,8 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
         if "move" in kinds:
             raise UnsupportedOperation("codes choose among the slices of a table; look them up by table[codes] or F.embedding")
     args = _choosing(rule, args)
-    parts = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Coded)]
+    leaves = tree_leaves((args, kwargs))
+    parts = [part for part in leaves if isinstance(part, Coded)]
     if not parts:
         return function(*args, **kwargs)
     first, name = parts[0], rule.name if rule is not None else getattr(function, "__name__", str(function))
@@ -85,12 +86,27 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
     if any(part.reference is not None for part in parts):
         reference = call(lambda part: part.reference if isinstance(part, Coded) else part)
     places: Any = call(_place) if moves else first.places
-    if "padding" in kinds:  # what stays the same whatever the places are is no code
-        places = torch.where(places == call(lambda part: part.places + 1), -1, places)
+    if moves and ("padding" in kinds or any(isinstance(part, Tensor) and not isinstance(part, Coded) for part in leaves)):
+        places = _without_constants(places, call(lambda part: part.places + 1 if isinstance(part, Coded) else _place(part)))
     if isinstance(result, Tensor):
-        return first.changed(result, places, reference) if _integers(result) else result
+        return _made(first, result, places, reference, rule)
     many = zip(result, places, reference or [None] * len(result), strict=True)
-    return type(result)(first.changed(*parts) for parts in many)
+    return type(result)(_made(first, *parts, rule) for parts in many)
+
+
+def _without_constants(places: Any, elsewhere: Any) -> Any:
+    """What stays the same whatever the places of the codes are is no code."""
+    if isinstance(places, Tensor):
+        return torch.where(places == elsewhere, -1, places)
+    return type(places)(_without_constants(*pair) for pair in zip(places, elsewhere, strict=True))
+
+
+def _made(like: Coded, result: Tensor, places: Tensor, reference: Tensor | None, rule: Rule | None) -> Tensor:
+    """Codes that were moved; a constant that took its shape from codes, as positions do by ``expand_as``, is none."""
+    shape_alone = rule is not None and rule.view and places.numel() > 0 and int(places.max()) < 0
+    if not _integers(result) or (shape_alone and not bool((like.places < 0).any())):
+        return result
+    return like.changed(result, places, reference)
 
 
 def _choosing(rule: Rule | None, args: Any) -> Any:
