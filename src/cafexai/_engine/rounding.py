@@ -34,6 +34,8 @@ def refuse_own_rounding(job: Job, batch: Batch, error: OutputDiffers) -> None:
     if error.found is None or error.found.device.type == "mps":
         return
     own = plain_output(job, batch)
+    if own.dtype is torch.float64 or not torch.equal(own, plain_output(job, batch)):  # it is not rounding that makes it differ
+        return
     try:
         with _InDouble():
             exact = plain_output(job, batch)
