@@ -310,6 +310,26 @@ def test_what_is_not_finite_is_named_if_it_reaches_the_output():
         explained(lambda x: torch.sqrt(x).sum(1), -torch.ones(2, 3))
 
 
+def test_a_norm_of_values_that_are_nearly_equal_loses_digits_here_too():
+    """What is explained is as far from the exact output as the model is, elsewhere: rounding, and no wrong rule."""
+
+    class Flat(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.body = nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(8, 8), nn.Tanh())])
+            self.head = nn.Linear(8, 2)
+
+        def forward(self, v):
+            return self.head(F.layer_norm(1 + 1e-3 * self.body(v), (8,), eps=1e-20))
+
+    x = torch.randn(3, 8)
+    with pytest.raises(UnsupportedOperation, match=r"loses its own digits[\s\S]*model\.double"):
+        CAFE(Flat().float()).explain(x.float(), target=0)
+    e = CAFE(Flat().double()).explain(x.double(), target=0)
+    assert e.completeness_error.abs().max() < 1e-6
+
+
 @pytest.mark.parametrize("large", [1e6, 1e8])
 def test_a_model_that_loses_its_own_digits_is_told_from_a_wrong_rule(large):
     layer = nn.Linear(3, 2)

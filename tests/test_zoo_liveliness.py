@@ -42,7 +42,7 @@ def test_a_model_that_does_not_hear_its_input_gets_weights_with_which_it_does(de
     import liveliness
     from specimen import Specimen
 
-    body = [layer for _ in range(12) for layer in (nn.Linear(6, 6), nn.BatchNorm1d(6), nn.SiLU())]
+    body = [layer for _ in range(6) for layer in (nn.Linear(6, 6), nn.BatchNorm1d(6), nn.SiLU())]
     model = nn.Sequential(*body, nn.Linear(6, 3)).eval()
     for name, parameter in model.named_parameters():
         if deaf == "weights near 0" and parameter.ndim == 2:
