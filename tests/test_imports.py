@@ -111,6 +111,7 @@ KNOWN = {
     ("_scores/value.py", "torch.mul"): "scale, a map like any other",
     ("_scores/functions.py", "torch.mul"): "maps that do not sum over elements",
     ("_scores/functions.py", "torch.div"): "maps that do not sum over elements",
+    ("_scores/functions.py", "torch.square"): "its slope without dividing; rules hand in this very function",
     ("conflicts/definitions.py", "torch.logical_or"): "both directions of a definition",
     ("conflicts/definitions.py", "torch.maximum"): "both directions of a definition",
     ("conflicts/prevalence.py", "relu"): "the paper's thresholds of inactive units",

@@ -133,12 +133,17 @@ def divided(amount: Tensor, by: Tensor) -> Tensor:
     return torch.where(by == 0, torch.zeros_like(amount), amount / torch.where(by == 0, torch.ones_like(by), by))
 
 
+CLOSED_SLOPES: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {torch.square: lambda start, value: start + value}
+
+
 def slope(phi: Function, start: Tensor, value: Tensor, delta: Tensor, change: Tensor) -> Tensor:
     """change / delta, the change of phi from start to value by that of its argument.
 
     Of a small delta the quotient loses its digits, of one within rounding it means nothing: take the derivative, where there is
     one between the two points.
     """
+    if phi in CLOSED_SLOPES:
+        return CLOSED_SLOPES[phi](start, value)
     eps = torch.finfo(delta.dtype).eps
     size = start.abs() + value.abs()
     quotient = divided(change, delta)

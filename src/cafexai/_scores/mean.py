@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .functions import Function, is_plain, over_rows, slope
+from .functions import CLOSED_SLOPES, Function, is_plain, over_rows, slope
 
 
 class Mean(float):
@@ -47,9 +47,7 @@ def _slopes(
     delta: Tensor, change: Tensor, quotient: Tensor, phi: Function, reference: Tensor | None, cancels: Tensor
 ) -> Tensor:
     """D / d, of which the few elements with a d that is small beside r and a are looked at again."""
-    if phi is torch.square:
-        return delta.clone() if reference is None else torch.add(delta, reference, alpha=2)
-    if not is_plain(phi):  # it may hold a number for each place
+    if phi in CLOSED_SLOPES or not is_plain(phi):  # it may hold a number for each place
         start = torch.zeros_like(delta) if reference is None else reference.expand(delta.shape)
         return slope(phi, start, start + delta, delta, change)
     small = small_changes(delta, reference, cancels)

@@ -155,10 +155,7 @@ class PathScores(Scores):
         """Behind a function that is taken as the line between reference and value: the activation rule at c = 0."""
         start, value, delta = self.start, self.value, self.delta.detach()
         reference = None if self.reference is None and keeps_zero else phi(start)
-        if phi is torch.square:
-            rise = start + value
-        else:
-            rise = slope(phi, start, value, delta, phi(value) if reference is None else phi(value) - reference)
+        rise = slope(phi, start, value, delta, phi(value) if reference is None else phi(value) - reference)
         return self._made((reference, self.delta * rise, self.rows), lambda: self.total * rise.abs())
 
     def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> PathScores:
