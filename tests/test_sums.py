@@ -350,3 +350,19 @@ def test_a_model_that_loses_its_own_digits_is_told_from_a_wrong_rule(large):
                 explained(x.float(), target=0)
         e = CAFE(Lossy().double(), **way).explain(x.double(), target=0)
         assert e.completeness_error.abs().max() < 1e-6
+
+
+def test_a_reference_far_larger_than_the_value_costs_no_digits():
+    """What is 1 at x is 1e6 at the reference: reference + delta in float32 would miss the output of the model."""
+    torch.manual_seed(0)
+    layer = nn.Linear(2, 1).float()
+    x = torch.tensor([[1e-5, 2e-5], [3e-5, -1e-5]], dtype=torch.float32)
+
+    def model(x):
+        return torch.tanh(layer(x / x.detach()))
+
+    e = CAFE(model, biases="reference").explain(x, 10.0, check="output")
+    assert any("float64" in note for note in e.notes)
+    torch.testing.assert_close(e.output, model(x)[:, 0].detach().to(e.output.dtype), rtol=1e-5, atol=0)
+    change = (e.output - e.baseline_output).double()
+    torch.testing.assert_close(e.combined.double().sum(1), change, rtol=1e-4, atol=1e-6)
