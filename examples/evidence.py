@@ -17,6 +17,8 @@ SHOWN = {  # the tables of each study that the page repeats; the others are in i
         "occlusion-correlation",
         "deletion",
         "insertion",
+        "deletion-as-is",
+        "insertion-as-is",
         "sign-agreement",
         "comprehensiveness",
     ),
