@@ -91,10 +91,10 @@ def _words(value: Any) -> Any:
 
 def _all_stay(move: Callable[[Tensor], Any], shape: torch.Size) -> bool:
     """Move the numbers of the rows."""
-    index = torch.arange(shape[0]).view(-1, *(1,) * (len(shape) - 1))
+    index = torch.arange(shape[0], dtype=torch.int32).view(-1, *(1,) * (len(shape) - 1))
     try:
-        moved = move(index.expand(shape).contiguous())
-    except (RuntimeError, NotImplementedError):  # not for integers
+        moved = move(index.expand(shape))
+    except (RuntimeError, NotImplementedError):  # not without memory of its own, or not for integers: asked element by element
         return False
     return all(
         part.ndim > 0
