@@ -266,7 +266,8 @@ def test_the_command(tmp_path):
     code, _, error = process(folder, "batch", "mixed.csv", "out2", "--model", "shop:net", "--max-bad", "0", "--keep", "city")
     assert code == 3
     assert "1 of 5 rows refused" in error
-    for wrong, told in ((("--scores", "both"), "--scores 'both'"), (("--baseline", "mean"), "--background FILE")):
+    wrongs = {("--scores", "both"): "--scores 'both'", ("--kernels", "often"): "--kernels 'often'"}
+    for wrong, told in (wrongs | {("--baseline", "mean"): "--background FILE"}).items():
         code, _, error = process(folder, *words, *wrong)
         assert (code, told in error) == (2, True)
 

@@ -35,6 +35,7 @@ Baseline = Annotated[str, typer.Option(help="zero; mean, median or mode of --bac
 Background = Annotated[str | None, typer.Option(help="A file of rows with the columns of the model, for --baseline mean.")]
 
 Engine = Annotated[str, typer.Option(help="local; ray or spark: the machines of a cluster, which see OUTPUT, too.")]
+Kernels = Annotated[str, typer.Option(help="Compiled formulas: always, never, or auto, where a run is long enough to pay.")]
 Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, or the master of Spark; this machine if not given.")]
 
 
@@ -66,6 +67,7 @@ def batch(
     trust: options.Trust = False,
     engine: Engine = "local",
     address: Address = None,
+    kernels: Kernels = "auto",
     json: options.Json = False,
 ) -> None:
     """Scores for more rows than memory holds.
@@ -108,6 +110,7 @@ def batch(
                 encoding=encoding,
                 engine=engine,
                 address=address,
+                kernels=kernels,
                 say=_Teller(status),
             )
 

@@ -8,6 +8,7 @@ they are written.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -55,6 +56,23 @@ def run(formula: Formula, tensors: Sequence[Tensor], points: Sequence[Tensor], p
         except Exception:  # no compiler, or one that fails: the formula itself is always there
             _give_up()
     return formula(*tensors, points, phi, c)
+
+
+def work() -> int:
+    """Elements that have passed through all formulas so far, those of very small values left out."""
+    with _lock:
+        return sum(_work.values())
+
+
+@functools.cache
+def problem() -> str | None:
+    """Why no kernel can be made here; None if one can. It takes seconds."""
+    try:
+        made = torch.compile(lambda value: value + 1, dynamic=True, fullgraph=True)(torch.zeros(8))
+    except Exception as error:
+        _give_up()
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}" if str(error).strip() else repr(error)
+    return None if bool((made == 1).all()) else "what is compiled gives wrong numbers"
 
 
 def _give_up() -> None:

@@ -13,7 +13,7 @@ from .._files import replace_file
 from .._sources.problems import OutputProblem
 from ._part import remove_left_overs
 
-FORM = 1
+FORM = 2
 MEANING = {
     "model": "the model: its weights or its code",
     "versions": "the version of",

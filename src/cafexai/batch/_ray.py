@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,9 +44,9 @@ class _Actor:
     def __init__(self, packed: Any, around: Surroundings) -> None:
         self._scorer = around.unpacked(packed)
 
-    def do(self, payload: bytes, path: str, start: int, folder: Path, name: str) -> Done:
+    def do(self, payload: bytes, *rest: Any) -> Done:
         """One unit."""
-        return do(self._scorer, payload, path, start, folder, name)
+        return do(self._scorer, payload, *rest)
 
 
 def put(ray: Any, scorer: Scorer) -> Any:

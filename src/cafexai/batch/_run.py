@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from .._sources.inputs import columns_of_model
 from .._sources.problems import DataProblem, short
 from .._sources.tables import chosen
 from ..explain import CAFE
+from . import _kernels
 from ._columns import Form
 from ._fingerprint import fingerprint
 from ._manifest import Manifest, locked, writing
@@ -33,7 +35,7 @@ from ._ray import OnRay, on_ray
 from ._scorer import Scorer
 from ._source import Source, Unit
 from ._spark import OnSpark, on_spark
-from ._workers import COMPILE, Beside, Here, working
+from ._workers import Beside, Here, working
 
 ENGINES = ("local", "ray", "spark")
 ROWS = 1 << 16  # in a part
@@ -60,6 +62,7 @@ def score(
     encoding: str | None = None,
     engine: str = "local",
     address: str | None = None,
+    kernels: str = "auto",
     say: Callable[[str], object] | None = None,
 ) -> Summary:
     """Scores of all rows of Parquet, CSV or Arrow files as Parquet files in the folder ``sink``; memory stays the same.
@@ -73,7 +76,8 @@ def score(
     Parts get their names when they are complete, and a manifest knows them: started again with the same arguments it goes on;
     anything else is refused. ``workers`` processes score (0: this one). With ``engine="ray"`` these are actors of the cluster
     at ``address``, with "spark" tasks (``address`` is the master); their machines see the folder ``sink``, too. The bits are
-    the same. ``say`` is told now and then how far it is.
+    the same, as long as ``kernels`` are: "always", "never", or for "auto" those runs of the local engine that are so long that
+    making compiled kernels pays, if there is a C++ compiler. ``say`` is told now and then how far it is.
     """
     folder = Path(sink).absolute()
     if isinstance(target, str) and target == "all":
@@ -86,6 +90,7 @@ def score(
         raise ValueError(f"score(..., address={address!r}): of which engine? Give engine='ray' or engine='spark', too.")
     if max_bad is not None and not max_bad >= 0:
         raise ValueError(f"score(..., max_bad={max_bad}): give a number of rows, or a share below 1.")
+    word = _kernels.asked(kernels)
     keep = [keep] if isinstance(keep, str) else keep
     form = Form(scores, top)
     found = Source(source, encoding)
@@ -96,15 +101,26 @@ def score(
     with locked(folder) as hidden:
         manifest = Manifest(hidden)
         progress = Progress(found, say)
-        scorer = _settled(scorer, found, rows_per_part)
-        manifest.begin(_head(scorer, found, rows_per_part, options))
-        _same_rows(manifest, found, scorer, rows_per_part)
+        scorer, first = _settled(scorer, found, rows_per_part)
+        if word == "auto" and manifest.head is not None:
+            word = manifest.head["settings"]["kernels"]
+        elif word == "auto" and not (engine == "local" and _kernels.worth_it(scorer, first, found.rows)):
+            word = "never"
+        del first
+        head = functools.partial(_head, scorer, found, rows_per_part, options)
+        if word != "auto":
+            manifest.begin(head(word))
+            _same_rows(manifest, found, scorer, rows_per_part)
         found.known_rows |= manifest.ends
         progress.resume(manifest)
         small = found.size < SMALL if found.rows is None else found.rows <= rows_per_part
         alone = small and workers is None
         with _engine(engine, scorer, 0 if alone else workers, address) as pool:
-            _all_units(_Loop(pool, folder, manifest, progress, found, max_bad), scorer, rows_per_part)
+            if word == "auto":  # it is worth it, if it can be done
+                assert isinstance(pool, (Here, Beside))
+                word = "always" if pool.can_make_kernels() else "never"
+                manifest.begin(head(word))
+            _all_units(_Loop(pool, folder, manifest, progress, found, max_bad, word), scorer, rows_per_part)
         summary = progress.summary(manifest)
         if not summary.rows:
             raise DataProblem(f"{source}: none of its {summary.refused} rows could be scored. Reasons: {hidden / 'refused'}.")
@@ -143,6 +159,7 @@ class _Loop:
     progress: Progress
     source: Source
     max_bad: float | None
+    kernels: str
     waiting: dict[Future[Done], tuple[Unit, str]] = dataclasses.field(default_factory=dict)
 
     def finish(self, most: int) -> None:
@@ -184,7 +201,7 @@ def _all_units(loop: _Loop, scorer: Scorer, rows: int) -> None:
         payload = _packed(ipc, table)
         del table
         loop.progress.reading += time.perf_counter() - begin
-        rest = (source.files[unit.file].path, unit.start, loop.folder, _name(unit))
+        rest = (loop.kernels, source.files[unit.file].path, unit.start, loop.folder, _name(unit))
         loop.waiting[loop.pool.submit(payload, *rest)] = unit, _checksum(payload)
         del payload
         loop.finish(loop.pool.count + 1)
@@ -207,20 +224,20 @@ def features_of(
     return tuple(name for name in names if name not in keep)
 
 
-def _settled(scorer: Scorer, source: Source, rows: int) -> Scorer:
-    """See the first rows."""
+def _settled(scorer: Scorer, source: Source, rows: int) -> tuple[Scorer, Any]:
+    """A scorer that has seen the first rows, and these."""
     first = next((table for _, table in source.units(scorer.columns, rows, ())), None)
     if first is None:
         raise DataProblem(f"{source.files[0].path}: there are no rows.")
     source.known_rows = {} if source.kind == "csv" else source.known_rows
     described = {"version": __version__, "model": fingerprint(scorer.cafe.model), "settings": {}}
     try:
-        return scorer.ready(first, described)
+        return scorer.ready(first, described), first
     except DataProblem as error:
         raise DataProblem(f"{source.files[0].path}: {error}") from error
 
 
-def _head(scorer: Scorer, source: Source, rows: int, options: dict[str, Any]) -> dict[str, Any]:
+def _head(scorer: Scorer, source: Source, rows: int, options: dict[str, Any], kernels: str) -> dict[str, Any]:
     """What must be the same when the run goes on."""
     about = json.loads(scorer.types.metadata[b"cafexai"])
     plain = (str, int, type(None))
@@ -240,7 +257,7 @@ def _head(scorer: Scorer, source: Source, rows: int, options: dict[str, Any]) ->
             "scores": scorer.form.scores,
             "top": scorer.form.top,
             "rows_per_part": rows,
-            "kernels": os.environ.get(COMPILE, "never"),
+            "kernels": kernels,
         },
         "files": {file.path: file.size for file in source.files},
         "times": {file.path: file.time for file in source.files},
@@ -268,11 +285,12 @@ def _packed(ipc: Any, table: Any) -> bytes:
     sink = needs("pyarrow", "batch").BufferOutputStream()
     with ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return bytes(sink.getvalue())
+    return sink.getvalue().to_pybytes()
 
 
 def _checksum(payload: bytes) -> str:
-    return hashlib.blake2b(payload, digest_size=16).hexdigest()
+    """To notice changes, not forgers: processors have instructions for this one."""
+    return hashlib.sha1(payload, usedforsecurity=False).hexdigest()
 
 
 def _name(unit: Unit) -> str:

@@ -19,13 +19,14 @@ import torch
 
 from .._extras import needs
 from .._processes import deaf_children, end_with
+from .._scores import kernels
 from .._sources.problems import short
 from ..errors import warn
+from . import _kernels
 from ._part import Done, make_part
 from ._scorer import Scorer
 
 EACH = 1 << 29  # bytes that a process needs besides the model
-COMPILE = "CAFEXAI_COMPILE"  # kernels that are made in the middle of a run would change last digits
 
 
 def suggested(cafe: Any) -> int:
@@ -59,6 +60,10 @@ class Here:
                 raise
         return future
 
+    def can_make_kernels(self) -> bool:
+        """Whether a compiler is there and works."""
+        return kernels.problem() is None
+
 
 class Beside:
     """Work in other processes."""
@@ -70,6 +75,12 @@ class Beside:
         """Done by and by."""
         with deaf_children():
             return self.pool.submit(_do, payload, *rest)
+
+    def can_make_kernels(self) -> bool:
+        """Whether a compiler is there and works; every process has what it needs for it in memory then."""
+        with deaf_children():
+            tried = [self.pool.submit(kernels.problem) for _ in range(self.count)]
+        return all(one.result() is None for one in tried)
 
 
 @contextlib.contextmanager
@@ -93,7 +104,7 @@ def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
             return
         context = get_context("spawn")  # a fork would copy the locks of torch's threads
         life, held = context.Pipe(duplex=False)
-        pool = ProcessPoolExecutor(count, context, _start, (file, life, os.environ.get(COMPILE, "never")))
+        pool = ProcessPoolExecutor(count, context, _start, (file, life))
         try:
             yield Beside(pool, count)
         except BaseException:
@@ -108,13 +119,13 @@ def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
 class Surroundings:
     """What a process of an engine must know before it can unpack a scorer."""
 
-    kernels: str = field(default_factory=lambda: os.environ.get(COMPILE, "never"))
+    kernels: str = field(default_factory=lambda: os.environ.get(_kernels.VARIABLE, "never"))
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))  # where the module of the model may be
 
     def unpacked(self, packed: Any) -> Scorer:
         """The scorer, in a process that works as all others do."""
         sys.path += [folder for folder in self.path if folder not in sys.path]
-        os.environ[COMPILE] = self.kernels
+        os.environ[_kernels.VARIABLE] = self.kernels
         settle()
         return pickle.loads(packed)
 
@@ -138,25 +149,21 @@ def _sendable(given: str, else_: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """As in a worker: one thread, no kernels that change digits on the way."""
-    threads, before = torch.get_num_threads(), os.environ.get(COMPILE)
+    """As in a worker: one thread."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    os.environ.setdefault(COMPILE, "never")
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        if before is None:
-            os.environ.pop(COMPILE, None)
 
 
 _scorer: Scorer | None = None
 
 
-def _start(file: str, life: Connection, kernels: str) -> None:
+def _start(file: str, life: Connection) -> None:
     global _scorer
     end_with(life)
-    os.environ[COMPILE] = kernels
     settle()
     _scorer = torch.load(file, mmap=True, weights_only=False)  # our own file; its weights are in memory once for all
 
@@ -174,7 +181,9 @@ def _do(payload: bytes, *rest: Any) -> Done:
     return do(_scorer, payload, *rest)
 
 
-def do(scorer: Scorer, payload: bytes, path: str, start: int, folder: Path, name: str) -> Done:
-    """One unit: rows as Arrow packs them become a part."""
+def do(scorer: Scorer, payload: bytes, word: str, path: str, start: int, folder: Path, name: str) -> Done:
+    """One unit: rows as Arrow packs them become a part. ``word``: whether with kernels."""
+    _kernels.check(word)
     table = needs("pyarrow.ipc", "batch").open_stream(payload).read_all()
-    return make_part(scorer, table, path, start, folder, name)
+    with _kernels.used(word):
+        return make_part(scorer, table, path, start, folder, name)
