@@ -204,6 +204,7 @@ def _all_units(loop: _Loop, scorer: Scorer, rows: int) -> None:
         rest = (loop.kernels, source.files[unit.file].path, unit.start, loop.folder, _name(unit))
         loop.waiting[loop.pool.submit(payload, *rest)] = unit, _checksum(payload)
         del payload
+        needs("pyarrow", "batch").default_memory_pool().release_unused()
         loop.finish(loop.pool.count + 1)
         begin = time.perf_counter()
     loop.finish(0)
@@ -281,14 +282,19 @@ def _same_rows(manifest: Manifest, source: Source, scorer: Scorer, rows: int) ->
             )
 
 
-def _packed(ipc: Any, table: Any) -> bytes:
-    sink = needs("pyarrow", "batch").BufferOutputStream()
-    with ipc.new_stream(sink, table.schema) as stream:
+def _packed(ipc: Any, table: Any) -> bytearray:
+    """In no more memory than it takes."""
+    arrow = needs("pyarrow", "batch")
+    length = arrow.MockOutputStream()
+    with ipc.new_stream(length, table.schema) as stream:
         stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    packed = bytearray(length.size())
+    with arrow.FixedSizeBufferWriter(arrow.py_buffer(packed)) as sink, ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return packed
 
 
-def _checksum(payload: bytes) -> str:
+def _checksum(payload: bytearray) -> str:
     """To notice changes, not forgers: processors have instructions for this one."""
     return hashlib.sha1(payload, usedforsecurity=False).hexdigest()
 

@@ -49,7 +49,7 @@ class Here:
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
 
-    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
+    def submit(self, payload: bytearray, *rest: Any) -> Future[Done]:
         """Done at once."""
         future: Future[Done] = Future()
         try:
@@ -71,7 +71,7 @@ class Beside:
     def __init__(self, pool: ProcessPoolExecutor, count: int) -> None:
         self.pool, self.count = pool, count
 
-    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
+    def submit(self, payload: bytearray, *rest: Any) -> Future[Done]:
         """Done by and by."""
         with deaf_children():
             return self.pool.submit(_do, payload, *rest)
@@ -176,12 +176,12 @@ def settle() -> None:
     arrow.set_io_thread_count(1)
 
 
-def _do(payload: bytes, *rest: Any) -> Done:
+def _do(payload: bytearray, *rest: Any) -> Done:
     assert _scorer is not None
     return do(_scorer, payload, *rest)
 
 
-def do(scorer: Scorer, payload: bytes, word: str, path: str, start: int, folder: Path, name: str) -> Done:
+def do(scorer: Scorer, payload: bytearray, word: str, path: str, start: int, folder: Path, name: str) -> Done:
     """One unit: rows as Arrow packs them become a part. ``word``: whether with kernels."""
     _kernels.check(word)
     table = needs("pyarrow.ipc", "batch").open_stream(payload).read_all()
