@@ -29,8 +29,8 @@ def _always(monkeypatch):
     monkeypatch.setenv("CAFEXAI_COMPILE", "always")
     monkeypatch.setattr(kernels, "SMALL", 2)
 
-    def failed():
-        raise
+    def failed(error):
+        raise error
 
     monkeypatch.setattr(kernels, "_give_up", failed)
 
@@ -138,7 +138,7 @@ def test_a_missing_compiler_is_not_noticed(monkeypatch):
     monkeypatch.setenv("CAFEXAI_COMPILE", "always")
     monkeypatch.setattr(kernels, "SMALL", 2)
     monkeypatch.setattr(kernels, "_kernels", {})
-    monkeypatch.setattr(kernels, "_broken", False)
+    monkeypatch.setattr(kernels, "_broken", None)
     monkeypatch.setattr(torch, "compile", lambda *args, **options: lambda *tensors: 1 / 0)
     found = CAFE.published(model).explain(x, target=1)
     assert kernels._broken

@@ -8,10 +8,12 @@ they are written.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from types import FunctionType
 from typing import Any
 
@@ -27,15 +29,19 @@ SMALL = 2**12  # elements below which calling a kernel costs more than it saves
 _lock = threading.Lock()
 _work: dict[Any, int] = {}  # elements so far, by function and dtype
 _kernels: dict[Any, Formula] = {}
-_broken = False
+_broken: str | None = None  # why no kernel can be made
+_mode: ContextVar[str | None] = ContextVar("mode", default=None)
+_counter: ContextVar[list[int] | None] = ContextVar("counter", default=None)
 
 
 def pays(delta: Tensor, phi: Function) -> bool:
     """Whether this function, one of torch alone, is worth kernels by now, on elements like these, at least SMALL of them."""
     size = delta.numel()
-    if _broken or delta.device.type not in ("cpu", "cuda"):
+    if (counter := _counter.get()) is not None:
+        counter.append(size)
+    if _broken is not None or delta.device.type not in ("cpu", "cuda"):
         return False
-    mode = os.environ.get("CAFEXAI_COMPILE", "auto")
+    mode = _mode.get() or os.environ.get("CAFEXAI_COMPILE", "auto")
     if mode == "never":
         return False
     key = (phi, delta.dtype)
@@ -47,37 +53,58 @@ def pays(delta: Tensor, phi: Function) -> bool:
 def run(formula: Formula, tensors: Sequence[Tensor], points: Sequence[Tensor], phi: Function, c: float) -> tuple[Tensor, ...]:
     """``formula(*tensors, points, phi, c)`` in one kernel; as it stands where that cannot be made."""
     first = tensors[0]
-    if not _broken:
+    if _broken is None:
         try:
             kernel = _kernel((formula, phi, first.dtype, first.device.type, len(tensors), len(points)))
             flat = (tensor.detach().reshape(-1) for tensor in (*tensors, *points))
             results = kernel(*flat, torch.tensor(c, dtype=first.dtype, device=first.device))
             return tuple(result.view(first.shape) for result in results)
-        except Exception:  # no compiler, or one that fails: the formula itself is always there
-            _give_up()
+        except Exception as error:  # no compiler, or one that fails: the formula itself is always there
+            _give_up(error)
     return formula(*tensors, points, phi, c)
 
 
-def work() -> int:
-    """Elements that have passed through all formulas so far, those of very small values left out."""
-    with _lock:
-        return sum(_work.values())
+@contextlib.contextmanager
+def used(mode: str) -> Iterator[None]:
+    """In this thread kernels are used "always", "never" or by themselves ("auto"), whatever the environment says."""
+    before = _mode.set(mode)
+    try:
+        yield
+    finally:
+        _mode.reset(before)
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[list[int]]:
+    """The elements that pass through each formula in this thread, those of very small values left out."""
+    sizes: list[int] = []
+    before = _counter.set(sizes)
+    try:
+        yield sizes
+    finally:
+        _counter.reset(before)
+
+
+def problem() -> str | None:
+    """Why no kernel can be made here; None if one can, or could until now. To find out takes seconds, once."""
+    return _broken or _tried() or _broken
 
 
 @functools.cache
-def problem() -> str | None:
-    """Why no kernel can be made here; None if one can. It takes seconds."""
+def _tried() -> str | None:
     try:
-        made = torch.compile(lambda value: value + 1, dynamic=True, fullgraph=True)(torch.zeros(8))
+        made = torch.compile(lambda value: value + torch.compiler.is_compiling(), dynamic=True, fullgraph=True)(torch.zeros(8))
     except Exception as error:
-        _give_up()
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}" if str(error).strip() else repr(error)
-    return None if bool((made == 1).all()) else "what is compiled gives wrong numbers"
+        _give_up(error)
+        return _broken
+    return None if bool((made == 1).all()) else "torch.compile is switched off"
 
 
-def _give_up() -> None:
+def _give_up(error: Exception) -> None:
     global _broken
-    _broken = True
+    inner = getattr(error, "inner_exception", None) or error
+    said = next((line.strip() for line in str(inner).splitlines() if line.strip()), "")
+    _broken = f"{type(inner).__name__}: {said[:200]}"
 
 
 def _kernel(key: tuple[Any, ...]) -> Formula:

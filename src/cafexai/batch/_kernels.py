@@ -6,10 +6,11 @@ takes each process some seconds, which pays where there is enough to do.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .._scores import kernels
 
@@ -20,45 +21,35 @@ VARIABLE = "CAFEXAI_COMPILE"
 WORDS = ("auto", "always", "never")
 WORTH = 1 << 32  # elements of activations, of all rows: some minutes of work, of which kernels save a twentieth and more
 FEW = 1 << 16  # rows for which nobody need look
-PROBE = 256  # rows of which the elements are counted
+PROBE = 256  # rows of which the elements are counted; layers of less than 16 units count for nothing
 
 
 def asked(word: str) -> str:
     """What the user wants; the environment variable speaks where the call does not."""
+    if word not in WORDS:
+        raise ValueError(f"score(..., kernels={word!r}): the words are {', '.join(map(repr, WORDS))}.")
     wanted = os.environ.get(VARIABLE, word) if word == "auto" else word
-    if wanted not in WORDS:
-        given = f"score(..., kernels={word!r})" if wanted == word else f"{VARIABLE}={wanted}"
-        raise ValueError(f"{given}: the words are {', '.join(map(repr, WORDS))}.")
-    return wanted
+    return wanted if wanted in WORDS else "auto"
 
 
 def worth_it(scorer: Scorer, table: Any, rows: int | None) -> bool:
-    """Whether so many rows like those of the table pay for kernels; it depends on nothing but them and the model."""
+    """Whether so many rows like the first ones of the table pay for kernels."""
     if rows is None or rows < FEW:
         return False
-    with used("auto"):
-        before = kernels.work()
-        for _ in scorer.parts(table.slice(0, PROBE)):
-            pass
-        return (kernels.work() - before) / min(PROBE, table.num_rows) * rows >= WORTH
+    few = table.take(np.arange(PROBE) % table.num_rows)
+    with kernels.used("auto"), kernels.counted() as sizes:
+        done = sum(part.scores.num_rows for part in scorer.parts(few))
+    return done > 0 and sum(sizes) / done * rows >= WORTH
 
 
-@contextlib.contextmanager
-def used(word: str) -> Iterator[None]:
-    """Kernels always, never, or by themselves, within the block."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = word
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
+def for_all(word: str) -> AbstractContextManager[None]:
+    """Kernels for all that is done in the block, or none."""
+    check(word)
+    return kernels.used(word)
 
 
 def check(word: str) -> None:
-    """If kernels are to be used, they can be made in this process."""
+    """If kernels are to be used, they can be made in this process, and have been."""
     if word == "always" and (problem := kernels.problem()) is not None:
         raise ValueError(
             f"score(..., kernels='always'): kernels cannot be made here ({problem}). Install a C++ compiler and the headers of "

@@ -101,6 +101,8 @@ class Manifest:
             os.truncate(self.path, kept)
         elif lines:
             self.path.unlink()
+        if not self.units and not self.ends and not any(self._left()):  # nothing that another beginning could contradict
+            self.head = None
         for key in [key for key, unit in self.units.items() if not self._is_there(unit)]:
             del self.units[key]
 
@@ -113,6 +115,11 @@ class Manifest:
             self.ends[line["end"]] = line["rows"]
         else:
             self.units[line["unit"]] = line
+
+    def _left(self) -> Iterator[Path]:
+        """Files of rows; one that was finished just before the end of a run has no line."""
+        yield from self.folder.glob("part-*.parquet")
+        yield from self.path.parent.glob("refused/*.parquet")
 
     def _is_there(self, unit: Mapping[str, Any]) -> bool:
         """Its part has not been taken away."""

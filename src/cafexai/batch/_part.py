@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 import zlib
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ._scorer import Scored, Scorer
-
-
-SAMPLE, SHORTER = 4096, 0.9  # numbers of a column that are compressed to see whether that is worth it, and when it is
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,10 @@ class Done:
     writing: float
 
 
-def make_part(scorer: Scorer, table: pa.Table, path: str, start: int, folder: Path, name: str) -> Done:
-    """Score a unit, and write it while the next rows are scored."""
+def make_part(
+    scorer: Scorer, table: pa.Table, path: str, start: int, folder: Path, name: str, check: Callable[[], None]
+) -> Done:
+    """Score a unit, and write it while the next rows are scored; ``check`` is asked before it gets its name."""
     compute = needs("pyarrow.compute", "batch")
     hidden = folder / "_cafexai"
     rows = refused = 0
@@ -57,6 +57,7 @@ def make_part(scorer: Scorer, table: pa.Table, path: str, start: int, folder: Pa
             waiting = writer.submit(part.write, scored.scores)
             begin = time.perf_counter()
         writing += 0.0 if waiting is None else waiting.result()
+        check()
         begin = time.perf_counter()
         if side:
             (hidden / "refused").mkdir(exist_ok=True)
@@ -75,32 +76,21 @@ class _File:
         self.place = place
         self.beside = hidden / f"{place.name}.{secrets.token_hex(4)}.part"
         self.stream = _Summed(self.beside)
-        self.types = types
-        self.writer: Any = None
+        arrow, parquet = needs("pyarrow", "batch"), needs("pyarrow.parquet", "batch")
+        words = [field.name for field in types if not arrow.types.is_floating(field.type)]
+        self.writer = parquet.ParquetWriter(
+            self.stream, types, compression="snappy", use_dictionary=words or False, write_statistics=words or False
+        )
 
     def write(self, table: pa.Table) -> float:
         """Some more rows; says how many seconds that took."""
         begin = time.perf_counter()
         if table.num_rows:
-            self.writer = self.writer or self._opened(table)
             self.writer.write_table(table)
         return time.perf_counter() - begin
 
-    def _opened(self, table: pa.Table) -> Any:
-        """A writer of rows like these: scores that do not get shorter are not compressed."""
-        arrow, parquet = needs("pyarrow", "batch"), needs("pyarrow.parquet", "batch")
-        words = [field.name for field in self.types if not arrow.types.is_floating(field.type)]
-        packing: Any = "snappy"
-        if not any(arrow.types.is_nested(field.type) for field in self.types):  # whose columns have names of their own in files
-            shorter = {name: name in words or _shrinks(arrow, table[name]) for name in self.types.names}
-            packing = {name: "snappy" if shrinks else "none" for name, shrinks in shorter.items()}
-        return parquet.ParquetWriter(
-            self.stream, self.types, compression=packing, use_dictionary=words or False, write_statistics=words or False
-        )
-
     def finish(self) -> tuple[int, int]:
         """The file with its name; its bytes and their checksum."""
-        self.writer = self.writer or self._opened(self.types.empty_table())
         self.writer.close()
         self.stream.keep()
         os.replace(self.beside, self.place)
@@ -114,16 +104,10 @@ class _File:
         if kind is None and os.path.exists(self.beside):
             self.finish()
         with contextlib.suppress(Exception):
-            self.writer.close()  # if there is one
+            self.writer.close()
         self.stream.close()
         with contextlib.suppress(FileNotFoundError):
             os.remove(self.beside)
-
-
-def _shrinks(arrow: Any, column: Any) -> bool:
-    """Whether the first of its numbers take clearly less room when they are compressed."""
-    first = column.slice(0, SAMPLE).combine_chunks().to_numpy(zero_copy_only=False)
-    return not len(first) or arrow.compress(arrow.py_buffer(first), "snappy").size < SHORTER * first.nbytes
 
 
 class _Summed:

@@ -26,7 +26,7 @@ class OnRay:
         self._actors, self.count = actors, len(actors)
         self._busy = [0] * len(actors)
 
-    def submit(self, payload: bytearray, *rest: Any) -> Future[Done]:
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
         """Done by and by, by the actor that has least to do."""
         place = min(range(self.count), key=lambda one: self._busy[one])
         self._busy[place] += 1
@@ -44,7 +44,7 @@ class _Actor:
     def __init__(self, packed: Any, around: Surroundings) -> None:
         self._scorer = around.unpacked(packed)
 
-    def do(self, payload: bytearray, *rest: Any) -> Done:
+    def do(self, payload: bytes, *rest: Any) -> Done:
         """One unit."""
         return do(self._scorer, payload, *rest)
 

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -173,15 +172,7 @@ class _Loop:
 
     def _note(self, future: Future[Done], unit: Unit, checksum: str) -> None:
         with writing(self.folder):
-            try:
-                result = future.result()
-            except BrokenProcessPool as error:
-                raise ChildProcessError(
-                    "score(...): a process has ended without a result, most often for want of memory. What is finished stays: "
-                    "start again to go on, with fewer workers= if memory is short. A script must be a file and call score "
-                    'under if __name__ == "__main__":, else its processes cannot begin.'
-                ) from error
-            name = _name(unit)
+            result, name = future.result(), _name(unit)
             self.manifest.add(
                 {"unit": unit.key, "read": unit.rows, "input": checksum, "part": name, **dataclasses.asdict(result)}
             )
@@ -282,19 +273,14 @@ def _same_rows(manifest: Manifest, source: Source, scorer: Scorer, rows: int) ->
             )
 
 
-def _packed(ipc: Any, table: Any) -> bytearray:
-    """In no more memory than it takes."""
-    arrow = needs("pyarrow", "batch")
-    length = arrow.MockOutputStream()
-    with ipc.new_stream(length, table.schema) as stream:
+def _packed(ipc: Any, table: Any) -> bytes:
+    sink = needs("pyarrow", "batch").BufferOutputStream()
+    with ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    packed = bytearray(length.size())
-    with arrow.FixedSizeBufferWriter(arrow.py_buffer(packed)) as sink, ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return packed
+    return sink.getvalue().to_pybytes()
 
 
-def _checksum(payload: bytearray) -> str:
+def _checksum(payload: bytes) -> str:
     """To notice changes, not forgers: processors have instructions for this one."""
     return hashlib.sha1(payload, usedforsecurity=False).hexdigest()
 

@@ -54,11 +54,11 @@ class OnSpark:
     def __init__(self, context: Any, sent: Sent, threads: ThreadPoolExecutor, count: int) -> None:
         self._context, self._sent, self._threads, self.count = context, sent, threads, count
 
-    def submit(self, payload: bytearray, *rest: Any) -> Future[Done]:
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
         """Done by and by."""
         return self._threads.submit(self._task, payload, rest)
 
-    def _task(self, payload: bytearray, rest: tuple[Any, ...]) -> Done:
+    def _task(self, payload: bytes, rest: tuple[Any, ...]) -> Done:
         self._context.setJobGroup(self._sent.name, f"cafexai: {rest[-1]}")
         sent, rows = self._sent, self._context.broadcast(payload)  # a task itself may have 128 MB at most
         try:

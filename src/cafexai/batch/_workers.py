@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -49,7 +50,7 @@ class Here:
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
 
-    def submit(self, payload: bytearray, *rest: Any) -> Future[Done]:
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
         """Done at once."""
         future: Future[Done] = Future()
         try:
@@ -71,13 +72,13 @@ class Beside:
     def __init__(self, pool: ProcessPoolExecutor, count: int) -> None:
         self.pool, self.count = pool, count
 
-    def submit(self, payload: bytearray, *rest: Any) -> Future[Done]:
+    def submit(self, payload: bytes, *rest: Any) -> Future[Done]:
         """Done by and by."""
         with deaf_children():
             return self.pool.submit(_do, payload, *rest)
 
     def can_make_kernels(self) -> bool:
-        """Whether a compiler is there and works; every process has what it needs for it in memory then."""
+        """Whether a compiler is there and works, as some of the processes find."""
         with deaf_children():
             tried = [self.pool.submit(kernels.problem) for _ in range(self.count)]
         return all(one.result() is None for one in tried)
@@ -107,6 +108,13 @@ def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
         pool = ProcessPoolExecutor(count, context, _start, (file, life))
         try:
             yield Beside(pool, count)
+        except BrokenProcessPool as error:
+            held.close()
+            raise ChildProcessError(
+                "score(...): a process has ended without a result, most often for want of memory. What is finished stays: "
+                "start again to go on, with fewer workers= if memory is short. A script must be a file and call score "
+                'under if __name__ == "__main__":, else its processes cannot begin.'
+            ) from error
         except BaseException:
             held.close()  # ends them at once
             raise
@@ -176,14 +184,13 @@ def settle() -> None:
     arrow.set_io_thread_count(1)
 
 
-def _do(payload: bytearray, *rest: Any) -> Done:
+def _do(payload: bytes, *rest: Any) -> Done:
     assert _scorer is not None
     return do(_scorer, payload, *rest)
 
 
-def do(scorer: Scorer, payload: bytearray, word: str, path: str, start: int, folder: Path, name: str) -> Done:
+def do(scorer: Scorer, payload: bytes, word: str, path: str, start: int, folder: Path, name: str) -> Done:
     """One unit: rows as Arrow packs them become a part. ``word``: whether with kernels."""
-    _kernels.check(word)
     table = needs("pyarrow.ipc", "batch").open_stream(payload).read_all()
-    with _kernels.used(word):
-        return make_part(scorer, table, path, start, folder, name)
+    with _kernels.for_all(word):
+        return make_part(scorer, table, path, start, folder, name, lambda: _kernels.check(word))
