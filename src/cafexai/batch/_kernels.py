@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "CAFEXAI_COMPILE"
 WORDS = ("auto", "always", "never")
-WORTH = 1 << 32  # elements of activations, of all rows: some minutes of work, of which kernels save a twentieth and more
+WORTH = 1 << 34  # elements of activations, of all rows: some ten minutes of a processor, of which kernels save a twentieth
 FEW = 1 << 16  # rows for which nobody need look
 PROBE = 256  # rows of which the elements are counted; layers of less than 16 units count for nothing
 
