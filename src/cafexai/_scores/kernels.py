@@ -30,8 +30,8 @@ _lock = threading.Lock()
 _work: dict[Any, int] = {}  # elements so far, by function and dtype
 _kernels: dict[Any, Formula] = {}
 _broken: str | None = None  # why no kernel can be made
-_mode: ContextVar[str | None] = ContextVar("mode", default=None)
-_counter: ContextVar[list[int] | None] = ContextVar("counter", default=None)
+_mode: ContextVar[str | None] = ContextVar("kernels", default=None)
+_counter: ContextVar[list[int] | None] = ContextVar("elements", default=None)
 
 
 def pays(delta: Tensor, phi: Function) -> bool:
