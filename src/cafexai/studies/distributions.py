@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = 50
+WIDTH = 42  # letters below a panel, beside which others stand
 COLORS = ("#4D4D4D", DOWN, UP, SERIES[2])  # the data as they were, and their shifts
 
 
@@ -83,7 +85,7 @@ def histograms(rows: Sequence[tuple[str, Sequence[Panel]]], names: Mapping[str, 
         line[0].set_ylabel("rows")
         for axes, panel in zip(line, panels, strict=False):
             _histogram(axes, panel, names)
-            axes.set_xlabel(score)
+            axes.set_xlabel(textwrap.fill(score, WIDTH))
         for axes in line[len(panels) :]:
             axes.set_axis_off()
     handles, labels = grid[0][0].get_legend_handles_labels()
