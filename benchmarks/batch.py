@@ -3,9 +3,9 @@
     python benchmarks/batch.py [--rows 5000000] [--small 100000] [--turns 2] [--folder FOLDER]  # whole runs
     python benchmarks/batch.py --rows 0 --rounds 4 --round-rows 524288  # throughput without what starting costs
 
-All ratios are of one run of this script. Everything is measured in turns, and of each ratio there is one for each turn: told
-are their median and range, and the ratio of the fastest turns, as what else the machine does can only slow them. The network
-is 54-256x4-7. Seconds of processors are those of all processes together.
+All ratios are of one run of this script. Everything is measured in turns, and of each ratio there is one for each turn; of
+rounds their median and range, and the ratio of the fastest, as what else the machine does can only slow them. The network is
+54-256x4-7. Seconds of processors are those of all processes together.
 
 Whole runs are as a user has them: from the first call to the last score, in processes of their own. ``batch`` starts its
 processes in that time, and both make their kernels in it, ``explain`` when it finds that they pay, ``batch`` before its first
@@ -36,6 +36,7 @@ import torch
 from torch import nn
 
 from cafexai import CAFE
+from cafexai._scores.kernels import used
 from cafexai.batch import score
 
 FEATURES, CLASSES, GROUP = 54, 7, 1 << 16
@@ -139,10 +140,8 @@ def plain(rows, seconds):
 
 def whole(rows):
     """explain on a tensor, all at once, with all processors: seconds of the call."""
-    x, cafe = (
-        torch.from_numpy(np.concatenate([numbers(min(GROUP, rows - at), at) for at in range(0, rows, GROUP)])),
-        CAFE(network()),
-    )
+    parts = [numbers(min(GROUP, rows - at), at) for at in range(0, rows, GROUP)]
+    x, cafe = torch.from_numpy(np.concatenate(parts)), CAFE(network())
     begin = time.perf_counter()
     cafe.explain(x, show_progress=False)
     print(time.perf_counter() - begin)
@@ -158,13 +157,12 @@ def control(count, seconds=6):
 def in_memory(rows, threads, kernels="always"):
     """Rows per second, and per second of a processor, of explain on a tensor."""
     x, cafe = torch.from_numpy(numbers(rows)), CAFE(network())
-    os.environ["CAFEXAI_COMPILE"] = kernels
     torch.set_num_threads(threads)
-    cafe.explain(x[:20000])
-    clock, used = time.perf_counter(), time.process_time()
-    cafe.explain(x)
-    spent = time.perf_counter() - clock, time.process_time() - used
-    del os.environ["CAFEXAI_COMPILE"]  # it is for batch to choose
+    with used(kernels):  # what the environment says is for batch
+        cafe.explain(x[:20000])
+        clock, begin = time.perf_counter(), time.process_time()
+        cafe.explain(x)
+        spent = time.perf_counter() - clock, time.process_time() - begin
     return rows / spent[0], rows / spent[1]
 
 

@@ -87,7 +87,7 @@ def counted() -> Iterator[list[int]]:
 
 def problem() -> str | None:
     """Why no kernel can be made here; None if one can, or could until now. To find out takes seconds, once."""
-    return _broken or _tried() or _broken
+    return _broken or _tried()
 
 
 @functools.cache
