@@ -26,7 +26,7 @@ browser: .venv/browser
 
 engines: .venv/engines
 	command -v java >/dev/null || { echo "make engines: Spark needs Java 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
-	$(BIN)/python -m pytest -m "" tests/test_batch_ray.py tests/test_batch_spark.py
+	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py
 	$(BIN)/python benchmarks/engines.py
 
 mutants: .venv/mutants
@@ -44,7 +44,7 @@ benchmark: .venv/dev
 	$(BIN)/python benchmarks/netting.py
 
 architectures: .venv/dev
-	$(BIN)/python tests/test_architectures.py
+	$(BIN)/python tests/whole_models/test_architectures.py
 
 zoo: .venv/zoo
 	PYTHONPATH=.venv/zoo $(BIN)/python zoo/run.py $(ZOO)

@@ -36,7 +36,7 @@ import torch
 from torch import nn
 
 from cafexai import CAFE
-from cafexai._scores.kernels import used
+from cafexai._core.kernels import used
 from cafexai.batch import score
 
 FEATURES, CLASSES, GROUP = 54, 7, 1 << 16

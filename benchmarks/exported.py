@@ -12,8 +12,9 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
-import onnx
 import torch
+
+import onnx
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from cafexai.onnx import from_onnx

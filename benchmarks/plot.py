@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cafexai.show.figures import figure as empty
-from cafexai.show.palette import DOWN, NET, PALE_DOWN, PALE_UP, QUIET, SERIES, UP
+from cafexai.plotting.figures import figure as empty
+from cafexai.plotting.palette import DOWN, NET, PALE_DOWN, PALE_UP, QUIET, SERIES, UP
 from ways import COMPILED, DEEPLIFT
 
 SHOWN = {

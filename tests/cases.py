@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cafexai.rules import table
+from cafexai.rules import registry
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def is_functional(function: Any) -> bool:
 
 
 def out_of_place(function: Any) -> bool:
-    return not table.find(function).in_place
+    return not registry.find(function).in_place
 
 
 def index(*values: int) -> Tensor:

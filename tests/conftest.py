@@ -6,7 +6,7 @@ from hypothesis import settings
 
 import data_files
 from cafexai import rules  # noqa: F401  (fills the table)
-from cafexai.rules import table
+from cafexai.rules import registry
 
 settings.register_profile("default", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("default")
@@ -25,10 +25,10 @@ def _double_and_seeded():
 @pytest.fixture
 def shipped_rules():
     """Rules that a test adds are forgotten behind it."""
-    before = dict(table.TABLE)
+    before = dict(registry.TABLE)
     yield
-    table.TABLE.clear()
-    table.TABLE.update(before)
+    registry.TABLE.clear()
+    registry.TABLE.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -25,36 +25,36 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parent.parent
-CONFLICTS = "test_conflicts.py test_audit.py"
+CONFLICTS = "conflicts/test_conflicts.py conflicts/test_audit.py"
 TESTS = {  # the tests of each file, as pytest takes them
-    "_scores/activation.py": "test_worked_examples.py test_properties.py test_chain.py test_fused.py",
-    "_scores/backward.py": "test_worked_examples.py test_properties.py test_errors.py test_codes.py",
-    "_scores/feature.py": "test_feature.py",
-    "_scores/functions.py": "test_worked_examples.py test_rules.py",
-    "_scores/mean.py": "test_unit.py",
-    "_scores/netted.py": "test_unit.py test_chain.py",
-    "_scores/pairs.py": "test_pairs.py",
-    "_scores/path.py": "test_worked_examples.py test_lazy.py test_properties.py test_rules.py",
-    "_scores/origin.py": "test_frozen.py",
-    "_scores/signed.py": "test_methods.py",
-    "_scores/steps.py": "test_worked_examples.py test_chain.py test_pitfalls.py test_several.py test_methods.py",
-    "_scores/sums.py": "test_sums.py test_errors.py",
-    "_scores/unit.py": "test_unit.py",
-    "conflicts/audit.py": "test_audit.py",
+    "_core/activation.py": "explain/test_worked_examples.py core/test_properties.py engine/test_sequential.py core/test_kernels.py",
+    "_core/backward.py": "explain/test_worked_examples.py core/test_properties.py engine/test_errors.py rules/test_codes.py",
+    "_carriers/feature.py": "carriers/test_feature.py",
+    "_core/functions.py": "explain/test_worked_examples.py rules/test_rules.py",
+    "_core/mean_flows.py": "carriers/test_unit.py",
+    "_carriers/unit_activation.py": "carriers/test_unit.py engine/test_sequential.py",
+    "_carriers/paired.py": "carriers/test_paired.py",
+    "_carriers/path.py": "explain/test_worked_examples.py core/test_lazy.py core/test_properties.py rules/test_rules.py",
+    "_core/input_origin.py": "engine/test_frozen.py",
+    "_carriers/signed.py": "methods/test_methods.py",
+    "_core/steps.py": "explain/test_worked_examples.py engine/test_sequential.py engine/test_pitfalls.py explain/test_several.py methods/test_methods.py",
+    "_core/completeness.py": "core/test_completeness.py engine/test_errors.py",
+    "_carriers/unit.py": "carriers/test_unit.py",
+    "conflicts/audit.py": "conflicts/test_audit.py",
     "conflicts/definitions.py": CONFLICTS,
-    "conflicts/local.py": "test_audit.py",
+    "conflicts/local_units.py": "conflicts/test_audit.py",
     "conflicts/maps.py": CONFLICTS,
     "conflicts/minimal.py": CONFLICTS,
-    "conflicts/prevalence.py": "test_audit.py",
-    "conflicts/tuning.py": "test_audit.py",
-    "conflicts/units.py": CONFLICTS,
-    "metrics/infidelity.py": "test_metrics.py",
-    "metrics/outputs.py": "test_metrics.py",
-    "metrics/perturbations.py": "test_metrics.py",
-    "metrics/simple.py": "test_metrics.py",
-    "metrics/table.py": "test_metrics.py test_compare.py",
-    "metrics/units.py": "test_metrics.py",
-    "show/text.py": "test_presentation.py",
+    "conflicts/prevalence.py": "conflicts/test_audit.py",
+    "conflicts/tuning.py": "conflicts/test_audit.py",
+    "conflicts/closed_form.py": CONFLICTS,
+    "metrics/infidelity.py": "metrics/test_metrics.py",
+    "metrics/outputs.py": "metrics/test_metrics.py",
+    "metrics/perturbations.py": "metrics/test_metrics.py",
+    "metrics/simple.py": "metrics/test_metrics.py",
+    "metrics/registry.py": "metrics/test_metrics.py comparison/test_compare.py",
+    "metrics/unit_infidelity.py": "metrics/test_metrics.py",
+    "reporting/text_ledger.py": "plotting/test_presentation.py",
 }
 
 
@@ -129,7 +129,7 @@ def change(source, mutant):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", default=list(TESTS), metavar="FILE", help="such as _scores/path.py")
+    parser.add_argument("files", nargs="*", default=list(TESTS), metavar="FILE", help="such as _carriers/path.py")
     parser.add_argument("--each", type=int, default=8, help="mutants of every file (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()

@@ -116,7 +116,7 @@ def _timed(reader: Reader, inputs: tuple[Tensor, ...], constants: dict[str, Any]
 
 def _kind(error: Exception) -> str:
     """Refused by us, a law that we say is broken, or an error from elsewhere."""
-    if isinstance(error, errors.LawBroken):
+    if isinstance(error, errors.CompletenessError):
         return "broken"
     if isinstance(error, errors.UnsupportedOperation):
         return "refused"
@@ -125,7 +125,7 @@ def _kind(error: Exception) -> str:
 
 
 def _said(error: BaseException) -> str:
-    text = str(error) if isinstance(error, (errors.LawBroken, NotImplementedError, ValueError)) else ""
+    text = str(error) if isinstance(error, (errors.CompletenessError, NotImplementedError, ValueError)) else ""
     return _anywhere(text or f"{type(error).__name__}: {error}")[:1500]
 
 

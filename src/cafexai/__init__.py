@@ -2,65 +2,67 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 __version__ = "0.2.0.dev0"
 
-if TYPE_CHECKING:
-    from ._engine.refine import Refine as Refine
+if _TYPE_CHECKING:
     from ._engine.support import supported as supported
-    from ._inputs.noise import DataNoise as DataNoise
-    from ._inputs.noise import Masks as Masks
+    from ._inputs.perturbations import DataNoise as DataNoise
+    from ._inputs.perturbations import Masks as Masks
+    from .cafe import CAFE as CAFE
     from .comparison import compare as compare
+    from .errors import CompletenessError as CompletenessError
     from .errors import LawBroken as LawBroken
     from .errors import UnsupportedOperation as UnsupportedOperation
-    from .explain import CAFE as CAFE
     from .explanation import Explanation as Explanation
     from .explanations import Explanations as Explanations
     from .explorer import explore as explore
-    from .rules.table import elementwise_module as elementwise_module
-    from .rules.table import rule as rule
+    from .refinement.refine import Refine as Refine
+    from .rules.registry import elementwise_module as elementwise_module
+    from .rules.registry import rule as rule
     from .schema import Column as Column
     from .schema import Schema as Schema
     from .sklearn import from_sklearn as from_sklearn
 
-# Loaded when they are first asked for, so that the command line need not wait for torch.
-_PLACES = {
-    "CAFE": ".explain",
+# Imported on first use, so that the command line does not wait for torch.
+_MODULES = {
+    "CAFE": ".cafe",
     "Column": ".schema",
-    "DataNoise": "._inputs.noise",
+    "CompletenessError": ".errors",
+    "DataNoise": "._inputs.perturbations",
     "Explanation": ".explanation",
     "Explanations": ".explanations",
     "LawBroken": ".errors",
-    "Masks": "._inputs.noise",
-    "Refine": "._engine.refine",
+    "Masks": "._inputs.perturbations",
+    "Refine": ".refinement.refine",
     "Schema": ".schema",
     "UnsupportedOperation": ".errors",
     "compare": ".comparison",
+    "elementwise_module": ".rules.registry",
     "explore": ".explorer",
-    "elementwise_module": ".rules.table",
     "from_sklearn": ".sklearn",
-    "rule": ".rules.table",
+    "rule": ".rules.registry",
     "supported": "._engine.support",
 }
-
-__all__ = ["__version__", *_PLACES]
 _FOLDERS = tuple(
-    """adapters batch comparison conflicts datasets errors explanation explorer methods metrics models onnx rules schema
+    """adapters batch comparison conflicts datasets errors explanation explorer methods metrics models onnx paper rules schema
        sklearn studies""".split()
 )
+__all__ = ["__version__", *_MODULES]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        value = getattr(importlib.import_module(_PLACES[name], __name__), name)
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        value = getattr(_importlib.import_module(_MODULES[name], __name__), name)
         globals()[name] = value
         return value
     if name in _FOLDERS:
-        return importlib.import_module(f".{name}", __name__)
+        return _importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_FOLDERS})
+    return sorted({*__all__, *_FOLDERS})

@@ -32,11 +32,14 @@ class UnsupportedOperation(NotImplementedError):
         self.problems = problems
 
 
-class LawBroken(RuntimeError):
+class CompletenessError(RuntimeError):
     """A score does not add up. This is a fault of a rule, never of the model: please report it."""
 
 
-class SumBroken(LawBroken):
+LawBroken = CompletenessError  # the name until 0.1
+
+
+class SumBroken(CompletenessError):
     """The shares do not add up, by more than rounding: a path was lost."""
 
     def __init__(self, message: str, lack: Any = None, limit: float = 0.0) -> None:
@@ -48,7 +51,7 @@ class LostInRounding(UnsupportedOperation):
     """Influence is so large that its rounding is of the size of the output: explained again in float64, or refused."""
 
 
-class OutputDiffers(LawBroken):
+class OutputDiffers(CompletenessError):
     """The explained output is not that of the model: a rule is wrong, or rows, explained in portions, influence each other."""
 
     def __init__(self, message: str, found: Any = None) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ._core.tolerance import tolerance
 from ._files import read_file, write_file
 from ._inputs.groups import default_names, is_index
-from ._scores.numbers import tolerance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pandas
     from typing_extensions import Unpack
 
-    from .show.picture import Picture
-    from .show.report import ReportOptions
-    from .show.text import Ledger
+    from .plotting.picture import Picture
+    from .reporting import ReportOptions
+    from .reporting.text_ledger import Ledger
 
 Tensors = Tensor | tuple[Tensor, ...]
 BY_NAME = ("bias_by_layer", "cut")  # fields that hold tensors by name
@@ -240,13 +240,13 @@ class Explanation:
 
     def to_frame(self) -> pandas.DataFrame:
         """A long table: one line per row and feature, and one for the bias; needs pandas."""
-        from .show.exports import long_table
+        from .adapters.exports import long_table
 
         return long_table(self)
 
     def top(self, row: int = 0, most: int = 3) -> pandas.DataFrame:
         """The features with most influence on one row, as a small table; needs pandas."""
-        from .show.exports import top
+        from .adapters.exports import top
 
         return top(self, row, most)
 
@@ -256,25 +256,25 @@ class Explanation:
         "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
         first minus the second is the output. Several inputs stand side by side; pictures have their channels last.
         """
-        from .show.exports import for_shap
+        from .adapters.exports import for_shap
 
         return for_shap(self, scores)
 
     def to_shapash(self) -> Any:
         """A compiled SmartExplainer of shapash with the combined scores of a table."""
-        from .show.exports import for_shapash
+        from .adapters.exports import for_shapash
 
         return for_shapash(self)
 
     def to_explainerdashboard(self, y: Any = None) -> Any:
         """A RegressionExplainer for ExplainerDashboard with the combined scores of a table; ``y`` are the true values."""
-        from .show.exports import for_explainerdashboard
+        from .adapters.exports import for_explainerdashboard
 
         return for_explainerdashboard(self, y)
 
     def ledger(self, row: int = 0, most: int = 12) -> Ledger:
         """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table."""
-        from .show.text import ledger
+        from .reporting.text_ledger import ledger
 
         return ledger(self[row], most)
 
@@ -283,36 +283,36 @@ class Explanation:
 
         ``most`` features of a table are shown. ``beside``, for images: scores of another method, or another explanation.
         """
-        from .show.views import picture_of
+        from .plotting.dispatch import picture_of
 
         return picture_of(self, row, most, beside)
 
     def summary(self, most: int = 12) -> Picture:
         """All rows as a picture: mean scores, nets of each row, conflicts, the rows with most of them; needs matplotlib."""
-        from .show.summary import summary
+        from .plotting.summary import summary
 
         return summary(self, most)
 
     def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
         """Who fights whom in one row, with explain(..., pairs=True): a heatmap and a network; needs matplotlib."""
-        from .show.pairs import pairs
+        from .plotting.pairs import pairs
 
         return pairs(self[row], most)
 
     def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
         """What the constants of each layer did to one row; needs matplotlib."""
-        from .show.plots import biases
+        from .plotting.table_plot import biases
 
         return biases(self[row], most)
 
     def _repr_html_(self) -> str:
-        from .show.html import explanation_page
+        from .reporting.notebook import explanation_page
 
         return explanation_page(self)
 
     def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
         """Write a report that can be sent: one HTML file for somebody without Python. Options: ``show.report.write_report``."""
-        from .show.report import write_report
+        from .reporting import write_report
 
         return write_report(self, path, **options)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas
     from typing_extensions import Unpack
 
-    from .show.picture import Picture
-    from .show.report import ReportOptions
+    from .plotting.picture import Picture
+    from .reporting import ReportOptions
 
 FORMAT, UNCHECKED = "several 2", "several 1"  # of files; those of version 0.1 have no checksum
 
@@ -81,18 +81,18 @@ class Explanations(Mapping[Any, Explanation]):
 
     def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
         """Write one report about all of them, as ``Explanation.report`` does."""
-        from .show.report import write_report
+        from .reporting import write_report
 
         return write_report(self, path, **options)
 
     def plot(self, row: int = 0, most: int = 8) -> Picture:
         """One row of all: what c changes, or the nets (maps of images) side by side; needs matplotlib."""
-        from .show.several import several
+        from .plotting.comparison_plots import several
 
         return several(self.by, self.rows(row), most)
 
     def _repr_html_(self) -> str:
-        from .show.html import explanations_page
+        from .reporting.notebook import explanations_page
 
         return explanations_page(self.by, self)
 

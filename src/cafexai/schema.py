@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ._extras import needs
-from ._inputs.cells import encoded, labels_of, word
+from ._inputs.table_values import encoded, labels_of, word
 
 KINDS = ("number", "category", "one-hot")
 NO_CATEGORY = ("(none)", "(several)")  # what a one-hot block without just one 1 is

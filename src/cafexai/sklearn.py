@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ._extras import needs
-from ._inputs.cells import column_of, known_values, typical_value, word
 from ._inputs.encoders import sources
-from ._inputs.given import FromRaw
 from ._inputs.groups import Grouping
+from ._inputs.prepare import FromRaw
+from ._inputs.table_values import column_of, known_values, typical_value, word
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "identity": nn.Identity,

@@ -94,7 +94,7 @@ def numbers(page):
 
 def expected(e, most=20):
     """The same from Python."""
-    from cafexai.show.shown import shown
+    from cafexai.plotting.rounding import shown
 
     row = shown(e, most)
     lines = {line.name: (line.positive, line.negative, line.net) for line in row.lines}
@@ -461,7 +461,7 @@ def test_pictures_can_be_painted_over(tmp_path, browser, visit):
         page.locator("#paint").click()
         painted = x[:1].clone()
         painted[:, :, :8, :8] = 0
-        from cafexai.show.report.summed import by_region
+        from cafexai.reporting.summed import by_region
 
         e = by_region(CAFE(model).explain(painted, target=int(before.target[0, 0])))
         assert until(lambda: numbers(page), wanted := expected(e)) == wanted
@@ -480,7 +480,7 @@ def test_pictures_can_be_painted_over(tmp_path, browser, visit):
 
 
 def test_words_can_be_struck(visit):
-    from test_text import word_pieces
+    from inputs.test_text import word_pieces
 
     tok = word_pieces()
     torch.manual_seed(0)

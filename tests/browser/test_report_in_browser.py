@@ -17,7 +17,7 @@ from torch import nn
 from cafexai import CAFE
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from test_report import hostile_page, images, texts
+from reporting.test_report import hostile_page, images, texts
 
 pytestmark = pytest.mark.browser
 NAMES = ["age", "income", "debts", "a name that is so long that it must be broken into several lines", "city", "job"]

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._inputs.given import Inputs
+from .._core.backward import Outcome, Passed
 from .._inputs.groups import Grouping, places, values_of_groups
+from .._inputs.prepare import Inputs
 from .._inputs.words import Words
-from .._scores.backward import Outcome, Passed
 from ..explanation import Explanation, Tensors
 from .forward import each_class
 

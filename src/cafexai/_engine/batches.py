@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .._core.activation import LARGE
+from .._core.backward import Passed
+from .._core.run import Settings
+from .._core.steps import Deltas
+from .._core.tolerance import gap, tolerance
 from .._extras import progress
-from .._scores.activation import LARGE
-from .._scores.backward import Passed
-from .._scores.numbers import gap, tolerance
-from .._scores.run import Settings
-from .._scores.steps import Deltas
 from ..errors import LostInRounding, OutputDiffers, RowsMixed, SumBroken
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .rounding import refuse_own_rounding, refuse_rounding_inside
-from .trace import engine_settings, usual_settings
+from .tracer import engine_settings, usual_settings
 
 R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most

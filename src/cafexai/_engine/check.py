@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import resolve_name
 
-from .._scores.numbers import all_finite, gap, tolerance
-from .._scores.run import Run
-from .._scores.tensors import plain
-from .._scores.value import Scores
-from ..errors import LawBroken, OutputDiffers
+from .._core.run import Run
+from .._core.tensors import plain
+from .._core.tolerance import all_finite, gap, tolerance
+from .._core.value import Scores
+from ..errors import CompletenessError, OutputDiffers
 
 WHOLE = 1e-8  # of the output of a whole model in float64: digits may be lost inside it, and no rule is wrong by so little
 
@@ -63,7 +63,9 @@ def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: An
             what = f"a score is negative by {worst:.3g} relative"
             if not error <= limit:
                 what = f"reference + positive - negative differs from the plain result by {error:.3g} relative"
-            raise LawBroken(f'check="each": {name} in module {run.path!r} breaks the law: {what} (allowed {limit:.3g}).')
+            raise CompletenessError(
+                f'check="each": {name} in module {run.path!r} violates completeness: {what} (allowed {limit:.3g}).'
+            )
 
 
 def _pairs(result: Any, expected: Any) -> Any:

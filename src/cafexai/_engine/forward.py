@@ -12,22 +12,22 @@ from torch import Tensor
 from torch.overrides import BaseTorchFunctionMode
 
 from .. import rules as _rules  # noqa: F401  (fills the table)
+from .._core.backward import Passed
+from .._core.input_origin import Origin
+from .._core.run import Leaf, Run, Settings
+from .._core.steps import Deltas
+from .._core.tensors import Coded, Complexed, Scored, Softmaxed
+from .._core.value import Scores
 from .._inputs.baselines import Reference, references
-from .._inputs.given import Inputs
-from .._inputs.paths import follow_path
+from .._inputs.output_path import follow_path
+from .._inputs.prepare import Inputs
 from .._inputs.target import choose_target, names_of_outputs
-from .._scores.backward import Passed
-from .._scores.origin import Origin
-from .._scores.run import Leaf, Run, Settings
-from .._scores.steps import Deltas
-from .._scores.tensors import Coded, Complexed, Scored, Softmaxed
-from .._scores.value import Scores
 from ..errors import RowsMixed, UnsupportedOperation
-from .chain import along, steps_of
 from .check import check_output
 from .job import Batch, Job
-from .kept import Kept
-from .trace import Trace, module_paths
+from .sequential import along, steps_of
+from .state_guard import Kept
+from .tracer import Trace, module_paths
 
 PROBABILITY = ("softmax", "sigmoid")  # what makes probabilities of logits
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.feature_index import Features
+from .._core.run import Sensitivity, Settings
 from .._inputs.baselines import Reference
-from .._inputs.given import Inputs
-from .._scores.features import Features
-from .._scores.run import Sensitivity, Settings
-from .kept import States
-from .subject import Subject
+from .._inputs.prepare import Inputs
+from .model import Subject
+from .state_guard import States
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from .._scores.numbers import all_finite, gap, tolerance
-from .._scores.path import PathScores
-from .._scores.run import Settings
-from .._scores.sums import lost_in_rounding, too_large
-from ..errors import LawBroken, OutputDiffers, SumBroken, UnsupportedOperation
+from .._carriers.path import PathScores
+from .._core.completeness import lost_in_rounding, too_large
+from .._core.run import Settings
+from .._core.tolerance import all_finite, gap, tolerance
+from ..errors import CompletenessError, OutputDiffers, SumBroken, UnsupportedOperation
 from .forward import forward, plain_output
 from .job import Batch, Job
 
@@ -67,7 +67,7 @@ def refuse_rounding_inside(job: Job, batch: Batch, settings: Settings, error: Su
         return
     try:
         passed = forward(job, batch, dataclasses.replace(settings, carrier=PathScores, dtype=torch.float64))
-    except (LawBroken, UnsupportedOperation, ValueError):  # paths have troubles of their own
+    except (CompletenessError, UnsupportedOperation, ValueError):  # paths have troubles of their own
         return
     influence, change = passed.chosen.influence(), passed.chosen.delta.detach()
     passed.run.release()

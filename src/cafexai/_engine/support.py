@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._inputs.given import prepare
-from .._scores.numbers import all_finite
-from .._scores.path import PathScores
-from .._scores.rows import MIXED
-from .._scores.run import Settings
+from .._carriers.path import PathScores
+from .._core.row_index import MIXED
+from .._core.run import Settings
+from .._core.tolerance import all_finite
+from .._inputs.prepare import prepare
 from ..errors import Problem, UnsupportedOperation
 from .batches import same_alone
+from .diagnose import refuse_explained
 from .forward import plain_output, survey
 from .job import Job, as_arguments
-from .plain import refuse_explained
-from .subject import Subject, with_gradients
-from .way import outputs
+from .model import Subject, with_gradients
+from .variant import outputs
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._scores.numbers import all_finite
-from .given import (
+from .._core.tolerance import all_finite
+from .prepare import (
     Inputs,
     by_schema,
     checked,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .cells import is_missing, word
+from .table_values import is_missing, word
 
 Sources = list[frozenset[int]]  # for each feature the columns it depends on
 Labels = dict[int, tuple[str, ...]]  # column -> the categories that an encoder has learnt
@@ -56,9 +56,10 @@ def _known(step: Any, before: Sources, count: int, labels: Labels) -> Sources | 
 
 
 def _of_one_step(step: Any, before: Sources, count: int, labels: Labels) -> Sources | None:
-    from sklearn import preprocessing
     from sklearn.base import OneToOneFeatureMixin
     from sklearn.feature_selection import SelectorMixin
+
+    from sklearn import preprocessing
 
     if isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)):
         for columns, categories in zip(before, step.categories_, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .given import unmasked
+from .prepare import unmasked
 
 
 def choose_target(

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import __version__
 from .._extras import needs
-from ..explain import CAFE
+from ..cafe import CAFE
 from ._columns import Form
 from ._fingerprint import fingerprint
 from ._ray import SHARE, put

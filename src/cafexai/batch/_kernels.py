@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._scores import kernels
+from .._core import kernels
 
 if TYPE_CHECKING:
     from ._scorer import Scorer

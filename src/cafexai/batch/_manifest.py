@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import replace_file
-from .._sources.problems import OutputProblem
+from ..loading.file_errors import OutputProblem
 from ._part import remove_left_overs
 
 FORM = 2

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._extras import needs
-from .._sources.problems import short
+from ..loading.file_errors import short
 from ._part import Done
 from ._scorer import Scorer
 from ._workers import Surroundings, do, packed_by

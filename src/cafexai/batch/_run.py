@@ -20,10 +20,10 @@ import torch
 from .. import __version__
 from .._extras import needs
 from .._files import replace_file
-from .._sources.inputs import columns_of_model
-from .._sources.problems import DataProblem, short
-from .._sources.tables import chosen
-from ..explain import CAFE
+from ..cafe import CAFE
+from ..loading.file_errors import DataProblem, short
+from ..loading.model_inputs import columns_of_model
+from ..loading.tables import chosen
 from . import _kernels
 from ._columns import Form
 from ._fingerprint import fingerprint

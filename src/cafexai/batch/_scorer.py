@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._extras import needs
-from .._sources.problems import DataProblem, short
-from ..explain import CAFE
+from ..cafe import CAFE
 from ..explanation import Explanation
+from ..loading.file_errors import DataProblem, short
 from ..schema import Column, Schema
-from ._apart import explained_apart
+from ._bad_rows import explained_apart
 from ._columns import Form, columns_of, fields_of
 
 if TYPE_CHECKING:

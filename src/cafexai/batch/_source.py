@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
-from .._sources.problems import DataProblem, OutputProblem, in_other_letters, short
-from .._sources.tables import check_header, chosen
+from ..loading.file_errors import DataProblem, OutputProblem, in_other_letters, short
+from ..loading.tables import check_header, chosen
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._extras import needs
-from .._sources.problems import short
+from ..loading.file_errors import short
 from ._part import Done
 from ._scorer import Scorer
 from ._workers import Surroundings, do, packed_by

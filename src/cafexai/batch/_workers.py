@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
+from .._core import kernels
 from .._extras import needs
 from .._processes import deaf_children, end_with
-from .._scores import kernels
-from .._sources.problems import short
 from ..errors import warn
+from ..loading.file_errors import short
 from . import _kernels
 from ._part import Done, make_part
 from ._scorer import Scorer

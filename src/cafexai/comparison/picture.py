@@ -6,13 +6,13 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..metrics import METRICS
-from ..show.figures import figure, headed, light, rows_down
-from ..show.html import table
-from ..show.palette import NET, QUIET, UP
-from .table import Comparison, title
+from ..plotting.figures import figure, headed, light, rows_down
+from ..plotting.palette import NET, QUIET, UP
+from ..reporting.notebook import table
+from .result import Comparison, title
 
 if TYPE_CHECKING:
-    from ..show.picture import Picture
+    from ..plotting.picture import Picture
 
 FAR = 30  # values that differ by more than this factor are shown on a logarithmic axis
 

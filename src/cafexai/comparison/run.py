@@ -16,11 +16,11 @@ from torch import Tensor
 from .. import metrics as measure
 from .._extras import progress
 from .._inputs import at_least, groups_by_word, renamed
-from ..explain import CAFE
+from ..cafe import CAFE
 from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case
 from ..metrics import METRICS
-from .table import Comparison
+from .result import Comparison
 
 NOTES = (
     "Completeness: |sum of the scores - (f(x) - f(baseline))|. CAFE and LRP report the share of the biases apart, bias "

@@ -1,12 +1,12 @@
 """The theory of conflicts: who counteracts whom, how strongly, and which conflicts are minimal."""
 
 from .audit import Audit, Offence, audit, audit_outputs
+from .closed_form import inactive_conflicts, linear_conflicts, relu_conflicts
 from .definitions import conflict_magnitude, conflicting, counteraction_magnitude, counteracts
 from .maps import ConflictMap, conflict_map
 from .minimal import Conflict, MinimalConflicts, minimal_conflicts
 from .prevalence import Prevalence, prevalence
 from .tuning import Tuned, tune_c
-from .units import inactive_conflicts, linear_conflicts, relu_conflicts
 
 __all__ = [
     "Audit",

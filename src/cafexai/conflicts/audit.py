@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from .._core.tolerance import all_finite
 from .._extras import needs
 from .._inputs.baselines import expanded
-from .._scores.numbers import all_finite
+from .closed_form import inactive_conflicts
 from .definitions import as_rows
-from .local import LocalLayer, local_layers
+from .local_units import LocalLayer, local_layers
 from .minimal import minimal_conflicts
-from .units import inactive_conflicts
 
 if TYPE_CHECKING:
     import pandas
 
-    from ..show.picture import Picture
+    from ..plotting.picture import Picture
 
 SEARCH = 500  # covers that are tried for one input of an inactive unit
 CASES = 50  # inputs that are searched for, per unit and block of rows; the rest is undecided

@@ -5,15 +5,15 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..show.figures import figure, headed, light, rows_down
-from ..show.html import ROWS, table
-from ..show.html_parts import cap
-from ..show.names import labels
-from ..show.palette import AUDIT
+from ..plotting.figures import figure, headed, light, rows_down
+from ..plotting.labels import labels
+from ..plotting.palette import AUDIT
+from ..reporting.html_parts import cap
+from ..reporting.notebook import ROWS, table
 from .audit import Audit
 
 if TYPE_CHECKING:
-    from ..show.picture import Picture
+    from ..plotting.picture import Picture
 
 
 def page(audit: Audit) -> str:

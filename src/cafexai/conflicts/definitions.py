@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.tolerance import all_finite
+from .._engine.diagnose import answer, rows_for
 from .._engine.forward import select_output
-from .._engine.plain import answer, rows_for
 from .._inputs import different, renamed
 from .._inputs.baselines import expanded
 from .._inputs.groups import chosen, is_index
 from .._inputs.target import choose_target
-from .._scores.numbers import all_finite
 
 Names = Sequence[str] | Mapping[str, Iterable[int]] | None  # of all features, or of groups of them
 CHUNK = 4096  # rows that are evaluated at a time

@@ -103,7 +103,7 @@ def _players(
 
 def _strongest(of: Question, top: int) -> list[int]:
     """The features with the largest totals."""
-    from ..explain import CAFE
+    from ..cafe import CAFE
 
     target = (of.target,) if isinstance(of.target, int) else of.target
     single = select_output(of.f(of.rows), of.output).ndim == 1

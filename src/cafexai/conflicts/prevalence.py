@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .local import local_layers
+from .local_units import local_layers
 
 INACTIVE = {"relu": 0.0, "gelu": -0.4}  # a unit is inactive below this pre-activation
 SMALL = 1e-5  # inputs below this count as none

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .._engine.subject import Subject
-from .._inputs.given import prepare
-from ..explain import CAFE
+from .._engine.model import Subject
+from .._inputs.prepare import prepare
+from ..cafe import CAFE
 
 
 @dataclass(frozen=True)

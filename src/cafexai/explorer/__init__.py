@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from .._sources.problems import DataProblem
-from ..explain import CAFE
+from ..cafe import CAFE
+from ..loading.file_errors import DataProblem
 from .rows import Rows, table_of
 from .serving import HOST, Explorer
 from .session import Session

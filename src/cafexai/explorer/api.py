@@ -7,17 +7,17 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..methods import METHODS
-from .asked import BIASES, NETTING, Choice, Refused, listing, mapping, whole, word
 from .circuits import units_view
-from .fights import pairs_view
+from .conflicts import pairs_view
+from .exports import command, python_lines, report, scores
 from .methods import Runs
 from .overview import by_group, drift, overview
+from .requests import BIASES, NETTING, Choice, Refused, listing, mapping, whole, word
 from .row import row_view
 from .rows import Edits
 from .scoring import Scoring
 from .session import Session
 from .table import SCORES, Table
-from .takeaway import command, python_lines, report, scores
 
 Handler = Callable[["Api", dict[str, Any]], Any]
 

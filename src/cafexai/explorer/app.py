@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .api import OTHERS, WITH_MODEL, Api
-from .asked import Refused
+from .requests import Refused
 from .security import Guard, TooLarge
 from .session import Session
 from .worker import Busy, Superseded

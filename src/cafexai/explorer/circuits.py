@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._carriers.path import PathScores
+from .._core.run import Run, Settings
 from .._engine.forward import select_output
-from .._engine.subject import Subject
-from .._engine.trace import module_paths
-from .._inputs.forms import taken
-from .._scores.path import PathScores
-from .._scores.run import Run, Settings
-from ..conflicts.local import LocalLayer, Recorder
-from ..show.lines import number
-from .asked import Choice, Refused
+from .._engine.model import Subject
+from .._engine.tracer import module_paths
+from .._inputs.convert import taken
+from ..conflicts.local_units import LocalLayer, Recorder
+from ..plotting.row_lines import number
+from .requests import Choice, Refused
 from .rows import Edits
 from .session import Session
 

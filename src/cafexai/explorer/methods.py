@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from .._engine.forward import select_output
 from ..methods import METHODS, scores_groups
-from ..show.lines import number
-from .asked import Choice, Refused, word
+from ..plotting.row_lines import number
+from .requests import Choice, Refused, word
 from .rows import Edits
 from .session import Session
 from .worker import Superseded

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..show.lines import number
-from .asked import word
+from ..plotting.row_lines import number
+from .requests import word
 from .scoring import Scoring
 from .table import Table
 

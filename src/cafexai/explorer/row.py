@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from ..explanation import Explanation
-from ..show.lines import conflict_share, number
-from ..show.report.pictures import CONFLICT, DOWN, UP, heat, picture
-from ..show.report.rows import FEATURE, kind_of, percent
-from ..show.report.summed import by_region, channels_first
-from ..show.report.words import sentences
-from ..show.shown import shown
-from ..show.text import frozen_lines
-from .asked import Choice, Refused
+from ..plotting.rounding import shown
+from ..plotting.row_lines import conflict_share, number
+from ..reporting.pictures import CONFLICT, DOWN, UP, heat, picture
+from ..reporting.rows import FEATURE, kind_of, percent
+from ..reporting.sentences import sentences
+from ..reporting.summed import by_region, channels_first
+from ..reporting.text_ledger import frozen_lines
+from .requests import Choice, Refused
 from .rows import Edits
 from .session import Session
 

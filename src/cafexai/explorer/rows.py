@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .._sources import Data, columns_of_model, model_inputs
-from .._sources.tables import kinds_of
-from .asked import Refused, listing, mapping, number, whole
+from ..loading import Data, columns_of_model, model_inputs
+from ..loading.tables import kinds_of
+from .requests import Refused, listing, mapping, number, whole
 
 CATEGORIES = 1000  # of a column that can be chosen from
 Edits = Mapping[str, Any]  # "cells" of a table, "regions" of a picture or words "struck" from a text

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ..explanation import Explanation
-from ..show.lines import conflict_share
-from ..show.report.summed import by_region
-from .asked import Choice, Refused
+from ..plotting.row_lines import conflict_share
+from ..reporting.summed import by_region
+from .requests import Choice, Refused
 from .rows import Rows
 from .session import Session
 

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from .._engine.forward import select_output
 from .._engine.job import as_arguments
-from .._engine.way import Way
+from .._engine.variant import Way
 from .._inputs.baselines import references
-from .._inputs.forms import taken
-from .._inputs.given import Inputs, has_own_columns, prepare
-from ..explain import CAFE
+from .._inputs.convert import taken
+from .._inputs.prepare import Inputs, has_own_columns, prepare
+from ..cafe import CAFE
 from ..explanation import Explanation
-from .asked import TYPICAL, Choice, Refused
+from .requests import TYPICAL, Choice, Refused
 from .rows import Edits, Rows, painted, plain
 from .worker import Worker
 

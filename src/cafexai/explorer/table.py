@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .asked import Refused, listing, mapping, number, whole, word
+from .requests import Refused, listing, mapping, number, whole, word
 from .rows import Rows, plain
 from .scoring import Scoring
 

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.backward import Passed
-from .._scores.contract import Made, Move
-from .._scores.functions import ONE_TO_ONE, Function, derivative
-from .._scores.rows import Rows
-from .._scores.run import Run, Settings
-from .._scores.signed import Multiplied, SignedScores
+from .._carriers.signed import Multiplied, SignedScores
+from .._core.backward import Passed
+from .._core.contract import Made, Move
+from .._core.functions import ONE_TO_ONE, Function, derivative
+from .._core.row_index import Rows
+from .._core.run import Run, Settings
 from ..errors import UnsupportedOperation
 from .case import Case, method
-from .engine import carried
+from .propagation import carried
 
 Site = tuple[Tensor, Tensor, Tensor]  # the value that a bias was added to, the bias, the shares of the value
 

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._engine.kept import Kept
-from .._engine.plain import answer
-from .._engine.subject import Subject, with_gradients
+from .._engine.diagnose import answer
+from .._engine.model import Subject, with_gradients
+from .._engine.state_guard import Kept
 from .._inputs import renamed
 from .._inputs.baselines import references
-from .._inputs.given import model_dtype, prepare
 from .._inputs.groups import default_names, places
+from .._inputs.prepare import model_dtype, prepare
 from .._inputs.target import choose_target
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .._scores.functions import divided, slope
-from .._scores.signed import Multiplied, SignedScores
+from .._carriers.signed import Multiplied, SignedScores
+from .._core.functions import divided, slope
 
 
 class RescaleScores(SignedScores):

@@ -7,10 +7,10 @@ from .curves import comprehensiveness, deletion, insertion, sufficiency
 from .infidelity import infidelity
 from .occlusion import occlusion_correlation, sign_agreement
 from .perturbations import PatchPerturbation, Perturb, TabularPerturbation
+from .registry import METRICS, Bench, metric
 from .removal import Replace, cells
 from .simple import completeness_error, complexity, max_sensitivity, rmse, runtime
-from .table import METRICS, Bench, metric
-from .units import UnitModel, random_units, structural_infidelity
+from .unit_infidelity import UnitModel, random_units, structural_infidelity
 
 __all__ = [
     "METRICS",

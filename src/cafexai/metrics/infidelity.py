@@ -12,7 +12,7 @@ from .._inputs import at_least
 from .._inputs.baselines import expanded
 from .outputs import blocks_of_rows, chosen_output, finite_scores
 from .perturbations import Perturb
-from .table import Bench, metric
+from .registry import Bench, metric
 
 
 def infidelity(

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._engine.plain import answer, rows_for
+from .._core.tolerance import all_finite
+from .._engine.diagnose import answer, rows_for
 from .._inputs.target import choose_target
-from .._scores.numbers import all_finite
 
 AT_ONCE = 2**22  # numbers that a model gets in one call
 

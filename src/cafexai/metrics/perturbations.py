@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.tolerance import all_finite
 from .._inputs.groups import is_index
-from .._scores.numbers import all_finite
 
 Perturb = Callable[[Tensor, torch.Generator], Tensor]  # rows and a source of chance -> disturbed rows
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._engine.plain import rows_for
+from .._engine.diagnose import rows_for
 from .._inputs import at_least
 from .._inputs.baselines import expanded
 from .._inputs.groups import default_names, places
 from .outputs import blocks_of_rows, chosen_output, finite_scores, slices
-from .table import Bench, Best, metric
+from .registry import Bench, Best, metric
 
 Replace = str | Callable[[Tensor], Tensor]  # a word, or a function from rows to what stands where something was put away
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from .._inputs import at_least, renamed
 from .._inputs.baselines import expanded
-from .._inputs.given import checked
+from .._inputs.prepare import checked
 from .outputs import chosen_output, finite_scores
-from .table import Bench, metric
+from .registry import Bench, metric
 
 
 def max_sensitivity(

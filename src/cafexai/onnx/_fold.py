@@ -9,7 +9,7 @@ import torch
 
 from ._graph import Graph, Node
 from ._operators import TABLE
-from ._operators.table import MOST, FormNotKnown, TooLarge
+from ._operators.registry import MOST, FormNotKnown, TooLarge
 from ._read import DTYPES
 
 LARGEST = 2**24  # elements of a constant that is made here; larger ones are left to be made when the model runs

@@ -13,7 +13,7 @@ from ._check import held_against_others
 from ._graph import Graph, Node
 from ._names import paths
 from ._operators import ROLES, TABLE
-from ._operators.table import FormNotKnown, function_of
+from ._operators.registry import FormNotKnown, function_of
 
 
 class Operation(nn.Module):

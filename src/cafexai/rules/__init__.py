@@ -1,14 +1,16 @@
 """The rules: what each function of torch does to scored values. The only folder that knows torch operations."""
 
-from . import (  # noqa: F401
+from . import (  # noqa: F401  (importing a file registers its rules)
     arithmetic,
     attention,
-    constants,
     conversion,
     elementwise,
     embedding,
     exported,
+    frozen,
     grouped,
+    indexing,
+    linalg,
     linear,
     losses,
     norms,
@@ -17,8 +19,6 @@ from . import (  # noqa: F401
     reductions,
     selection,
     shape,
-    solving,
-    writing,
 )
 from .layers import ship
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.numbers import gap, tolerance
-from .._scores.running import between
-from .._scores.tensors import Softmaxed
-from .._scores.value import Scores
+from .._core.cumsum import between
+from .._core.tensors import Softmaxed
+from .._core.tolerance import gap, tolerance
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .elementwise import finite, inverse_root, spread
-from .table import rule
+from .registry import rule
 
 
 def constant_like(number: Any, scores: Scores) -> Tensor:

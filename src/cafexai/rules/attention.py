@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.value import Scores
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .linear import linear
+from .registry import rule
 from .shape import moved
-from .table import rule
 
 
 def _value(part: Any) -> Tensor:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from .._scores.tensors import Coded
-from .._scores.value import Scores
+from .._core.tensors import Coded
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
-from .table import Rule
+from .registry import Rule
 
 
 def makes_numbers(rule: Rule | None, args: Any, kwargs: Any) -> bool:

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.tensors import Complexed, Scored
+from .._core.tensors import Complexed, Scored
 from ..errors import UnsupportedOperation
-from .table import TABLE, variants
+from .registry import TABLE, variants
 
 OPERATIONS: dict[Callable[..., Any], Callable[..., Any]] = {}  # written with calls of torch that are followed themselves
 

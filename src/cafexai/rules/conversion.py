@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.tensors import Coded
-from .._scores.value import Scores
+from .._core.tensors import Coded
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
-from .table import functions_named, rule
+from .registry import functions_named, rule
 
 
 def as_dtype(x: Any, dtype: torch.dtype) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from .table import TABLE
+from .registry import TABLE
 
 # What is assigned to, or handed out for others to write to; running means and dropout.
 _OPENED = "__set__ __delete__ __setitem__ numpy __array__ __dlpack__ storage untyped_storage data_ptr".split()

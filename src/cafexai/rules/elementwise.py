@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.functions import pointwise
-from .._scores.numbers import tolerance
-from .._scores.tensors import Softmaxed
-from .._scores.value import Scores
+from .._core.functions import pointwise
+from .._core.tensors import Softmaxed
+from .._core.tolerance import tolerance
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .conversion import as_dtype
-from .table import Rule, plain_function, rule, variants
-from .table import add as register
+from .registry import Rule, plain_function, rule, variants
+from .registry import add as register
 
 _EVERYWHERE = """
     relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .._scores.tensors import Coded
-from .._scores.value import Scores
+from .._core.tensors import Coded
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
-from .table import rule
+from .registry import rule
 
 
 @rule("embedding", in_place=False, casts=True, kinds=["lookup"])

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from .._scores.value import Scores
+from .._core.value import Scores
 from .linear import interpolate
+from .registry import Rule, add
 from .shape import moving
-from .table import Rule, add
 
 aten = torch.ops.aten
 

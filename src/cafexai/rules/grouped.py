@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.value import Scores
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import bilinear_map
 from .conversion import as_dtype
-from .table import rule
+from .registry import rule
 
 
 def _by_groups(ends: list[int] | None, a: Tensor, b: Tensor) -> Tensor:

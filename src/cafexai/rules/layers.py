@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._scores.functions import pointwise
-from .table import TABLE
+from .._core.functions import pointwise
+from .registry import TABLE
 
 # What each kind of module calls, and its settings; all activations are 0 at 0.
 _CALLS: dict[type[nn.Module], tuple[Callable[..., Tensor] | None, dict[str, type]]] = {

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.functions import affine
-from .._scores.running import RunningSum
-from .._scores.steps import weighted
-from .._scores.value import Scores
+from .._core.cumsum import RunningSum
+from .._core.functions import affine
+from .._core.steps import weighted
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply
 from .conversion import as_dtype
-from .table import plain_function, rule
+from .registry import plain_function, rule
 
 
 @rule("linear", casts=True, kinds=["units", "biased"])

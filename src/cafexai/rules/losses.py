@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.functions import soft_winners
-from .._scores.value import Pending, Scores
+from .._core.functions import soft_winners
+from .._core.value import Pending, Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import sub
 from .linear import total as summed
-from .table import rule
+from .registry import rule
 
 
 @rule("cross_entropy", in_place=False)

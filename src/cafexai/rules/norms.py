@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.functions import affine
-from .._scores.value import Scores
+from .._core.functions import affine
+from .._core.value import Scores
 from .elementwise import finite, inverse_root
-from .table import rule
+from .registry import rule
 
 
 def centred(x: Scores, dims: tuple[int, ...]) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.value import Scores
+from .._core.value import Scores
+from .registry import plain_function, rule
 from .shape import moved
-from .table import plain_function, rule
 
 
 @rule("_pack_padded_sequence", in_place=False)

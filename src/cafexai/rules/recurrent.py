@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.value import Scores
+from .._core.value import Scores
 from .arithmetic import add, multiply
 from .linear import linear
 from .packed import stepwise
+from .registry import rule
 from .shape import moved
-from .table import rule
 
 Cell = Callable[..., Any]
 

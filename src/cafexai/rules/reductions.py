@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._scores.numbers import gap, tolerance
-from .._scores.value import Scores
+from .._core.tolerance import gap, tolerance
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply, sub
 from .conversion import as_dtype
 from .elementwise import absolute, finite, logarithm
 from .linear import total
+from .registry import rule
 from .selection import over
 from .shape import moved
-from .table import rule
 
 
 def dims_of(x: Any, dim: Any) -> tuple[int, ...]:

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.value import Scores
+from .._core.value import Scores
 from .arithmetic import constant_like
 from .elementwise import SORTED, spread
-from .table import find, plain_function, rule
+from .registry import find, plain_function, rule
 
 
 def over(x: Scores, dim: Any, keepdim: bool, sign: int) -> Any:

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._scores.tensors import elements_at
-from .._scores.value import Scores
+from .._core.tensors import elements_at
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
-from .table import Rule, add, functions_named, rule
+from .registry import Rule, add, functions_named, rule
 
 _VIEWS = """
     view reshape flatten ravel transpose t permute movedim moveaxis swapaxes swapdims squeeze unsqueeze expand expand_as

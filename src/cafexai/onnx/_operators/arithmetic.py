@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._graph import Node
 from .._read import DTYPES
-from .table import known_number, operator, plain
+from .registry import known_number, operator, plain
 
 for _name, _function in {
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Greater": torch.gt, "GreaterOrEqual": torch.ge, "Less": torch.lt,

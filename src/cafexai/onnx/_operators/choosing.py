@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
-from .table import FormNotKnown, integers, known_number, operator, room
+from .registry import FormNotKnown, integers, known_number, operator, room
 
 
 @operator("Embedding", domain=OURS, roles=("weight",), main=True)

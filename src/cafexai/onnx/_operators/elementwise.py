@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
-from .table import FormNotKnown, known_number, operator, plain
+from .registry import FormNotKnown, known_number, operator, plain
 
 for _name in "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Round Sign Sin Sinh Sqrt Tan".split():
     plain(getattr(torch, _name.lower()), _name)

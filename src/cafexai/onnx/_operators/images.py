@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._graph import Node
 from .linear import padding
-from .table import FormNotKnown, integers, operator
+from .registry import FormNotKnown, integers, operator
 
 
 def _ceiled(node: Node, x: Tensor, kernel: list[int], stride: list[int], before: list[int], behind: list[int]) -> list[int]:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import Node
-from .table import FormNotKnown, operator
+from .registry import FormNotKnown, operator
 
 ML = "ai.onnx.ml"
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
-from .table import operator
+from .registry import operator
 
 _AFFINE = ("", "weight", "bias")
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._graph import Node
-from .table import FormNotKnown, operator
+from .registry import FormNotKnown, operator
 
 _ROLES = ("", "weight_ih", "weight_hh", "bias", "", "initial_h", "initial_c")
 _ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}  # torch's gates among those of ONNX

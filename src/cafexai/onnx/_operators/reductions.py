@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
-from .table import axes_of, operator
+from .registry import axes_of, operator
 
 Dims = tuple[int, ...]
 

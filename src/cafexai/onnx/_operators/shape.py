@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._graph import Node
 from .._read import DTYPES
-from .table import axes_of, integers, operator, room
+from .registry import axes_of, integers, operator, room
 
 
 @operator("Constant")

@@ -1,0 +1,1 @@
+"""The carriers: how influence is propagated through a model (``netting=``)."""

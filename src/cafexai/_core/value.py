@@ -1,0 +1,456 @@
+"""The scored value: a value of the model that carries its own explanation, and the few things one can do with it.
+
+Every value a of the explained forward pass is held against its reference r, the value of the bias-free model at the
+reference input, with positive and negative influence such that, after every operation,
+
+    a = r + positive - negative    and    positive, negative >= 0.
+
+Rules state what an operation is, in the words of this module: a move of elements, a linear map, a constant added, a
+sum, an elementwise function, a selection of the largest, a product, a frozen value. ``Scores`` does what is the same for all
+ways to carry influence (value, reference, rows, constants, laziness); a carrier, a subclass, adds what is its own
+(``contract.py``): how influence goes through each of these, and what the scores are in the end.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from .contract import Carrier, Move
+from .cumsum import RunningSum
+from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners
+from .input_origin import Origin
+from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
+from .run import Run
+from .steps import weighted
+
+S = TypeVar("S", bound="Scores")
+
+
+class Scores(Carrier):
+    """What rules say of a value, and what of it is the same for all carriers."""
+
+    logits: Scores | None
+    origin: Origin | None = None  # where it was made of an input, element by element
+    exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or 1 "over sum" of these
+    root_of: Scores | None = None  # the value that this is the square root of
+    as_scale: Tensor | None = None  # of the scale of a norm: its value, of which reference + delta may have lost digits
+    shifted: Scores | None = None  # this value before something was subtracted from it
+    raised: tuple[Scores, Tensor] | None = None  # the value, and the constant that was added to it
+    larger_of: tuple[Any, Any] | None = None  # the two of which this is the larger; one may be a constant
+    running: RunningSum | None = None  # of what, and where, this is a running sum
+    log_sum_of: tuple[Scores, Any] | None = None  # the value, and its dims, of whose exponentials this is the log of the sum
+
+    @property
+    def value(self) -> Tensor:
+        """The value itself, detached."""
+        delta = self.delta.detach()
+        return delta if self.reference is None else self.reference + delta
+
+    @property
+    def start(self) -> Tensor:
+        """The reference, zeros included."""
+        return torch.zeros_like(self.delta) if self.reference is None else self.reference
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the value."""
+        return self.template.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of the value."""
+        return self.template.ndim
+
+    def watch(self, constant: Any, rows: Rows, path: str) -> None:
+        """Have what flows back to this new value through a constant, which was added to it, entered in the book."""
+        self.run.biases.watch(self.parts, constant, rows, path)
+
+    def begun(self: S) -> S:
+        """This value as what scores are about, in place of the inputs."""
+        return self
+
+    # ---- what rules say --------------------------------------------------------------------------------------------
+    @classmethod
+    def join(cls, run: Run, fn: Move, parts: Sequence[Any], aligned: bool = False) -> Any:
+        """Move elements: ``fn`` takes one tensor of each part. Plain tensors among the parts are biases.
+
+        ``aligned`` says that dimension 0 of all parts stays dimension 0, row by row.
+        """
+        scored = [part for part in parts if isinstance(part, Scores)]
+        if any(part.pending for part in scored):
+            waiting = _joined_lazily(run, fn, parts, aligned)
+            if waiting is not None:
+                return waiting
+        settings, of_scores = run.settings, parts
+        constants = len(scored) < len(parts)
+        in_reference = constants and settings.biases_in_reference
+        if in_reference:
+            of_scores = [part if isinstance(part, Scores) else torch.zeros_like(part) for part in parts]
+        moved_deltas = fn(*[part.delta if isinstance(part, Scores) else part for part in of_scores])
+        single = isinstance(moved_deltas, Tensor)
+        deltas = [moved_deltas] if single else list(moved_deltas)
+        references: list[Any] = [None] * len(deltas)
+        if in_reference or any(part.reference is not None for part in scored):
+            starts = [_at_start(part, settings.biases_in_reference) for part in parts]
+            try:
+                at_start = fn(*starts)
+            except RuntimeError:  # a view of a reference that is one row for all, and has no memory for each
+                at_start = fn(*[start.contiguous() for start in starts])
+            references = [at_start] if single else list(at_start)
+        rows: list[Any] = [None] * len(deltas)
+        if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):
+            rows = moved(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
+        results = settings.carrier._joined(run, fn, of_scores, deltas, references, rows)
+        if constants and not in_reference and settings.carrier.has_book:
+            amounts = _joined_constants(fn, parts, deltas[0].detach(), single)
+            for place, result in enumerate(results):
+                result.watch(functools.partial(amounts, place), result.rows, run.path)
+        if scored[0].origin is not None:
+            for place, result in enumerate(results):
+                result.origin = Origin.joined(fn, parts, None if single else place)
+        return results[0] if single else tuple(results)
+
+    def linear(
+        self: S, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
+    ) -> S:
+        """A map linear in its first argument, ``fn(value, *constants)`` or ``fn(value, *constants, bias)``.
+
+        It must be monotone in the value when all constants are non-negative. A bias is a tensor or,
+        if it is as large as the value, a function that makes it. ``bias_dims`` dimensions of the result follow those of
+        the bias. ``aligned`` says that dimension 0 of the value stays dimension 0, row by row.
+        """
+        run = self.run
+        in_reference = run.settings.biases_in_reference
+        making, bias = bias, bias() if callable(bias) else bias
+        nothing = () if bias is None else (None,)
+        given = () if bias is None else (bias,)
+        delta = fn(self.delta, *constants, *(nothing if in_reference else given))
+        reference = None
+        if self.reference is not None or (in_reference and bias is not None):
+            reference = self._start_mapped(lambda r: fn(r, *constants, *(given if in_reference else nothing)), aligned)
+            if reference.shape != delta.shape:
+                shape = torch.broadcast_shapes(reference.shape, delta.shape)
+                reference, delta = reference.expand(shape), delta.expand(shape)
+        rows = None
+        if not (run.batch == 1 or (aligned and self.rows is None and delta.ndim and delta.shape[0] == run.batch)):
+            rows = behind_map(self, fn, constants, bias, aligned, delta)
+        amount = None
+        if bias is not None and not in_reference:
+            amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
+        last = nothing if in_reference else given
+        result = self._mapped(fn, constants, last, (reference, delta, rows), amount)
+        if self.origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
+            result.origin = self.origin.changed(lambda v: fn(v, *constants, *given))
+        if amount is not None and self.has_book:
+            result.watch(making if callable(making) else amount, rows, run.path)
+        return result
+
+    def weighted(self: S, weight: Tensor, bias: Tensor | None, aligned: bool) -> S:
+        """A linear layer; by far the most frequent linear map, so that carriers may have a form of their own."""
+        return self.linear(weighted, weight, bias=bias, aligned=aligned)
+
+    def _start_mapped(self, fn: Function, aligned: bool) -> Tensor:
+        """The reference behind a linear map."""
+        return fn(self.start)
+
+    def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
+        """Move elements of this value alone; a function with several results gives a tuple."""
+        result = self.join(self.run, fn, [self], aligned)
+        if self.logits is not None:
+            remembered = self.logits.reshape(fn)
+            pairs = [(result, remembered)] if isinstance(result, Scores) else zip(result, remembered, strict=True)
+            for part, logits in pairs:
+                part.logits, part.final = logits, self.final
+        if self.running is not None:
+            for part, running in zip([result] if isinstance(result, Scores) else result, self.running.moved(fn), strict=True):
+                part.running = running
+        return result
+
+    def copy(self: S) -> S:
+        """This value as an object of its own."""
+        copy = self._copied()
+        copy.logits, copy.final, copy.origin, copy.running = self.logits, self.final, self.origin, self.running
+        return copy
+
+    def add(self: S, other: S, alpha: float = 1) -> S:
+        """self + alpha * other."""
+        delta = torch.add(self.delta, other.delta, alpha=alpha)
+        reference = None
+        if self.reference is not None or other.reference is not None:
+            reference = torch.add(self.start, other.start, alpha=alpha)
+        rows = None if self.run.batch == 1 else merged((self.rows, self.delta), (other.rows, other.delta), self.run.batch)
+        return self._added(other, alpha, (reference, delta, rows))
+
+    def add_constant(self: S, constant: Tensor, alpha: float = 1) -> S:
+        """self + alpha * constant: the constant is a bias."""
+        return self.linear(plus, bias=constant * alpha, aligned=constant.ndim <= self.ndim)
+
+    def scale(self: S, factor: Any) -> S:
+        """self * factor, a constant."""
+        aligned = not isinstance(factor, Tensor) or factor.ndim <= self.ndim
+        return self.linear(torch.mul, factor, aligned=aligned)
+
+    def elementwise(self: S, phi: Function, keeps_zero: bool = False, routing: bool = False) -> S:
+        """The activation rule of the paper (Definitions of peak and linear score flows and of score multipliers).
+
+        ``routing`` as for products: the root of a variance often only divides.
+        """
+        result: S
+        if routing:
+            result = Pending(self.run, phi(self.value), lambda: self._activated(phi, keeps_zero))  # type: ignore[assignment]
+        else:
+            result = self._activated(phi, keeps_zero)
+        if self.origin is not None:
+            result.origin = self.origin.changed(phi)
+        return result
+
+    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
+        """A bilinear map of two scored values, its change split exactly in halves.
+
+        fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen. ``routing``
+        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``ends``: the
+        change is fn(a - r, b) + fn(r, b - s), as if the second, the scale of a norm, had changed first.
+        """
+        if routing:
+            return Pending(self.run, fn(self.value, other.value), lambda: self.product(other, fn))  # type: ignore[return-value]
+        if ends:
+            assert other.as_scale is not None
+            mine, yours = self.start, other.as_scale
+        else:
+            mine, yours = self._halfway(), other._halfway()
+        delta = fn(self.delta, yours) + fn(mine, other.delta)
+        reference = None
+        if self.reference is not None and other.reference is not None:
+            reference = fn(self.reference, other.reference)
+        return self._multiplied(other, fn, (mine, yours), (reference, delta, behind_product(self, other, fn, delta)))
+
+    def _halfway(self) -> Tensor:
+        """Between reference and value."""
+        return (self.start + self.value) / 2
+
+    def mix(self: S, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> S:
+        """A weighted mean over dims with constant weights, the reference of the result being given."""
+        delta = (self.delta * weights).sum(dims, keepdim=True)
+        rows = behind_map(self, lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
+        return self._mixed(weights, dims, (reference, delta, rows))
+
+    def largest(self: S, dims: tuple[int, ...], keepdim: bool = False, valid: Tensor | None = None) -> S:
+        """The maximum over dims (``selection.py``); where ``valid`` is False nothing wins, nor does what a mask has put out."""
+        dims = tuple(sorted(dim % self.ndim for dim in dims))
+        there: S = self
+        out = masked_out(self.value, dims)
+        if out is not None:
+            there = self.join(self.run, lambda v: torch.where(out, 0, v), [self])
+            valid = ~out if valid is None else valid & ~out
+        weights, reference = winners(there.value, there.reference, dims, valid)
+        result = there.mix(weights, dims, reference)
+        if keepdim:
+            return result
+        return result.reshape(lambda v: v.squeeze(dims))
+
+    def soft_largest(self: S, dims: tuple[int, ...], keepdim: bool = False) -> S:
+        """The logarithm of the sum of exponentials over dims, a selection with soft weights; made when somebody asks for it."""
+        dims = tuple(sorted(dim % self.ndim for dim in dims))
+
+        def compute() -> S:
+            weights, reference = soft_winners(self.value, self.reference, dims)
+            there: S = self
+            if not bool((weights > 0).all()):  # a weight of 0 would not silence what is infinite
+                there = self.join(self.run, lambda v: torch.where(weights > 0, v, 0), [self])
+            result = there.mix(weights, dims, reference)
+            return result if keepdim else result.reshape(lambda v: v.squeeze(dims))
+
+        value = self.value.logsumexp(dims, keepdim=keepdim)
+        return Pending(self.run, value, compute)  # type: ignore[return-value]
+
+    def rebased(self: S, reference: Tensor) -> S:
+        """The same change from another reference: that of a function of which only the change is a linear map."""
+        result = (self.full() if isinstance(self, Pending) else self).copy()
+        result.reference = reference
+        return result
+
+    def freeze(self, operation: str, fn: Callable[[Tensor], Any], kind: str = "choice", over: int | None = None) -> Any:
+        """A plain constant computed from the value; remembered in the list of what was frozen, with its kind.
+
+        ``over`` is the dimension along which the constant depends on all elements: perhaps that of the rows.
+        """
+        self.run.note_frozen(operation, kind)
+        if over is not None and self.run.batch > 1 and self._joins_rows(over % max(self.ndim, 1)):
+            self.run.note_company(operation)
+        return fn(self.value)
+
+    def _joins_rows(self, dim: int) -> bool:
+        """Whether several rows lie along a dimension; what is not computed yet has its rows in front."""
+        if self.pending or self.rows is None:
+            return dim == 0 and self.ndim > 0 and self.shape[0] == self.run.batch
+        return averaged(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED
+
+
+def _at_start(part: Any, biases_in_reference: bool) -> Tensor:
+    """What a part of a join brings to the reference."""
+    if isinstance(part, Scores):
+        return part.start
+    return part if biases_in_reference else torch.zeros_like(part)
+
+
+def _joined_constants(fn: Move, parts: Sequence[Any], like: Tensor, single: bool) -> Callable[[int], Tensor]:
+    """The constants among the parts in each result of a move, made when they are first needed: they are as large as that."""
+    kept = [part.shape if isinstance(part, Scores) else part.clone() for part in parts]  # the model may write to its own later
+
+    @functools.cache
+    def constant(place: int) -> Tensor:
+        joined = fn(*[like.new_zeros(part) if isinstance(part, torch.Size) else part for part in kept])
+        return joined if single else joined[place]
+
+    return constant
+
+
+class Pending(Scores):
+    """A scored value that is computed only when somebody asks for its scores: the value is known, the rest on first use.
+
+    Attention scores feed a softmax, which takes the value alone: their scores are never needed, nor are those of queries and
+    keys. ``firm``: the value is that of a layer, or of some of its columns, and whoever goes on from it wants its scores.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        value: Tensor,
+        compute: Callable[[], Any],
+        firm: bool = False,
+        columns: Callable[[slice], Pending] | None = None,
+    ) -> None:
+        self.run = run
+        self.firm = firm
+        self.columns = columns  # for the output of a linear layer: some of its columns, as a layer
+        self.template = value.detach()
+        self._compute = compute
+        self._path = run.path
+        self._full: Any = None
+
+    def full(self) -> Any:
+        """The value with its scores, made as if where it first stood."""
+        if self._full is None:
+            here, self.run.path = self.run.path, self._path
+            self._full = self._compute()
+            self.run.path = here
+        return self._full
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_full" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.full(), name)  # reference, delta, rows and what is the carrier's own
+
+    value = property(lambda self: self.template)
+    slack = property(lambda self: self.full().slack)
+    has_book = property(lambda self: self.full().has_book)
+    pending = property(lambda self: self._full is None)
+
+    @classmethod
+    def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
+        return run.settings.carrier.of_input(run, x, reference)
+
+    @classmethod
+    def join(cls, run: Run, fn: Move, parts: Sequence[Any], aligned: bool = False) -> Any:
+        return run.settings.carrier.join(run, fn, parts, aligned)
+
+    def _copied(self) -> Any:
+        return Pending(self.run, self.template, self.full)
+
+    def linear(self, fn: Callable[..., Tensor], *constants: Any, **options: Any) -> Any:
+        if self.firm:
+            return self.full().linear(fn, *constants, **options)
+        bias = options.get("bias")
+        last = () if bias is None else (bias() if callable(bias) else bias,)
+        value = fn(self.template, *constants, *last)
+        result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
+        if self.exponentials is not None:
+            exponent, role = self.exponentials
+            if fn in ONE_TO_ONE:
+                result.exponentials = self.exponentials
+            elif role != "over sum":
+                result.exponentials = (exponent, "sum")
+        return result
+
+    def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
+        is_sum = self.exponentials is not None and self.exponentials[1] == "sum"  # as in exp / (sum of exp).clamp_min(eps)
+        result = super().elementwise(phi, keeps_zero, routing or is_sum)
+        result.exponentials = self.exponentials if is_sum else None
+        return result
+
+    def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
+        if self.firm:
+            return self.full().weighted(weight, bias, aligned)
+        return Pending(self.run, weighted(self.template, weight, bias), lambda: self.full().weighted(weight, bias, aligned))
+
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
+        return super().product(other, fn, routing) if routing else self.full().product(other, fn, ends=ends)
+
+    def add(self, other: Any, alpha: float = 1) -> Any:
+        return self.full().add(other, alpha)
+
+    def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
+        return self.full().mix(weights, dims, reference)
+
+    def influence(self) -> Tensor:
+        return self.full().influence()
+
+    def worst_sign(self) -> float:
+        return 0.0 if self.pending else self.full().worst_sign()
+
+    def _halfway(self) -> Tensor:
+        return self.template / 2 if self.reference is None else self.full()._halfway()
+
+    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
+        return self.full()._activated(phi, keeps_zero)
+
+    def _not_asked(self, *arguments: Any) -> Any:
+        raise AssertionError("This is asked of the value with its scores.")
+
+    _added = _mapped = _mixed = _multiplied = _joined = outcome = net = _not_asked  # type: ignore[assignment]
+
+
+def _joined_lazily(run: Run, fn: Move, parts: Sequence[Any], aligned: bool) -> Any:
+    """A move of elements of lazy values and constants stays lazy, if it has one result; else None."""
+    if not all(part.pending for part in parts if isinstance(part, Scores)):
+        return None
+    pending = [part for part in parts if isinstance(part, Pending)]
+    if len(parts) == 1 and pending[0].columns is not None:
+        cut = _columns(pending[0], fn)
+        if cut is not None:
+            return cut
+    value = fn(*[part.value if isinstance(part, Scores) else part for part in parts])
+    if not isinstance(value, Tensor):
+        return None
+
+    def compute() -> Any:
+        full = [part.full() if isinstance(part, Pending) else part for part in parts]
+        return Scores.join.__func__(run.settings.carrier, run, fn, full, aligned)  # type: ignore[attr-defined]
+
+    result = Pending(run, value, compute, any(part.firm for part in pending))
+    if len({part.exponentials for part in pending}) == 1:
+        result.exponentials = pending[0].exponentials
+    return result
+
+
+def _columns(layer: Pending, fn: Move) -> Any:
+    """The result of a move that cuts the output of a linear layer into pieces of its columns; None if it does not."""
+    assert layer.columns is not None
+    index = torch.arange(layer.shape[-1], device=layer.template.device).expand(layer.shape)
+    try:
+        moved = fn(index)
+    except RuntimeError:  # a view that joins dimensions, of which columns without memory for each row have none
+        return None
+    parts = []
+    for part in [moved] if isinstance(moved, Tensor) else moved:
+        same = part.untyped_storage().data_ptr() == index.untyped_storage().data_ptr()
+        if not same or part.shape[:-1] != index.shape[:-1] or part.stride() != index.stride() or part.shape == index.shape:
+            return None
+        parts.append(layer.columns(slice(part.storage_offset(), part.storage_offset() + part.shape[-1])))
+        parts[-1]._path = layer._path
+    return parts[0] if isinstance(moved, Tensor) else tuple(parts)

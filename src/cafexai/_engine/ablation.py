@@ -1,0 +1,117 @@
+"""The model once more, at other inputs: what the scores do not say.
+
+- A feature that the model makes an integer, a number of Python or a truth value of, or detaches, gets no score for what it does
+  behind that. So that nobody takes this for "no effect", it is named, with what the output changes by at its baseline.
+- Where attention or norms are frozen, the output that scores start from is not that of the model at the baseline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from .._carriers.path import PathScores
+from .._core.tolerance import all_finite
+from .._inputs.groups import default_names
+from .._inputs.target import picked
+from ..explanation import Explanation
+from .forward import forward, plain_output
+from .job import Batch, Job
+
+MOST = 16  # features that are put to their baseline at most
+ROWS = 1024  # rows at a time
+NOTHING = 1e-6  # a change that is smaller, beside the outputs, is rounding
+
+
+def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], alone: bool) -> dict[str, Tensor]:
+    """Features that were cut off -> (rows,): model(x) - model(x with the feature at its baseline).
+
+    It is 0 in rows in which it is not cut off, and NaN if there are too many such features to try, or the model fails there.
+
+    ``reached`` says which elements of the inputs had a part in a value that was cut. To these come features without any score
+    although they differ from their baseline, if putting them there shows that they do count; ``alone`` says that each element
+    has a score of its own.
+    """
+    flat = explanation._flat
+    inputs, baselines = (explanation._each(part) for part in (explanation.inputs, explanation.baselines))
+    pairs = list(zip(inputs, baselines, strict=True))
+    differs = flat(tuple((x != r) & (x.is_floating_point() | (r >= 0)) for x, r in pairs))  # -1: there is no code for none
+    cut = flat(tuple(reached))
+    suspected = differs & (cut | ((flat(explanation.positive) + flat(explanation.negative) == 0) & alone))
+    names = explanation.feature_names or default_names([x.shape[1:] for x in inputs])
+    order = suspected.sum(0).argsort(descending=True, stable=True)
+    found: dict[str, Tensor] = {}
+    for number, place in enumerate(order[: int(suspected.any(0).sum())].tolist()):
+        rows = suspected[:, place] & cut[:, place]
+        amount = torch.full_like(explanation.output, torch.nan)
+        if number < MOST and not job.every_class:
+            try:
+                without = _without(job, explanation, place).to(explanation.output)
+            except Exception:  # the model itself fails, or is not finite, with this feature at its baseline
+                without = amount
+            effect = explanation.output - without
+            none = effect.abs() <= NOTHING * (explanation.output.abs() + without.abs())
+            rows = suspected[:, place] & (cut[:, place] | ~none)
+            amount = torch.where(rows, effect, torch.zeros_like(effect))
+        if bool(rows.any()):
+            found[names[place]] = amount
+    return found
+
+
+def _without(job: Job, explanation: Explanation, place: int) -> Tensor:
+    """The explained output of all rows with one feature at its baseline."""
+    source = 0
+    while place >= job.given.tensors[source][0].numel():
+        place -= job.given.tensors[source][0].numel()
+        source += 1
+
+    def changed(batch: Batch) -> tuple[Tensor, ...]:
+        x, baseline = batch.tensors[source], explanation._each(explanation.baselines)[source][batch.rows]
+        new = x.flatten(1).clone()
+        new[:, place] = baseline.flatten(1)[:, place].to(x)
+        return (*batch.tensors[:source], new.view(x.shape), *batch.tensors[source + 1 :])
+
+    return _outputs(job, explanation, changed)
+
+
+def model_at_baseline(job: Job, explanation: Explanation) -> Tensor | None:
+    """The explained output of the model itself at the baselines, the mean over several; None if it has none there. (rows,)"""
+    found = []
+    for number, stack in enumerate(job.stack):
+        if any(r is None and not x.is_floating_point() for r, x in zip(stack, job.given.tensors, strict=True)):
+            return None
+
+        def at_baseline(batch: Batch) -> tuple[Tensor, ...]:
+            pairs = zip(batch.references, batch.tensors, strict=True)
+            return tuple(torch.zeros_like(x) if r is None else r.to(x) for r, x in pairs)
+
+        try:
+            found.append(_outputs(job, explanation, at_baseline, number))
+        except Exception:  # the model itself fails, or is not finite, there
+            return None
+    return torch.stack(found).mean(0)
+
+
+def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple[Tensor, ...]], reference: int = 0) -> Tensor:
+    """The explained output of all rows, at other inputs."""
+    settings = dataclasses.replace(job.settings, carrier=PathScores)
+    target, against = explanation.target, explanation.against
+    job = dataclasses.replace(job, settings=settings, features=None, target=target if target.shape[1] else None)
+    outputs, step = [], job.batch_size or ROWS
+    for start in range(0, job.given.rows, step):
+        rows = slice(start, min(start + step, job.given.rows))
+        batch = job.batch(rows, reference)
+        batch = dataclasses.replace(batch, tensors=inputs(batch))
+        if explanation.final is None:
+            found = picked(plain_output(job, batch), target[rows], None if against is None else against[rows])
+        else:  # the logit is inside
+            passed = forward(job, batch, settings)
+            found = passed.chosen.value
+            passed.run.release()
+        if not all_finite(found):
+            raise ValueError("the output at these inputs is not finite")
+        outputs.append(found)
+    return torch.cat(outputs)

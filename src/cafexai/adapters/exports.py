@@ -1,0 +1,163 @@
+"""Explanations as tables of pandas, and in the forms that SHAP, shapash and explainerdashboard take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._extras import needs
+from ..explanation import Explanation, Tensors
+from ..plotting.row_lines import feature_lines
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def long_table(e: Explanation) -> pandas.DataFrame:
+    """One line per row and feature, and one for the bias; what fills up short rows is left out."""
+    pandas = needs("pandas", "tabular")
+    rows = len(e)
+    names = [name for row in range(rows) for name in (*e.names(row), "(bias)")]
+    columns: dict[str, Any] = {"row": np.repeat(np.arange(rows), len(names) // max(rows, 1)), "feature": names}
+    if e.tokens is None and (not e.grouped or e.display is not None):
+        columns["value"] = _known(e, e.shown)
+        if e.display is None:
+            columns["baseline"] = _known(e, e.baselines)
+    scores: list[tuple[str, Tensors, Tensor]] = [
+        ("positive", e.positive, e.bias_positive),
+        ("negative", e.negative, e.bias_negative),
+        ("combined", e.combined, e.bias),
+    ]
+    if e.correction is not None:
+        scores.append(("refined", e.refined, e.bias))
+    for name, features, bias in scores:
+        columns[name] = torch.cat([e._flat(features), bias.to(e._flat(features))[:, None]], 1).flatten().cpu().numpy()
+    frame = pandas.DataFrame(columns)
+    return frame if "" not in names else frame[frame["feature"] != ""].reset_index(drop=True)
+
+
+def storable(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The table for a file whose columns are of one kind each: where numbers stand beside words, they are words, too."""
+    mixed = [name for name in frame.columns if frame[name].dtype == object and frame[name].map(type).nunique() > 1]
+    words: dict[str, Any] = {name: [None if one is None or one != one else str(one) for one in frame[name]] for name in mixed}
+    return frame.assign(**words)
+
+
+def _known(e: Explanation, values: Tensors) -> Any:
+    """Values as people know them, one for the bias after each row: numbers, or words where there are categories."""
+    flat = e._flat(values)
+    numbers = flat.double().cpu() if not flat.is_floating_point() else flat.cpu()
+    padded = torch.cat([numbers, torch.full_like(numbers[:, :1], torch.nan)], 1).numpy()
+    return (_in_words(e, padded) if e.categories else padded).flatten()
+
+
+def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
+    """Codes by their words; a code that none belongs to is no category."""
+    found = numbers.astype(object)
+    for place, name in enumerate(e.names()):
+        if name in e.categories:
+            words = e.categories[name]
+            codes = [-1 if code != code else int(code) for code in numbers[:, place].tolist()]
+            found[:, place] = [words[code] if 0 <= code < len(words) else None for code in codes]
+    return found
+
+
+def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
+    """The features with most influence on one row, in the order of the ledger."""
+    pandas = needs("pandas", "tabular")
+    one = e[row]
+    names, values = one.names(), one.values()
+    influence = (one._flat(one.positive) + one._flat(one.negative))[0]
+    order = influence.argsort(descending=True, stable=True).tolist()
+    kept = [place for place in order if names[place]][:most]
+    feature_lines(one, most)  # refuses what cannot be shown
+    found: dict[str, Any] = {"feature": [names[place] for place in kept]}
+    if values is not None:
+        found["value"] = [values[place] for place in kept]
+    for name in ("positive", "negative", "combined", *(["refined"] if e.correction is not None else [])):
+        found[name] = one._flat(getattr(one, name))[0, kept].tolist()
+    return pandas.DataFrame(found)
+
+
+def for_shap(e: Explanation, scores: str) -> Any:
+    """A shap.Explanation: (rows, features), or pictures with their channels last."""
+    shap = needs("shap", "shap")
+    bases = {
+        "combined": e.baseline_output + e.bias,
+        "positive": e.baseline_output + e.bias_positive,
+        "negative": e.bias_negative,
+    }
+    if scores not in bases:
+        raise ValueError(f"to_shap({scores!r}): the scores are {', '.join(map(repr, bases))}.")
+    base, names = bases[scores].cpu().numpy(), list(e.names())
+    tensors: Tensors = getattr(e, scores)
+    if e.tokens is not None:
+        return shap.Explanation(values=e._flat(tensors).cpu().numpy(), base_values=base, data=np.array(e.tokens))
+    if isinstance(tensors, Tensor) and tensors.ndim > 2:
+        values, data = (_channels_last(e, part) for part in (tensors, e._each(e.shown)[0]))
+        return shap.Explanation(values=values, base_values=base, data=data)
+    known = None if e.grouped and e.display is None else e._flat(e.shown).cpu().numpy()
+    return shap.Explanation(
+        values=e._flat(tensors).cpu().numpy(),
+        base_values=base,
+        data=known,
+        display_data=_in_words(e, known) if known is not None and e.categories else None,
+        feature_names=names,
+    )
+
+
+def _channels_last(e: Explanation, part: Tensor) -> np.ndarray:
+    first = e.kind == "image" and part.shape[1] <= 4 and part.shape[1] <= part.shape[3]
+    return (part.movedim(1, -1) if first else part).cpu().numpy()
+
+
+def scores_and_values(e: Explanation, call: str) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Combined scores and values of a table, one column per feature."""
+    pandas = needs("pandas", "tabular")
+    if e.kind != "table" or (e.grouped and e.display is None):
+        raise ValueError(
+            f"{call}: it shows tables, features with a value each; this explanation is one of {e.kind}s or groups."
+        )
+    names = list(e.names())
+    values = pandas.DataFrame(_in_words(e, e._flat(e.shown).double().cpu().numpy()), columns=names).infer_objects()
+    return pandas.DataFrame(e._flat(e.combined).double().cpu().numpy(), columns=names), values
+
+
+class Answers:
+    """Stands for the model in tools that show scores which they are given: it knows the outputs of the explained rows."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        self.outputs = outputs.double().cpu().numpy()
+
+    def predict(self, rows: Any) -> np.ndarray:
+        """The outputs; for some of the rows, by the index of their frame."""
+        places = np.asarray(rows.index) if hasattr(rows, "index") and not callable(rows.index) else np.arange(len(rows))
+        return self.outputs[places]
+
+
+def for_shapash(e: Explanation) -> Any:
+    """A compiled SmartExplainer."""
+    pandas, shapash = needs("pandas", "tabular"), needs("shapash", "shapash")
+    scores, values = scores_and_values(e, "to_shapash()")
+    answers = Answers(e.output)
+    explainer = shapash.SmartExplainer(model=answers)
+    explainer.compile(x=values, contributions=scores, y_pred=pandas.DataFrame({e.target_name(): answers.outputs}))
+    return explainer
+
+
+def for_explainerdashboard(e: Explanation, y: Any) -> Any:
+    """A RegressionExplainer whose contributions are the combined scores."""
+    pandas, dashboard = needs("pandas", "tabular"), needs("explainerdashboard", "explainerdashboard")
+    scores, values = scores_and_values(e, "to_explainerdashboard()")
+    base = (e.baseline_output + e.bias).double().cpu().numpy()
+    start = float(base.mean())
+    if not np.allclose(base, start):  # it knows one start for all rows: what the biases did to each stands beside the features
+        scores["(bias)"], values["(bias)"] = base - start, base
+    answers = Answers(e.output)
+    truth = pandas.Series(answers.outputs if y is None else np.asarray(y), name=e.target_name())
+    explainer = dashboard.RegressionExplainer(answers, values, truth, shap="kernel")  # never computed: ours are set
+    explainer.set_shap_values(start, scores.to_numpy())
+    return explainer

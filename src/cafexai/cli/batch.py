@@ -1,0 +1,153 @@
+"""``cafexai batch``: scores for files of any number of rows."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..loading import load_model
+from . import options, parsing
+from .errors import UseProblem
+from .request import WORDS, Request, Work, called, read_schema
+from .status import Status
+
+EVERY = 60.0  # seconds between two lines where nobody watches a terminal
+Input = Annotated[
+    str, typer.Argument(help="Parquet, CSV or Arrow: a file, a folder, a 'glob*', or an address.", metavar="INPUT")
+]
+Folder = Annotated[
+    Path, typer.Argument(help="Folder for the parts of the result. Started again, it goes on.", metavar="OUTPUT")
+]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="package.module:factory (or file.py:factory), .skops, .onnx; with --trust others.")
+]
+Keep = Annotated[str | None, typer.Option(help="Columns that go to the result and are no features: id,day,...")]
+Scores = Annotated[str, typer.Option(help="net, signed (positive and negative) or all.")]
+Top = Annotated[int | None, typer.Option(min=1, help="Lists of the strongest features, so many, instead of a column for each.")]
+Workers = Annotated[int | None, typer.Option(min=0, help="Processes; one for each processor if not given. 0: this one alone.")]
+PartRows = Annotated[int, typer.Option("--rows-per-part", min=1, help="Rows of one part, the unit of work.")]
+MaxBad = Annotated[float | None, typer.Option(min=0, help="End if more rows are refused: a number, or a share below 1.")]
+Baseline = Annotated[str, typer.Option(help="zero; mean, median or mode of --background; or a file of rows.")]
+Background = Annotated[str | None, typer.Option(help="A file of rows with the columns of the model, for --baseline mean.")]
+
+Engine = Annotated[str, typer.Option(help="local; ray or spark: the machines of a cluster, which see OUTPUT, too.")]
+Kernels = Annotated[str, typer.Option(help="Compiled formulas: always, never, or auto, where a run is long enough to pay.")]
+Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, or the master of Spark; this machine if not given.")]
+
+
+def batch(
+    input: Input,
+    output: Folder,
+    model: ModelOption,
+    weights: options.Weights = None,
+    schema: options.SchemaFile = None,
+    columns: options.Columns = None,
+    keep: Keep = None,
+    target: options.Target = None,
+    against: options.Against = None,
+    output_part: Annotated[str | None, typer.Option("--output", help="Which of several outputs of the model.")] = None,
+    scores: Scores = "all",
+    top: Top = None,
+    baseline: Baseline = "zero",
+    background: Background = None,
+    c: options.Sensitivity = "0.5",
+    netting: options.Netting = None,
+    flows: options.Flows = None,
+    biases: options.Biases = None,
+    norms: options.Norms = None,
+    workers: Workers = None,
+    rows_per_part: PartRows = 65536,
+    batch_size: options.BatchSize = None,
+    max_bad: MaxBad = None,
+    encoding: options.Encoding = None,
+    trust: options.Trust = False,
+    engine: Engine = "local",
+    address: Address = None,
+    kernels: Kernels = "auto",
+    json: options.Json = False,
+) -> None:
+    """Scores for more rows than memory holds.
+
+    Reads Parquet, CSV or Arrow and writes Parquet parts. It can be stopped at any time: started again, it goes on. Rows that
+    cannot be scored are put aside with the reason.
+    """
+    from ..batch import score
+    from ..cafe import CAFE
+
+    sensitivity = parsing.sensitivity(c)
+    if isinstance(sensitivity, list):
+        raise UseProblem(f"--c {c}: give one number; score each into a folder of its own.")
+    request = Request(
+        model, background or baseline, weights, trust, schema, columns, encoding, baseline=baseline, c=c, output=output_part
+    )
+    with Status().running() as status:
+        made, known, baselines, about = model_of(request, status, background)
+        status.doing(f"looking at {input}")
+        classes = tuple(known.classes if known is not None else getattr(made, "class_names", None) or ())
+        settings: dict[str, Any] = {"flows": flows, "biases": biases, "norms": norms, "background": about, "schema": known}
+
+        def call() -> Any:
+            return score(
+                CAFE(made, sensitivity, netting, **settings),
+                input,
+                output,
+                keep=parsing.names(keep) or (),
+                columns=parsing.names(columns),
+                target=parsing.output(target, "target", classes),
+                against=parsing.output(against, "against", classes),
+                output=parsing.part(output_part),
+                baselines=baselines,
+                scores=scores,
+                top=top,
+                workers=workers,
+                rows_per_part=rows_per_part,
+                batch_size=batch_size,
+                max_bad=max_bad,
+                encoding=encoding,
+                engine=engine,
+                address=address,
+                kernels=kernels,
+                say=_Teller(status),
+            )
+
+        summary = called(call, model, input)
+    typer.echo(_as_json(summary) if json else f"{output}: {summary}")
+    if summary.refused and not json:
+        typer.echo(f"Reasons of the refused rows: {output / '_cafexai' / 'refused'}")
+
+
+def model_of(request: Request, status: Status, background: str | None) -> tuple[Any, Any, Any, Any]:
+    """The model, the schema, the baseline, and the data that words such as "mean" are about."""
+    if request.baseline in WORDS and background is None:
+        raise UseProblem(f"--baseline {request.baseline}: of which rows? Give them: --background FILE.")
+    if request.baseline == "zero":
+        status.doing(f"loading {request.model}")
+        schema = None if request.schema is None else read_schema(request.schema)
+        return load_model(request.model, request.weights, request.trust), schema, None, None
+    work = Work(request, status)
+    return work.model, work.schema, work.baselines, work.background()
+
+
+class _Teller:
+    """How far the run is: on a terminal all the time, in a log once a minute."""
+
+    def __init__(self, status: Status) -> None:
+        self._status, self._last, self._quiet = status, time.monotonic(), not sys.stderr.isatty()
+
+    def __call__(self, line: str) -> None:
+        self._status.tell(line)
+        if self._quiet and time.monotonic() - self._last >= EVERY:
+            self._last = time.monotonic()
+            typer.echo(f"cafexai: {line}", err=True)
+
+
+def _as_json(summary: Any) -> str:
+    import dataclasses
+
+    from .output import as_json
+
+    return as_json({**dataclasses.asdict(summary), "slowest": summary.slowest})

@@ -1,0 +1,161 @@
+"""``cafexai explain`` and ``cafexai report``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+from . import output as files
+from .request import USUAL, Request, Work, schema_text
+from .status import Status
+
+ENDINGS = (".txt", ".csv", ".parquet", ".json", ".html", ".safetensors")
+Out = Annotated[
+    Path | None,
+    typer.Option(help="File for the scores of all rows, by its ending: .txt, .csv, .parquet, .json, .html, .safetensors."),
+]
+Report = Annotated[Path, typer.Option(help="Where the report is written, as .html.")]
+
+
+def explain(
+    model: options.Model,
+    data: options.DataFile,
+    weights: options.Weights = None,
+    out: Out = None,
+    json: options.Json = False,
+    rows: options.Rows = None,
+    target: options.Target = None,
+    against: options.Against = None,
+    output: options.Output = None,
+    baseline: options.Baseline = USUAL,
+    c: options.Sensitivity = "0.5",
+    netting: options.Netting = None,
+    flows: options.Flows = None,
+    biases: options.Biases = None,
+    norms: options.Norms = None,
+    columns: options.Columns = None,
+    schema: options.SchemaFile = None,
+    show_schema: options.ShowSchema = False,
+    tokenizer: options.Tokenizer = None,
+    preprocess: options.Preprocess = None,
+    encoding: options.Encoding = None,
+    batch_size: options.BatchSize = None,
+    trust: options.Trust = False,
+) -> None:
+    """What pushed predictions up, what down, what cancelled.
+
+    Without --out the first rows are shown as tables that add up; --out writes all of them.
+    """
+    request = Request(
+        model, data, weights, trust, schema, columns, encoding, tokenizer, preprocess,
+        rows, target, against, baseline, c, netting, flows, biases, norms, batch_size, output,
+    )  # fmt: skip
+    if show_schema:
+        typer.echo(schema_text(request))
+        return
+    files.checked(out, ENDINGS)
+    with Status().running() as status:
+        work = Work(request, status)
+        result = work.explain()
+        if out is not None:
+            status.doing(f"writing {out}")
+            _write(out, result, work)
+    if json:
+        typer.echo(files.as_json(_as_json(result, work)))
+    elif out is None:
+        typer.echo(_first_rows(result, work))
+    else:
+        typer.echo(_wrote(out, work))
+
+
+def report(
+    model: options.Model,
+    data: options.DataFile,
+    weights: options.Weights = None,
+    out: Report = Path("report.html"),
+    rows: options.Rows = None,
+    target: options.Target = None,
+    against: options.Against = None,
+    output: options.Output = None,
+    baseline: options.Baseline = USUAL,
+    c: options.Sensitivity = "0.5",
+    netting: options.Netting = None,
+    flows: options.Flows = None,
+    biases: options.Biases = None,
+    norms: options.Norms = None,
+    columns: options.Columns = None,
+    schema: options.SchemaFile = None,
+    tokenizer: options.Tokenizer = None,
+    preprocess: options.Preprocess = None,
+    encoding: options.Encoding = None,
+    batch_size: options.BatchSize = None,
+    trust: options.Trust = False,
+) -> None:
+    """A page that can be sent to somebody without Python.
+
+    One HTML file without network: an overview, every row with a table that adds up, conflicts in plain sentences.
+    """
+    request = Request(
+        model, data, weights, trust, schema, columns, encoding, tokenizer, preprocess,
+        rows, target, against, baseline, c, netting, flows, biases, norms, batch_size, output,
+    )  # fmt: skip
+    files.checked(out, (".html", ".htm"))
+    with Status().running() as status:
+        work = Work(request, status)
+        result = work.explain()
+        status.doing(f"writing {out}")
+        _write(out, result, work)
+    typer.echo(_wrote(out, work))
+
+
+def _write(out: Path, result: Any, work: Work) -> None:
+    ending = out.suffix.lower()
+    if ending in (".csv", ".parquet"):
+        files.write_frame(out, files.to_frame(result, work.data))
+    elif ending == ".json":
+        files.write_text(out, files.as_json(_as_json(result, work)) + "\n")
+    elif ending == ".txt":
+        files.write_text(out, files.ledgers(result, work.data) + "\n")
+    else:
+        with files.writing(out):
+            if ending == ".safetensors":
+                result.save(out)
+            else:
+                result.report(out, **_about(work))
+
+
+def _about(work: Work) -> dict[str, Any]:
+    """What a report says of where it comes from."""
+    data, request = work.data, work.request
+    chosen = f"{len(data)} of {len(work.all)} rows" if len(data) < len(work.all) else f"all {len(data)} rows"
+    names = data.labels or tuple(f"Row {place}" for place in data.places)
+    return {
+        "title": f"{Path(request.data).name} explained",
+        "model": work.model,
+        "data": f"{request.data}, {chosen}; compared with the baseline {request.baseline}",
+        "row_names": names,
+        "command": shlex.join(["cafexai", *sys.argv[1:]]),
+    }
+
+
+def _as_json(result: Any, work: Work) -> dict[str, Any]:
+    request = work.request
+    return files.to_json(result, work.data, {"model": request.model, "data": request.data, "baseline": request.baseline})
+
+
+def _wrote(out: Path, work: Work) -> str:
+    count = len(work.data)
+    return f"{out}: {count} row{'s' * (count != 1)} of {work.request.data} explained."
+
+
+def _first_rows(result: Any, work: Work) -> str:
+    lines = [files.ledgers(result, work.data, files.SHOWN)]
+    more = len(work.data) - files.SHOWN
+    if more > 0:
+        lines += ["", f"{more} more row{'s' * (more != 1)}: --rows chooses others, --out scores.csv writes all."]
+    return "\n".join(lines)

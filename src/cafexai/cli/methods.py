@@ -1,0 +1,161 @@
+"""``cafexai compare``, ``audit`` and ``supported``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from . import options, output, parsing
+from .errors import UseProblem
+from .request import Request, Work
+from .status import Status
+
+Methods = Annotated[str | None, typer.Option(help="Methods, such as cafe,integrated_gradients; all if not given.")]
+Metrics = Annotated[str | None, typer.Option(help="Metrics, such as infidelity,complexity; the usual ones if not given.")]
+Method = Annotated[str, typer.Option(help="The method to audit.")]
+Table = Annotated[Path | None, typer.Option(help="File for the table, by its ending: .md, .csv, .parquet or .json.")]
+ENDINGS = (".md", ".csv", ".parquet", ".json")
+
+
+def compare(
+    model: options.Model,
+    data: options.DataFile,
+    weights: options.Weights = None,
+    out: Table = None,
+    json: options.Json = False,
+    methods: Methods = None,
+    metrics: Metrics = None,
+    rows: options.Rows = "0:50",
+    target: options.Target = None,
+    baseline: options.Baseline = "zero",
+    columns: options.Columns = None,
+    preprocess: options.Preprocess = None,
+    encoding: options.Encoding = None,
+    trust: options.Trust = False,
+) -> None:
+    """Many methods on the same rows, each measured.
+
+    Of DATA the first 50 rows are taken, unless --rows says otherwise.
+    """
+    output.checked(out, ENDINGS)
+    request = Request(
+        model, data, weights, trust, None, columns, encoding, None, preprocess, rows, target, None, baseline
+    )  # fmt: skip
+    with Status().running() as status:
+        work = Work(request, status)
+        found = _compared(work, parsing.names(methods), parsing.names(metrics))
+    frame = found.to_frame().reset_index()
+    _give(found.to_markdown(), frame, {"notes": found.notes, "methods": _lines(frame)}, work, out, json)
+
+
+def _compared(work: Work, methods: list[str] | None, metrics: list[str] | None) -> Any:
+    from .. import comparison
+
+    chosen: dict[str, Any] = {} if metrics is None else {"metrics": metrics}
+    target = parsing.output(work.request.target, "target", None)
+    x, baselines = work.tensor(), work.baseline_tensor()
+    work.status.doing(f"comparing methods on {len(work.data)} rows")
+    return work.called(lambda: comparison.compare(work.model, x, target, methods, baselines=baselines, **chosen))
+
+
+def audit(
+    model: options.Model,
+    data: options.DataFile,
+    weights: options.Weights = None,
+    out: Table = None,
+    json: options.Json = False,
+    method: Method = "cafe",
+    rows: options.Rows = "0:50",
+    baseline: options.Baseline = "zero",
+    c: options.Sensitivity = "1",
+    columns: options.Columns = None,
+    preprocess: options.Preprocess = None,
+    encoding: options.Encoding = None,
+    trust: options.Trust = False,
+) -> None:
+    """Does a method report the conflicts in the model?
+
+    Of DATA the first 50 rows are taken, unless --rows says otherwise.
+    """
+    output.checked(out, ENDINGS)
+    request = Request(model, data, weights, trust, None, columns, encoding, None, preprocess, rows, baseline=baseline, c=c)
+    with Status().running() as status:
+        work = Work(request, status)
+        found = _audited(work, method)
+    frame = found.to_frame().reset_index(names="layer")
+    text = "\n".join([f"{method} {found}", "", output.table(frame), *(f"{name}: {why}" for name, why in found.skipped.items())])
+    _give(text, frame, {"method": method, "verdict": str(found), "layers": _lines(frame)}, work, out, json)
+
+
+def _audited(work: Work, method: str) -> Any:
+    import functools
+
+    from ..cafe import CAFE
+    from ..conflicts import audit as audited
+    from ..methods import METHODS
+
+    if method not in METHODS:
+        raise UseProblem(f"--method {method}: there is no such method. There are: {', '.join(METHODS)}.")
+    c = parsing.sensitivity(work.request.c)
+    if isinstance(c, list):
+        raise UseProblem(f"--c {work.request.c}: an audit is about one c.")
+    x, baselines = work.tensor(), work.baseline_tensor()
+    work.status.doing(f"auditing {method} on {len(work.data)} rows")
+    scored = functools.partial(CAFE, c=c) if method == "cafe" else METHODS[method]
+    return work.called(lambda: audited(scored, work.model, x, baselines))
+
+
+def supported(
+    model: options.Model,
+    data: options.DataFile,
+    weights: options.Weights = None,
+    json: options.Json = False,
+    columns: options.Columns = None,
+    schema: options.SchemaFile = None,
+    tokenizer: options.Tokenizer = None,
+    preprocess: options.Preprocess = None,
+    encoding: options.Encoding = None,
+    trust: options.Trust = False,
+) -> None:
+    """Can the model be explained?
+
+    Runs it once on the first row and lists its operations; ends with code 4 if some have no rule.
+    """
+    request = Request(model, data, weights, trust, schema, columns, encoding, tokenizer, preprocess, "0")
+    with Status().running() as status:
+        work = Work(request, status)
+        status.doing("following the model")
+        found = work.supported()
+    if json:
+        problems = [vars(problem) for problem in found.problems]
+        typer.echo(
+            output.as_json(
+                {"cafexai": __version__, "supported": bool(found), "operations": found.operations, "problems": problems}
+            )
+        )
+    else:
+        typer.echo(str(found))
+    raise typer.Exit(0 if found else 4)
+
+
+def _lines(frame: Any) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in line.items()} for line in frame.to_dict("records")]
+
+
+def _give(text: str, frame: Any, described: dict[str, Any], work: Work, out: Path | None, json: bool) -> None:
+    """On the terminal, as JSON, or into a file."""
+    about = {"cafexai": __version__, "model": work.request.model, "data": work.request.data, "rows": len(work.data)}
+    told = output.as_json({**about, **described})
+    if out is not None:
+        if out.suffix.lower() in (".md", ".json"):
+            output.write_text(out, (told if out.suffix.lower() == ".json" else text).rstrip("\n") + "\n")
+        else:
+            output.write_frame(out, frame)
+        typer.echo(f"{out}: written, over {len(work.data)} rows of {work.request.data}.", err=json)
+    if json:
+        typer.echo(told)
+    elif out is None:
+        typer.echo(text.rstrip("\n"))

@@ -1,0 +1,266 @@
+"""One request: a model, data, and what is asked of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..errors import CompletenessError
+from ..loading import Data, DataProblem, ModelProblem, load_model, model_inputs, read_data
+from ..loading.model_inputs import load_function, load_tokenizer
+from ..loading.user_code import raised
+from . import parsing
+from .errors import UseProblem, asked
+from .status import Status
+
+if TYPE_CHECKING:
+    from ..explanation import Explanation
+    from ..explanations import Explanations
+
+WORDS = ("mean", "median", "mode")
+USUAL = "usual"  # a baseline that nobody has chosen: zero, and for texts the mask token
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What the user typed, for all commands; see options.py."""
+
+    model: str
+    data: str
+    weights: Path | None = None
+    trust: bool = False
+    schema: Path | None = None
+    columns: str | None = None
+    encoding: str | None = None
+    tokenizer: Path | None = None
+    preprocess: str | None = None
+    rows: str | None = None
+    target: str | None = None
+    against: str | None = None
+    baseline: str = USUAL
+    c: str = "0.5"
+    netting: str | None = None
+    flows: str | None = None
+    biases: str | None = None
+    norms: str | None = None
+    batch_size: int | None = None
+    output: str | None = None
+
+
+class Work:
+    """The model and the data of a request, loaded one after the other."""
+
+    def __init__(self, request: Request, status: Status) -> None:
+        self.request, self.status = request, status
+        status.doing(f"reading {request.data}")
+        self.schema = None if request.schema is None else read_schema(request.schema)
+        self.all = self.read(request.data, "the data")
+        self.data = self.all.take(parsing.rows(request.rows, len(self.all)))
+        status.doing(f"loading {request.model}")
+        self.model = load_model(request.model, request.weights, request.trust)
+        if self.all.form == "texts" and request.tokenizer is None and not hasattr(self.model, "from_raw"):
+            raise UseProblem(f"{request.data}: texts need the tokenizer of the model: --tokenizer FOLDER.")
+        self.preprocess = load_function(request.preprocess)
+        self.tokenizer = load_tokenizer(request.tokenizer)
+        if request.baseline == USUAL:
+            masked = self.all.form == "texts" and getattr(self.tokenizer, "mask_token_id", None) is not None
+            self.request = dataclasses.replace(request, baseline="mask" if masked else "zero")
+        self.inputs, self.shown = self.as_inputs(self.data)
+        for note in self.all.notes:
+            typer.echo(f"cafexai: note: {note}", err=True)
+
+    def read(self, path: str, what: str) -> Data:
+        """The rows of a file, with the columns that were chosen."""
+        return read_data(path, parsing.names(self.request.columns), encoding=self.request.encoding, what=what)
+
+    def as_inputs(self, data: Data, path: str | None = None) -> tuple[Any, Any]:
+        """Rows in the form that the model takes, and as they are shown."""
+        try:
+            return model_inputs(self.model, data, schema=self.schema, preprocess=self.preprocess)
+        except DataProblem as error:
+            raise DataProblem(f"{path or self.request.data}: {str(error).removeprefix('the data: ')}") from error
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the outputs are called."""
+        own = getattr(self.model, "class_names", ()) if self.schema is None else self.schema.classes
+        return tuple(map(str, own or ()))
+
+    @property
+    def baselines(self) -> Any:
+        """What rows are compared with, and the data that words such as "mean" are about."""
+        wanted = self.request.baseline
+        if wanted in ("zero", "mask") and self.tokenizer is not None and self.all.form == "texts":
+            return wanted
+        if wanted == "mask":
+            raise UseProblem(f"--baseline mask: only texts have a mask token, and {self.request.data} holds {self.all.form}.")
+        if wanted == "zero":
+            return None
+        if wanted in WORDS:
+            return wanted
+        if wanted.startswith("row:"):
+            try:
+                (place,) = parsing.rows(wanted.removeprefix("row:"), len(self.all))
+            except (UseProblem, ValueError):
+                last = len(self.all) - 1
+                raise UseProblem(f"--baseline {wanted}: give a row of {self.request.data}, row:0 to row:{last}.") from None
+            return self.as_inputs(self.all.take([place]))[0]
+        if not Path(wanted).exists():
+            raise UseProblem(
+                f"--baseline {wanted}: it is neither zero, mask, mean, median, mode nor row:N, and no file of rows."
+            )
+        data = self.read(wanted, "the baseline")
+        if data.form != self.data.form:
+            raise DataProblem(f"--baseline {wanted}: it holds {data.form}, and {self.request.data} {self.data.form}.")
+        made = self.as_inputs(data, wanted)[0]
+        return made if len(data) == 1 else self._stacked(made)
+
+    def _stacked(self, inputs: Any) -> Any:
+        """Several baselines, to average over: one more dimension in front."""
+        if isinstance(inputs, list):
+            raise DataProblem(f"--baseline {self.request.baseline}: give one text.")
+        if self.schema is not None:
+            inputs = self.schema.encode(inputs)
+        elif hasattr(inputs, "columns"):
+            inputs = inputs.to_numpy(dtype=object if hasattr(self.model, "from_raw") else "float64")
+        stacks = tuple(part[:, None] for part in (inputs if isinstance(inputs, tuple) else (inputs,)))
+        return stacks if len(stacks) > 1 else stacks[0]
+
+    def background(self) -> Any:
+        """The data that "mean", "median" and "mode" are about."""
+        return self.as_inputs(self.all)[0] if self.request.baseline in WORDS else None
+
+    def explain(self) -> Explanation | Explanations:
+        """The scores of the chosen rows."""
+        from ..cafe import CAFE
+
+        request = self.request
+        c = parsing.sensitivity(request.c)
+        options: dict[str, Any] = {"batch_size": request.batch_size, "tokenizer": self.tokenizer, "display": self.shown}
+        options["output"] = parsing.part(request.output)
+        options["against"] = parsing.output(request.against, "against", self.classes)
+        if isinstance(c, list):
+            options["c"] = c
+        target = parsing.output(request.target, "target", self.classes)
+        baselines, background = self.baselines, self.background()
+        self.status.doing(f"explaining {len(self.data)} row{'s' * (len(self.data) != 1)}")
+
+        def call() -> Any:
+            cafe = CAFE(
+                self.model,
+                0.5 if isinstance(c, list) else c,
+                request.netting,
+                flows=request.flows,
+                biases=request.biases,
+                norms=request.norms,
+                background=background,
+                schema=self.schema,
+            )
+            return cafe.explain(self.inputs, baselines, target=target, **options)
+
+        return self.called(call)
+
+    def given(self) -> Any:
+        """The chosen rows as tensors."""
+        from .._inputs.prepare import prepare
+
+        return self.called(lambda: prepare(self.inputs, self.model, schema=self.schema))
+
+    def tensor(self) -> Any:
+        """The chosen rows as the one tensor that methods compare."""
+        tensors = self.given().tensors
+        if len(tensors) > 1:
+            raise DataProblem(f"{self.request.data}: methods are compared on one input, and these are {len(tensors)}.")
+        return tensors[0]
+
+    def baseline_tensor(self) -> Any:
+        """The baseline of these rows, or None for zeros."""
+        from .._inputs.baselines import references
+
+        wanted, background = self.baselines, self.background()
+        if wanted is None:
+            return None
+        (stack,) = zip(*self.called(lambda: references(wanted, self.given(), background, self.model)), strict=True)
+        if len(stack) > 1:
+            raise UseProblem(f"--baseline {self.request.baseline}: methods take one baseline; give a file of one row.")
+        return stack[0]
+
+    def supported(self) -> Any:
+        """Which calls of the model have rules."""
+        from .._engine.support import supported
+        from .._inputs.convert import taken
+        from .._inputs.prepare import by_schema
+
+        def call() -> Any:
+            known = taken(self.inputs, None, self.tokenizer, None, None, hasattr(self.model, "from_raw"))
+            rows = known.inputs if self.schema is None else by_schema(known.inputs, self.schema, "supported(frame)")
+            return supported(self.model, rows, known.extra)
+
+        return self.called(call)
+
+    def called(self, call: Callable[[], Any]) -> Any:
+        """What a call of ours returns; its errors are about options, or about the data."""
+        return called(call, self.request.model, self.request.data, self.data.form == "table")
+
+
+def called(call: Callable[[], Any], model: str, data: str, table: bool = True) -> Any:
+    """What a call of ours about this model and these data returns; its errors are told as theirs, or as those of options."""
+    try:
+        return call()
+    except ValueError as error:
+        told = asked(error, data)
+        if table and "does not take inputs" in str(told):
+            told = DataProblem(f"{told} Choose the columns that it takes by --columns.")
+        raise told from error
+    except AssertionError as error:
+        if "Guard failed" not in str(error):
+            raise
+        raise ModelProblem(
+            f"{model}: it was exported for rows of another number or shape ({error}). Explain as many at a time "
+            "(--batch-size 1), or export it with dynamic_shapes."
+        ) from error
+    except (TypeError, RuntimeError, AttributeError, IndexError, KeyError) as error:
+        if isinstance(error, CompletenessError) or _inside(error):
+            raise
+        raise ModelProblem(f"{model}: running it on {data} failed: {raised(error)}.") from error
+
+
+def _inside(error: Exception) -> bool:
+    """It was raised by this library, not by the model or by torch."""
+    return Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(Path(__file__).parent.parent)
+
+
+def read_schema(path: Path) -> Any:
+    """The schema of a TOML file."""
+    from ..schema import Schema
+
+    try:
+        return Schema.read(path)
+    except ValueError as error:
+        raise UseProblem(f"--schema {path}: {str(error).partition(': ')[2]}") from error
+
+
+def schema_text(request: Request) -> str:
+    """What the columns are taken for, in the form of a file for --schema."""
+    from ..schema import Schema
+
+    data = read_data(request.data, parsing.names(request.columns), encoding=request.encoding)
+    if data.form != "table":
+        raise DataProblem(f"{request.data}: a schema describes the columns of a table, and these are {data.form}.")
+    if request.schema is not None:
+        schema = read_schema(request.schema)
+    else:
+        filled = [name for name in data.names if data.kinds[name] != "nothing"]
+        schema = Schema.from_frame(data.rows[filled])
+    missing = data.rows.isna().sum()
+    gaps = [f"# {name}: {count} of {len(data)} values are missing" for name, count in missing.items() if count]
+    with tempfile.TemporaryDirectory() as folder:
+        schema.write(Path(folder) / "schema.toml")
+        text = (Path(folder) / "schema.toml").read_text(encoding="utf-8")
+    return "\n".join([f"# {request.data}: {len(data)} rows", *gaps, "", text.rstrip("\n")])

@@ -1,0 +1,61 @@
+"""``cafexai study NAME``: the paper's experiments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .errors import UseProblem
+
+
+def study(
+    name: Annotated[str, typer.Argument(help='The study, or "list" for all of them.')],
+    preset: Annotated[str, typer.Option(help="quick (minutes), full (the paper's sizes) or toy (seconds).")] = "quick",
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; studies/NAME-PRESET if not given.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder with the data sets; else CAFEXAI_DATA, else downloads.")] = None,
+    jobs: Annotated[
+        int, typer.Option(help="Processes that do tasks at the same time; runtimes are then those under load.")
+    ] = 1,
+    change: Annotated[list[str] | None, typer.Option("--set", help="A setting to change, as name=JSON.")] = None,
+) -> None:
+    """Run one of the paper's experiments.
+
+    Started again, it goes on where it stopped.
+    """
+    from ..paper.studies import STUDIES, run
+
+    if name == "list":
+        typer.echo(_listing())
+        return
+    if name not in STUDIES:
+        raise UseProblem(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
+    folder = out if out is not None else Path("studies") / f"{name}-{preset}"
+    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), jobs=jobs, say=typer.echo)
+    for finding in report.findings:
+        typer.echo(str(finding))
+    typer.echo(f"Tables and figures: {folder}")
+
+
+def _listing() -> str:
+    """All studies with what they need and how long they take."""
+    from ..paper.studies import STUDIES
+
+    lines = []
+    for entry in STUDIES.values():
+        times = ", ".join(f"{preset} {minutes}" for preset, minutes in entry.minutes.items())
+        lines += [f"{entry.name}: {entry.title}", f"    needs {entry.needs}", f"    minutes on two cores: {times}"]
+    return "\n".join(lines)
+
+
+def _changes(given: list[str]) -> dict[str, Any]:
+    changes = {}
+    for entry in given:
+        name, _, value = entry.partition("=")
+        try:
+            changes[name] = json.loads(value)
+        except json.JSONDecodeError:
+            raise UseProblem(f"--set {entry}: give a setting as name=JSON, such as --set seeds=[42].") from None
+    return changes

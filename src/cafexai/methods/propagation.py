@@ -1,0 +1,131 @@
+"""Methods that run on our engine: CAFE itself, DeepLIFT and LRP, on the model as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from .._core.backward import Passed
+from .._core.run import C, Settings
+from .._core.tolerance import tolerance
+from .._core.value import Scores
+from .._engine.batches import carry_out
+from .._engine.job import Job
+from .._engine.model import Subject
+from .._inputs.perturbations import DataNoise
+from .._inputs.prepare import Inputs
+from ..cafe import CAFE
+from ..errors import UnsupportedOperation
+from ..refinement.refine import Refine
+from .case import Case, method
+from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
+
+
+@method(aimed=False)
+def cafe(
+    case: Case,
+    *,
+    c: C = 0.5,
+    netting: str | None = None,
+    flows: str | None = None,
+    biases: str | None = None,
+    norms: str | None = None,
+) -> Tensor:
+    """The combined scores of ``CAFE(model, c)``; ``CAFE(model).explain`` has them apart, with the biases."""
+    return CAFE(case.model, c, netting, flows=flows, biases=biases, norms=norms).attribute(case.x, case.stack, case.wanted)
+
+
+@method(aimed=False)
+def cafe_published(case: Case, *, c: C = 0.5) -> Tensor:
+    """The combined scores of CAFE as in the paper, for models of any depth."""
+    return CAFE.published(case.model, c).attribute(case.x, case.stack, case.wanted)
+
+
+@method(aimed=False)
+def cafe_refined(
+    case: Case,
+    *,
+    refine: int = 20,
+    c: C = 0.5,
+    netting: str | None = "unit",
+    flows: str | None = "mean",
+    biases: str | None = "reference",
+    norms: str | None = "open",
+    ridge: float = 1.0,
+    seed: int = 0,
+    background: Tensor | None = None,
+) -> Tensor:
+    """CAFE's scores, at any depth those of deep models, corrected by ``refine`` evaluations a row: ``refined`` + ``absent``.
+
+    The rows are perturbed by the noise of ``background``, by default that of x; categories of one group move together.
+    """
+    data = case.x if background is None else background.to(case.x)
+    data = data if len(data) > 1 else torch.cat([data, *(one[:1] for one in case.starts)])
+    how = Refine(refine, DataNoise(data, case.groups), ridge, seed)
+    cafe = CAFE(case.model, c, netting, flows=flows, biases=biases, norms=norms)
+    e = cafe.explain(case.x, case.stack, case.wanted, refine=how)
+    return cast(Tensor, e.refined) + cast(Tensor, e.absent)
+
+
+@method(baselines=False, aimed=False)
+def lrp(case: Case) -> Tensor:
+    """LRP-0; it knows no baseline. Biases keep their part of the relevance."""
+    return carried(case, Settings(RelevanceScores))
+
+
+@method(aimed=False)
+def deeplift_rescale(case: Case) -> Tensor:
+    """DeepLIFT, Rescale rule, for any elementwise function, functional or reused."""
+    return _deeplift(case, RescaleScores)
+
+
+@method(aimed=False)
+def deeplift_revealcancel(case: Case) -> Tensor:
+    """DeepLIFT, RevealCancel rule: what cancels is shared out by the mean over both orders."""
+    return _deeplift(case, RevealCancelScores)
+
+
+def carried(given: Case, settings: Settings, finish: Callable[[Passed], Tensor] = lambda passed: _net(passed)) -> Tensor:
+    """The scores that a carrier gives, averaged over the baselines."""
+    stack = [(one,) for one in given.baselines]
+    job = Job(Subject(given.model), Inputs((given.x,), False, None), stack, settings, given.wanted)
+    (chunks,) = carry_out(job, lambda passed: (finish(passed),), lambda parts: torch.stack(parts).mean(0)).values()
+    return torch.cat(chunks)
+
+
+def _net(passed: Passed) -> Tensor:
+    return passed.run.settings.carrier.net(passed).net[0]
+
+
+def _deeplift(given: Case, carrier: type[Scores]) -> Tensor:
+    def finish(passed: Passed) -> Tensor:
+        _refuse_incomplete(given, passed)
+        return _net(passed)
+
+    return carried(given, Settings(carrier, biases_in_reference=True), finish)
+
+
+def _refuse_incomplete(given: Case, passed: Passed) -> None:
+    """A choice that the model makes by comparing, or a denominator, is frozen: the reference then may be another model's."""
+    choices = sorted({key.operation for key in passed.run.frozen if key.kind in ("comparison", "choice")})
+    if not choices:
+        return
+    with torch.no_grad(), Subject(given.model).kept():
+        start = given.model(passed.baselines[0].to(given.x.dtype))
+    apart = torch.inf
+    if passed.final is None and isinstance(start, Tensor):
+        places = (torch.arange(len(start)), *passed.target.unbind(1)) if start.ndim > 1 else slice(None)
+        reference = passed.chosen.reference
+        start = start[places].to(passed.chosen.delta.dtype)
+        found = torch.zeros_like(start) if reference is None else reference
+        scale = max(float(start.abs().max()), float(passed.chosen.value.abs().max()), 1e-30)
+        apart = float((found - start).abs().max()) / scale
+    if not apart <= 100 * tolerance(given.x.dtype):
+        raise UnsupportedOperation(
+            f"{given.name}(...): the model decides by {', '.join(choices)}, which is taken as a constant of the current row: "
+            "the scores would not add up to f(x) - f(baseline). Write it as one elementwise function (torch.relu, "
+            "torch.clamp), or declare the module: cafexai.elementwise_module."
+        )

@@ -1,0 +1,1 @@
+"""The paper: its data sets, its networks, and its experiments."""

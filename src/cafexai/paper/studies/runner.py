@@ -1,0 +1,123 @@
+"""Runs a study into a folder. Every finished task is kept, so that an interrupted study goes on where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..._extras import progress
+from .parts import any_kept, do, kept, write
+from .processes import done, threads_of
+from .record import Report, Settings, Study, Workplace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def run(
+    study: Study,
+    preset: str,
+    out: str | os.PathLike[str],
+    *,
+    data: str | None = None,
+    changes: Settings | None = None,
+    jobs: int = 1,
+    show_progress: bool | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Do what is missing in the folder, then write tables, figures and findings there.
+
+    The folder holds ``config.json``, ``results.json`` (one entry per task), a Markdown and a CSV file per table, PNG and SVG
+    files of the figures, ``findings.json``, and ``README.md`` with all of it. ``changes`` replace settings of the preset.
+    With ``jobs`` so many processes do tasks at the same time, each with its share of the threads; a script of yours then calls
+    this under ``if __name__ == "__main__":``. Runtimes that a study reports are those beside the other processes.
+    """
+    if jobs < 1:
+        raise ValueError(f"study {study.name}: {jobs} processes cannot do anything; give at least 1.")
+    folder = Path(out)
+    settings = settings_of(study, preset, changes or {})
+    config = {"study": study.name, "preset": preset, "settings": settings}
+    tasks = list(study.tasks(settings, Workplace(folder / "models", data, show_progress)))
+    left = [task for task in tasks if kept(folder, task.key) is None]
+    jobs = max(1, min(jobs, len(left)))
+    _claim(folder, study, config, jobs)
+    say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
+    if jobs == 1:
+        for task in progress(left, study.name, "task", show_progress):
+            do(folder, task)
+    else:
+        keys = [task.key for task in left]
+        with contextlib.closing(done(study, settings, folder, data, keys, jobs)) as ends:
+            for _ in progress(ends, study.name, "task", show_progress, total=len(keys)):
+                pass
+    results = {task.key: kept(folder, task.key) for task in tasks}
+    report = study.report(settings, results)
+    _publish(folder, study, config, results, report)
+    return report
+
+
+def settings_of(study: Study, preset: str, changes: Settings) -> dict[str, Any]:
+    """The settings of a preset with some of them replaced."""
+    if preset not in study.presets:
+        raise ValueError(f"study {study.name}: there is no preset {preset!r}, only {', '.join(study.presets)}.")
+    known = study.presets[preset]
+    unknown = set(changes) - set(known)
+    if unknown:
+        raise ValueError(f"study {study.name}: there is no setting {sorted(unknown)[0]!r}, only {', '.join(known)}.")
+    settings: dict[str, Any] = json.loads(json.dumps({**known, **changes}))
+    return settings
+
+
+def _claim(folder: Path, study: Study, config: dict[str, Any], jobs: int) -> None:
+    """A folder with results belongs to one study with one set of settings."""
+    path = folder / "config.json"
+    if path.exists() and (any_kept(folder) or (folder / "results.json").exists()):
+        before = json.loads(path.read_text())
+        same = {key: before.get(key) for key in config} == config
+        if not same:
+            raise ValueError(
+                f"study {study.name}: {folder} holds results of {before.get('study')} with other settings "
+                f"({before.get('preset')}). Give another folder, or remove that one."
+            )
+        return
+    versions = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    write(path, json.dumps({**config, "versions": versions, "jobs": jobs, "threads": threads_of(jobs)}, indent=1))
+
+
+def _publish(folder: Path, study: Study, config: dict[str, Any], results: dict[str, Any], report: Report) -> None:
+    write(folder / "results.json", json.dumps(results, indent=1))
+    for table in report.tables:
+        write(folder / f"{table.name}.md", table.to_markdown())
+        write(folder / f"{table.name}.csv", table.to_csv())
+    for name, figure in report.figures.items():
+        _save(figure, folder / name)
+    write(folder / "findings.json", json.dumps([dataclasses.asdict(finding) for finding in report.findings], indent=1))
+    write(folder / "README.md", page(study, config, report))
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """As PNG and SVG, with the same bytes in every run."""
+    from matplotlib import rc_context
+
+    figure.savefig(path.with_name(f"{path.name}.png"), dpi=120)
+    with rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(path.with_name(f"{path.name}.svg"), metadata={"Date": None})
+
+
+def page(study: Study, config: dict[str, Any], report: Report) -> str:
+    """The report as one Markdown page."""
+    settings = ", ".join(f"{key} = {value}" for key, value in config["settings"].items())
+    smaller = "" if config["preset"] == "full" else " Smaller than the paper's."
+    lines = [f"# {study.name}: {study.title}", "", f"Preset `{config['preset']}`.{smaller} Settings: {settings}.", ""]
+    lines += ["## Findings", "", *map(str, report.findings), ""] if report.findings else []
+    lines += [table.to_markdown() for table in report.tables]
+    lines += [f"![{name}]({name}.png)\n" for name in report.figures]
+    return "\n".join(lines)

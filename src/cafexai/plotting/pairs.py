@@ -1,0 +1,101 @@
+"""Who fights whom in one row: conflicts of pairs of features as a heatmap and as a network."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..explanation import Explanation
+from .figures import bare, cell_text, figure, headed
+from .labels import labels
+from .palette import CONFLICT, QUIET, fading
+from .row_lines import aligned, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .picture import Picture
+
+EDGES = 15  # of the network
+
+
+def pairs(explanation: Explanation, most: int = 8) -> Picture:
+    """The features of one row that cancel most with others, and what each pair cancelled, in units of the output."""
+    if explanation.conflict_pairs is None:
+        raise ValueError('plot_pairs(): ask for them: CAFE(model, netting="feature").explain(x, pairs=True).')
+    if most < 2:
+        raise ValueError(f"plot_pairs(most={most}): give the number of features to show, at least 2.")
+    amounts = explanation.conflict_pairs[0].double().cpu().numpy()
+    names = [*explanation.names(), "(bias)"]
+    order = np.argsort(-(amounts.sum(0) + amounts.sum(1)), kind="stable")
+    kept = [int(i) for i in order if names[i] and amounts[i].sum() + amounts[:, i].sum() > 0][:most]
+    everything = float(amounts.sum())
+    amounts = amounts[np.ix_(kept, kept)]
+    short = labels([names[i] for i in kept], 20)
+    drawn = figure(12.5, max(5.2, 2.2 + 0.42 * len(kept)))
+    left, right = drawn.subplots(1, 2, width_ratios=(1.15, 1))
+    if not kept:
+        left.text(0.5, 0.5, "nothing cancelled", ha="center")
+        bare(left)
+    else:
+        _cells(left, amounts, short)
+    _network(right, amounts, short)
+    rest = everything - float(amounts.sum())
+    said = f"{number(everything)} cancelled between pairs" + (
+        f", {number(rest)} of it not shown" if rest > 1e-3 * everything else ""
+    )
+    headed(drawn, f"Who fights whom in {explanation.target_name()}: {said}")
+    return drawn
+
+
+def _cells(axes: Axes, amounts: np.ndarray, short: list[str]) -> None:
+    end = float(amounts.max()) or 1.0
+    axes.imshow(amounts, cmap=fading("#FFFFFF", CONFLICT), vmin=0, vmax=end, aspect="auto", interpolation="nearest")
+    numbers = aligned(amounts.flatten().tolist(), 3)
+    for place, text in enumerate(numbers):
+        y, x = divmod(place, len(short))
+        if float(text):
+            cell_text(axes, x, y, text, amounts[y, x] > 0.55 * end)
+    axes.set_xticks(range(len(short)), short, rotation=35, ha="right", rotation_mode="anchor", parse_math=False, fontsize=9)
+    axes.set_yticks(range(len(short)), short, parse_math=False, fontsize=9)
+    axes.set_ylabel("pushed up")
+    axes.set_xlabel("pushed down")
+    axes.set_title("What each pair cancelled", fontsize=11)
+    axes.spines[:].set_color("0.8")
+    axes.tick_params(length=0)
+
+
+def _network(axes: Axes, amounts: np.ndarray, short: list[str]) -> None:
+    """Features on a circle; an arrow from who pushed up to who pushed down, as wide as what they cancelled."""
+    bare(axes)
+    axes.set_title("Arrows from who pushed up to who pushed down", fontsize=11)
+    if not short:
+        return
+    turns = [math.pi / 2 - 2 * math.pi * i / len(short) for i in range(len(short))]
+    places = [(math.cos(turn), math.sin(turn)) for turn in turns]
+    sizes = amounts.sum(0) + amounts.sum(1)
+    end = float(amounts.max()) or 1.0
+    for place in np.argsort(amounts, axis=None, kind="stable")[-EDGES:]:
+        up, down = divmod(int(place), len(short))
+        share = amounts[up, down] / end
+        if share > 0 and up != down:
+            looks = {
+                "arrowstyle": "-|>",
+                "color": CONFLICT,
+                "alpha": 0.25 + 0.75 * share,
+                "lw": 0.6 + 5 * share,
+                "mutation_scale": 9 + 9 * share,
+            }
+            looks |= {"connectionstyle": "arc3,rad=0.13", "shrinkA": 8, "shrinkB": 11}
+            axes.annotate("", places[down], places[up], arrowprops=looks)
+    across, up_and_down = zip(*places, strict=True)
+    axes.scatter(across, up_and_down, s=60 + 240 * sizes / (sizes.max() or 1), color=QUIET, zorder=3)
+    for (x, y), name in zip(places, short, strict=True):
+        side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
+        looks = {"ha": side, "va": "center" if abs(y) < 0.8 else "bottom" if y > 0 else "top", "fontsize": 9}
+        axes.text(1.14 * x, 1.14 * y, name, parse_math=False, zorder=4, **looks)
+    axes.set_xlim(-1.8, 1.8)
+    axes.set_ylim(-1.35, 1.35)
+    axes.set_aspect("equal")

@@ -1,0 +1,196 @@
+"""Many rows in one picture: what features do on average and in each row, and where they conflict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..explanation import Explanation
+from .dispatch import view
+from .figures import figure, headed, light, rows_down
+from .images import draw_map
+from .labels import class_name, labels, percent
+from .palette import CONFLICT, DOWN, NET, QUIET, UP, VALUES
+from .pixels import per_pixel, reach
+from .row_lines import conflict_share, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .picture import Picture
+
+WORST = 8  # rows with most conflict that are named
+DOTS = 2000  # rows that the swarm shows
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature in all rows where it is, or one word."""
+
+    name: str
+    positive: float  # means
+    negative: float
+    nets: np.ndarray
+    values: np.ndarray  # ranks from 0 to 1; nan where unknown
+
+
+def summary(explanation: Explanation, most: int = 12) -> Picture:
+    """All rows: mean scores and a swarm of nets per feature (mean maps for images), conflicts, the rows with most of them."""
+    rows = len(explanation)
+    if not rows:
+        raise ValueError("summary(): the explanation has no rows.")
+    if most < 1:
+        raise ValueError(f"summary(most={most}): give the number of features to show, at least 1.")
+    if view(explanation) == "image":
+        return _of_images(explanation)
+    found = features(explanation)
+    shown = found[:most]
+    drawn = figure(12.5, 4.6 + 0.36 * len(shown))
+    halves: Any = drawn.subfigures(2, 1, height_ratios=(1.1 + 0.36 * len(shown), 2.7))
+    left, right = halves[0].subplots(1, 2, sharey=True)
+    _means(left, shown, len(found))
+    _swarm(right, shown)
+    _conflicts(explanation, *halves[1].subplots(1, 2))
+    headed(drawn, _title(explanation))
+    return drawn
+
+
+def features(explanation: Explanation) -> list[Feature]:
+    """By mean influence, largest first; words that occur in several rows are one."""
+    parts = (explanation.positive, explanation.negative, explanation.combined)
+    up, down, net = (explanation._flat(part).double().cpu().numpy() for part in parts)
+    rows = len(explanation)
+    if view(explanation) != "text":
+        names, places = explanation.names(), np.arange(up.shape[1])
+        values = explanation._flat(explanation.shown).double().cpu().numpy()
+        if values.shape != up.shape or (explanation.grouped and explanation.display is None):  # groups have no single value
+            values = np.full(up.shape, np.nan)
+        own = [
+            (name, up[:, i], down[:, i], net[:, i], _ranks(values[:, i])) for i, name in zip(places, names, strict=True) if name
+        ]
+    else:
+        cells: dict[str, list[tuple[int, int]]] = {}
+        for row in range(rows):
+            for place, name in enumerate(explanation.names(row)):
+                if name:
+                    cells.setdefault(name, []).append((row, place))
+        own = []
+        for name, where in cells.items():
+            index = tuple(np.array(where).T)
+            own.append((name, up[index], down[index], net[index], np.full(len(where), np.nan)))
+    made = [Feature(name, a.sum() / rows, b.sum() / rows, c, d) for name, a, b, c, d in own]
+    return sorted(made, key=lambda feature: -feature.positive - feature.negative)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Where each value stands among all, from 0 to 1; equal ones stand together."""
+    known = np.isfinite(values)
+    ranks = np.full(len(values), np.nan)
+    distinct, place = np.unique(values[known], return_inverse=True)
+    if len(distinct) > 1:
+        counts = np.bincount(place)
+        middle = np.cumsum(counts) - (counts + 1) / 2
+        ranks[known] = ((middle - middle[0]) / (middle[-1] - middle[0]))[place]
+    return ranks
+
+
+def _title(explanation: Explanation) -> str:
+    conflict, share = explanation.conflict.double().mean().item(), conflict_share(explanation).double().mean().item()
+    rows = f"{len(explanation)} row" + "s" * (len(explanation) > 1)
+    return f"{rows}.  Mean conflict: {number(conflict)}, {percent(share)} of all influence"
+
+
+def _means(axes: Axes, shown: list[Feature], count: int) -> None:
+    places = range(len(shown))
+    axes.barh(places, [-one.negative for one in shown], 0.62, color=DOWN, label="negative")
+    axes.barh(places, [one.positive for one in shown], 0.62, color=UP, label="positive")
+    net = [one.positive - one.negative for one in shown]
+    axes.plot(net, places, "D", color=NET, markeredgecolor="white", markersize=5, label="net")
+    axes.axvline(0, color="0.4", linewidth=0.8)
+    rows_down(axes, labels([one.name for one in shown], 34))
+    light(axes)
+    more = f" ({count - len(shown)} more features not shown)" if count > len(shown) else ""
+    axes.set_title(f"Mean scores{more}", fontsize=11)
+    axes.set_xlabel("mean influence on the output")
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, -0.02), handlelength=1.2)
+    axes.set_ylim(len(shown) + 0.35, -0.6)
+
+
+def _swarm(axes: Axes, shown: list[Feature]) -> None:
+    """A dot per row, moved aside where many are alike, coloured by the value of the feature."""
+    axes.axvline(0, color="0.4", linewidth=0.8)
+    drawn = None
+    span = np.ptp(np.concatenate([one.nets for one in shown])) or 1.0
+    for place, one in enumerate(shown):
+        step = max(len(one.nets) // DOTS, 1)
+        nets, values = one.nets[::step], one.values[::step]
+        size = 9 if len(nets) > 100 else 22
+        heights = place + aside(nets / span)
+        unknown = np.isnan(values)
+        axes.scatter(nets[unknown], heights[unknown], s=size, color=QUIET, linewidths=0)
+        drawn = axes.scatter(
+            nets[~unknown], heights[~unknown], s=size, c=values[~unknown], cmap=VALUES, vmin=0, vmax=1, linewidths=0
+        )
+    light(axes)
+    axes.set_title("Net score in each row", fontsize=11)
+    axes.set_xlabel("net influence on the output")
+    axes.tick_params(axis="y", labelleft=False)
+    if drawn is not None and any(np.isfinite(one.values).any() for one in shown):
+        bar = axes.figure.colorbar(drawn, ax=axes, ticks=[0, 1], aspect=30, pad=0.01)
+        bar.ax.set_yticklabels(["low", "high"], fontsize=8)
+        bar.set_label("value, by rank", fontsize=8, labelpad=-12)
+        bar.outline.set_visible(False)
+
+
+def aside(places: np.ndarray, bins: int = 90, widest: float = 0.36) -> np.ndarray:
+    """How far dots are moved off their line so that those of about the same place stand side by side."""
+    offsets = np.zeros(len(places))
+    bin_of = np.round(places * bins).astype(int)
+    fullest = max(np.unique(bin_of, return_counts=True)[1].max(initial=1), 12)
+    for one in np.unique(bin_of):
+        here = np.flatnonzero(bin_of == one)
+        order = np.arange(len(here))
+        offsets[here] = np.where(order % 2, 1, -1) * ((order + 1) // 2) * 2 * widest / fullest
+    return offsets
+
+
+def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
+    conflict = explanation.conflict.double().cpu().numpy()
+    left.hist(conflict, bins=min(40, max(8, len(conflict) // 10)), color=CONFLICT)
+    left.locator_params(axis="y", integer=True)
+    left.set_title("How much is cancelled between features", fontsize=11)
+    left.set_xlabel("conflict")
+    left.set_ylabel("rows")
+    light(left, "y")
+    order = np.argsort(-conflict, kind="stable")[:WORST]
+    outputs, share = explanation.output.double().cpu().numpy(), conflict_share(explanation).double().cpu().numpy()
+    right.barh(range(len(order)), conflict[order], 0.62, color=CONFLICT)
+    named = []
+    for place, row in enumerate(order):
+        own = explanation[int(row)]
+        named.append(f"row {row}: {class_name(own) or own.target_name()} {number(outputs[row])}")
+        looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+        right.annotate(percent(share[row]), (conflict[row], place), (4, 0), **looks)
+    rows_down(right, labels(named, 40), 9)
+    right.set_xlim(0, 1.15 * max(conflict[order].max(initial=0.0), 1e-300))
+    light(right)
+    right.set_title("The rows with most conflict (and its share of all influence)", fontsize=11)
+    right.set_xlabel("conflict")
+
+
+def _of_images(explanation: Explanation) -> Picture:
+    """Mean maps over all rows, and the conflicts."""
+    parts = (explanation.positive, explanation.negative, explanation.combined)
+    means = [per_pixel(explanation._each(part)[0].double().mean(0, keepdim=True)) for part in parts]
+    sides = dict(zip(("positive", "negative", "net"), means, strict=True))
+    drawn = figure(12.5, 7.2)
+    halves: Any = drawn.subfigures(2, 1, height_ratios=(4.4, 2.8))
+    end = max(reach(sides["positive"]), reach(sides["negative"]))
+    for axes, (side, values) in zip(halves[0].subplots(1, 3), sides.items(), strict=True):
+        draw_map(axes, values, side, reach(values) if side == "net" else end)
+        axes.set_title(f"mean {side}", fontsize=11)
+    _conflicts(explanation, *halves[1].subplots(1, 2))
+    headed(drawn, _title(explanation))
+    return drawn

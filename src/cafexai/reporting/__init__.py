@@ -1,0 +1,36 @@
+"""A report that can be sent: one HTML file that explains predictions to somebody who never saw the code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._files import replace_file
+from ..explanation import Explanation
+from ..explanations import Explanations
+from .page import ReportOptions, report_page
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["ReportOptions", "report_page", "write_report"]
+
+
+def write_report(
+    explanation: Explanation | Explanations, path: str | os.PathLike[str], **options: Unpack[ReportOptions]
+) -> Path:
+    """Write the report and return its path; the same arguments give the same file.
+
+    ``title``: of the page. ``model``: the model itself, of which layers, parameters and a fingerprint are shown, or words
+    about it. ``data``: words about the data. ``most``: how many features each row shows, the others summed; by default 12,
+    fewer above 250 rows.
+    ``row_names``: one for each row. ``command``: the command line that makes the report again, if there was one.
+    """
+    name = os.fspath(path)
+    call = f"report({name!r})"
+    if not name.lower().endswith((".html", ".htm")):
+        raise ValueError(f"{call}: it writes a web page; let the name end in .html.")
+    text = report_page(explanation, **options)
+    replace_file(name, call, lambda part: Path(part).write_bytes(text.encode()))
+    return Path(name)

@@ -1,0 +1,80 @@
+"""One row as a table with bars: from the baseline to the output, in digits that add up."""
+
+from __future__ import annotations
+
+from ..plotting.rounding import Shown, ShownLine
+from .escape import Html, html, tag
+
+STEPS = 100  # of a bar, from the middle to its end
+STEP = 0.47  # per cent of the width: a little room is left on both sides
+
+
+def ledger(row: Shown, first: str = "baseline output", last: str = "output", feature: str = "feature") -> Html:
+    """The table: what it starts from, every line with both signs and the net, what it ends with."""
+    refined = any(line.refined for line in row.lines)
+    head = [feature, "down | up", "up", "down", "net", *["refined"] * refined]
+    reach = _reach(row)
+    body = [_end(first, row.start, refined), *(_line(line, reach) for line in row.lines), _end(last, row.end, refined, "z")]
+    return tag(
+        "table",
+        tag("caption", f"all numbers {row.times}") if row.times else "",
+        tag("thead", tag("tr", *(tag("th", word) for word in head))),
+        tag("tbody", *body),
+    )
+
+
+def bar(element: str, up: float, down: float, net: float, reach: float, kind: str = "") -> Html:
+    """An element with a bar to each side from its middle, and a mark at the net.
+
+    Lengths are classes, because the page allows no style attributes; the bars are boxes, because gradients print slowly.
+    """
+    words = [kind] * bool(kind)
+    words += [f"{side}{steps}" for side, value in (("u", up), ("d", down)) if (steps := _steps(value, reach))]
+    both = up > 0 and down > 0 and len(words) > bool(kind)  # else the net is the end of the bar
+    if both:
+        words.append(f"{'n' if net >= 0 else 'm'}{_steps(abs(net), reach)}")
+    words += [word for word, value in (("x", up), ("y", down)) if value > 1.005 * reach]  # it goes on beyond the picture
+    return tag(element, tag("i") if both else "", kind=" ".join(words) or None)
+
+
+def bar_styles() -> str:
+    """What these classes mean: ends of the bar, and the place of the mark."""
+    half = range(STEPS + 1)
+    ends = [f".u{i}{{--u:{STEP * i:g}%}}.d{i}{{--d:{STEP * i:g}%}}" for i in half if i]
+    return "".join([*ends, *(f".n{i}{{--n:{50 + STEP * i:g}%}}.m{i}{{--n:{50 - STEP * i:g}%}}" for i in half)])
+
+
+def _line(line: ShownLine, reach: float) -> Html:
+    exact = line.exact
+    name = tag("th", line.name, *([" ", tag("span", line.value)] if line.value else []))
+    numbers = [line.positive, line.negative, line.net, *([line.refined] if line.refined else [])]
+    picture = bar("td", exact.positive, exact.negative, exact.net, reach)
+    return tag("tr", name, picture, *(tag("td", signed(one)) for one in numbers), kind=None if exact.single else "s")
+
+
+def _end(name: str, number: str, refined: bool, kind: str = "a") -> Html:
+    return tag(
+        "tr",
+        tag("th", name),
+        tag("td", kind="b"),
+        tag("td"),
+        tag("td"),
+        *[tag("td", signed(number))] * (1 + refined),
+        kind=kind,
+    )
+
+
+def signed(number: str) -> Html:
+    """A number with the sign that typesetters use for minus."""
+    return html(number.replace("-", "\u2212"))
+
+
+def _reach(row: Shown) -> float:
+    """The length of the longest bar: a single feature, unless sums are little longer; others leave the picture."""
+    longest = max((max(line.exact.positive, line.exact.negative) for line in row.lines), default=0.0)
+    single = max((max(line.exact.positive, line.exact.negative) for line in row.lines if line.exact.single), default=0.0)
+    return min(longest, 1.25 * single) or longest
+
+
+def _steps(value: float, reach: float) -> int:
+    return min(round(STEPS * value / reach), STEPS) if reach else 0

@@ -1,0 +1,121 @@
+"""What all rows have in common: features by mean influence, and how much of it cancelled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+
+from ..explanation import Explanation
+from ..plotting.rounding import shown
+from ..plotting.row_lines import conflict_share, number
+from .escape import Html, joined, tag
+from .ledger_table import ledger
+from .rows import FEATURE, kind_of, percent, targets
+from .summed import average, by_region, by_word
+
+WIDTH, HEIGHT, FOOT = 400, 150, 28  # of a picture
+BINS = 20
+OUTPUTS = 4  # so many explained outputs have an average of their own
+DOTS = 2000
+
+
+def overview(explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int = 15) -> Html:
+    """Averages, pictures, and the rows with most conflict."""
+    shares = conflict_share(explanation)
+    worst = [row for row in shares.argsort(descending=True).tolist()[:5] if shares[row] > 0]
+    links = joined((tag("a", f"{names[row]} ({percent(shares[row].item())})", href=f"#{prefix}{row}") for row in worst), ", ")
+    return joined(
+        [
+            *_averages(explanation, label, most),
+            tag(
+                "div",
+                tag("figure", _histogram(shares), tag("figcaption", "How much of all influence cancelled, in how many rows")),
+                tag("figure", _dots(explanation, shares), tag("figcaption", "Every row: its output, and how much cancelled")),
+                kind="two",
+            ),
+            tag("p", "Most conflict: ", links, ".") if worst else "",
+        ]
+    )
+
+
+def _averages(explanation: Explanation, label: str, most: int) -> list[Html]:
+    """The average row of each explained output; of all together where there are many of these."""
+    found: dict[str, list[int]] = {}
+    for row, target in enumerate(targets(explanation)):
+        found.setdefault(target, []).append(row)
+    if len(found) > OUTPUTS or label:
+        found = {label or f"{len(found)} different outputs": list(range(len(explanation)))}
+    tables = []
+    for name, rows in found.items():
+        part = explanation[rows]
+        kind = kind_of(part)
+        regions = by_region(part) if kind == "image" else by_word(part) if kind == "text" else part
+        mean = shown(average(regions), most)
+        values = value_ranges(part)
+        lines = tuple(dataclasses.replace(line, value=values.get(line.name, "")) for line in mean.lines)
+        count = f"{len(rows)} row{'s' * (len(rows) > 1)}"
+        tables.append(tag("h3", f"The average of {name}", " ", tag("small", count)))
+        what = FEATURE.get(kind, "feature, and its values in these rows")
+        tables.append(ledger(dataclasses.replace(mean, lines=lines), "mean baseline output", "mean output", what))
+    return tables
+
+
+def value_ranges(explanation: Explanation) -> dict[str, str]:
+    """By feature: from the smallest to the largest number, or the most common category. Nothing where there are no values."""
+    if kind_of(explanation) != "table" or explanation.values() is None:
+        return {}
+    found = {}
+    for name, column in zip(explanation.names(), explanation._flat(explanation.shown).double().T, strict=True):
+        column = column[~column.isnan()]
+        if not len(column):
+            found[name] = "missing"
+        elif name in explanation.categories:
+            codes, counts = column.unique(return_counts=True)
+            word = explanation.categories[name][int(codes[counts.argmax()])]
+            found[name] = word if len(codes) == 1 else f"mostly {word}"
+        else:
+            low, high = number(column.min().item()), number(column.max().item())
+            found[name] = low if low == high else f"{low} to {high}"
+    return found
+
+
+def _histogram(shares: torch.Tensor) -> Html:
+    """Rows by conflict as a share of all influence, 0 to 50 %."""
+    counts = torch.histc(shares.double().cpu(), BINS, 0, 0.5).tolist()
+    most, step = max(counts) or 1, WIDTH / BINS
+    bars = []
+    for place, count in enumerate(counts):
+        if count:
+            high = max(round((HEIGHT - FOOT - 16) * count / most, 1), 1)
+            low, up = 50 * place / BINS, 50 * (place + 1) / BINS
+            title = tag("title", f"{low:g} to {up:g} %: {count:.0f} rows")
+            bars.append(tag("rect", title, x=place * step + 1, y=HEIGHT - FOOT - high, width=step - 2, height=high, kind="k"))
+            if count == most:
+                at = {"x": (place + 0.5) * step, "y": HEIGHT - FOOT - high - 4}
+                bars.append(tag("text", f"{count:.0f}", **at, text_anchor="middle"))
+    label = f"Distribution of conflict over {len(shares)} rows; the middle row has {percent(shares.median().item())}"
+    return _picture(label, bars, ("0 %", "25 %", "50 %"))
+
+
+def _dots(explanation: Explanation, shares: torch.Tensor) -> Html:
+    """One dot per row: output to the right, conflict upwards."""
+    output = explanation.output.double()
+    low, high = output.min().item(), output.max().item()
+    chosen = torch.linspace(0, len(output) - 1, min(len(output), DOTS)).round().long()
+    across = 6 + (WIDTH - 12) * (output - low) / ((high - low) or 1)
+    up = HEIGHT - FOOT - 4 - 2 * (HEIGHT - FOOT - 10) * shares.double()
+    path = "".join(f"M{x:.0f} {y:.0f}h0" for x, y in zip(across[chosen].tolist(), up[chosen].tolist(), strict=True))
+    label = f"Output from {number(low)} to {number(high)}, against conflict as a share of all influence from 0 to 50 %"
+    return _picture(label, [tag("path", d=path, kind="dots")], (number(low), "output", number(high)))
+
+
+def _picture(label: str, parts: list[Html], feet: tuple[str, str, str]) -> Html:
+    """A picture with a line below, and three words under it."""
+    line = tag("path", d=f"M0 {HEIGHT - FOOT}H{WIDTH}", kind="line")
+    words = [
+        tag("text", word.replace("-", "\u2212"), x=x, y=HEIGHT - 8, text_anchor=anchor)
+        for word, x, anchor in zip(feet, (0, WIDTH / 2, WIDTH), ("start", "middle", "end"), strict=True)
+    ]
+    return tag("svg", *parts, line, *words, role="img", label=label, viewbox=f"0 0 {WIDTH} {HEIGHT}")

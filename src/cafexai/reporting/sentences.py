@@ -1,0 +1,106 @@
+"""What happened in one row, in plain sentences that repeat the numbers of its table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..explanation import Explanation
+from ..plotting.rounding import Shown, ShownLine
+from .escape import Html, joined, tag
+
+THINGS = {"table": "features", "image": "parts of the picture", "text": "words"}
+CLOSE, ONE_WAY = 0.45, 0.05  # shares of all influence from which on the conflict is called large, or small
+
+
+def sentences(one: Explanation, row: Shown, share: float, kind: str = "table", brief: bool = False) -> list[Html]:
+    """The explanation of one row, whose conflict is this share of all influence; ``brief`` leaves out what the table shows."""
+    things = THINGS[kind]
+    up, down, cancelled = row.up, row.down, row.conflict
+    pairs = [] if one.conflict_pairs is None else _pairs(one, row)
+    if float(up) == float(down) == 0:
+        return [Html(f"None of the {things} moved the score."), *pairs]
+    if float(cancelled) == 0:
+        one_way = f"up by {up}, and not down." if float(up) else f"down by {down}, and not up."
+        return [Html(f"All {things} together pushed the score {one_way}"), *pairs]
+    first = f"All {things} together pushed the score up by {up} and down by {down}: {cancelled} of each cancelled"
+    if share >= CLOSE:
+        first += ", so that little is left of much"
+    elif share <= ONE_WAY:
+        first += ", and nearly all influence points one way"
+    return [Html(f"{first}."), *(pairs or ([] if brief else _strongest(_named(row, kind))))]
+
+
+def _pairs(one: Explanation, row: Shown, most: int = 2) -> list[Html]:
+    """Who cancelled whom. All of it is part of the score of the one that pushed up only if it is not more than that."""
+    names = one.names()  # a word may stand at several places
+    by_name = {line.name: line for line in row.lines if line.exact.single and names.count(line.name) == 1}
+    found = []
+    for up, down, amount in one.pairs(most=most):
+        text, line = _like(amount, row), by_name.get(up)
+        if float(text) == 0:
+            continue
+        against = "itself, by another way" if up == down else _who(down)
+        parts: tuple[str, ...]
+        if line is not None and float(text) <= float(line.positive) and _within(one, up):
+            parts = (_who(up), f" raised the score by {line.positive}; {text} of that was cancelled by ", against, ".")
+        else:
+            parts = (f"Inside the model, {text} of what ", _who(up), " pushed up was cancelled by ", against, ".")
+        found.append(joined(parts))
+    return found
+
+
+def _who(name: str) -> Html:
+    return Html("the constants of the model") if name == "(bias)" else tag("b", name)
+
+
+def _within(one: Explanation, name: str) -> bool:
+    """All that was cancelled of this feature shows in its positive score."""
+    assert one.conflict_pairs is not None
+    place = one.names().index(name)
+    return bool(one.conflict_pairs[0, place].sum() <= one._flat(one.positive)[0, place])
+
+
+def _strongest(row: Shown) -> list[Html]:
+    """The strongest push in each direction."""
+    single = [line for line in row.lines if line.exact.single]
+    top = max(single, key=lambda line: line.exact.positive)
+    low = max(single, key=lambda line: line.exact.negative)
+    if float(top.positive) == 0 or float(low.negative) == 0:
+        return []
+    if top is low:
+        both = f" pushed most in both directions: up by {top.positive}, down by {top.negative}"
+        return [joined([_called(top), both, f", which leaves {_minus(top.net)}."])]
+    strongest = ("The strongest push up: ", _called(top), f" ({top.positive}); down: ", _called(low), f" ({low.negative}).")
+    return [joined(strongest), *_both_ways(single)]
+
+
+def _both_ways(single: list[ShownLine]) -> list[Html]:
+    """The feature that works most against itself, if that is a good part of the largest score."""
+    largest = max(max(line.exact.positive, line.exact.negative) for line in single)
+    inner = max(single, key=lambda line: min(line.exact.positive, line.exact.negative))
+    if min(inner.exact.positive, inner.exact.negative) < 0.25 * largest:
+        return []
+    both = f" worked both ways, {inner.positive} up and {inner.negative} down, which leaves {_minus(inner.net)}."
+    return [joined([_called(inner), both])]
+
+
+def _named(row: Shown, kind: str) -> Shown:
+    """Words in quotes."""
+    if kind != "text":
+        return row
+    lines = [dataclasses.replace(line, name=f"\u201c{line.name}\u201d") if line.exact.single else line for line in row.lines]
+    return dataclasses.replace(row, lines=tuple(lines))
+
+
+def _called(line: ShownLine) -> Html:
+    return tag("b", f"{line.name} = {line.value}" if line.value else line.name)
+
+
+def _minus(number: str) -> str:
+    return number.replace("-", "\u2212")
+
+
+def _like(amount: float, row: Shown) -> str:
+    """A number in the digits of the row."""
+    decimals = len(row.end.partition(".")[2]) if "e" not in row.end else 3
+    return f"{amount / float(row.times.removeprefix('x ') or 1):.{decimals}f}"

@@ -1,0 +1,99 @@
+"""An explanation with fewer features: its scores summed by place, by name, or averaged over its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..explanation import Explanation, Tensors
+
+VERTICAL, HORIZONTAL = ("top", "middle", "bottom"), ("left", "middle", "right")
+
+
+def summed(explanation: Explanation, places: Tensor, names: Sequence[str]) -> Explanation:
+    """Feature i of row r is counted to the name at ``places[r, i]`` (rows, features): positive, negative and net apart."""
+
+    def together(scores: Tensors) -> Tensor:
+        flat = explanation._flat(scores)
+        return flat.new_zeros(len(flat), len(names)).scatter_add_(1, places.to(flat.device), flat)
+
+    return dataclasses.replace(
+        explanation,
+        positive=together(explanation.positive),
+        negative=together(explanation.negative),
+        combined=together(explanation.combined),
+        correction=None if explanation.correction is None else together(explanation.correction),
+        feature_names=tuple(names),
+        tokens=None,
+        display=None,
+        categories={},
+        conflict_pairs=None,
+        settings={**explanation.settings, "grouped": True},
+    )
+
+
+def by_region(explanation: Explanation) -> Explanation:
+    """Images in nine regions, from top left to bottom right."""
+    mask = region_mask(explanation._each(explanation.positive)[0].shape[1:])
+    return summed(explanation, mask.flatten().expand(len(explanation), -1), region_names())
+
+
+def region_mask(shape: Sequence[int]) -> Tensor:
+    """The number of the region of every pixel of an image, in the shape of one row."""
+    last = channels_last(torch.empty(1, *shape))
+    channels, height, width = (shape[2], *shape[:2]) if last else shape
+    down, right = (torch.arange(size).mul(3).div(size, rounding_mode="floor") for size in (height, width))
+    mask = (3 * down[:, None] + right).expand(channels, height, width)
+    return mask.permute(1, 2, 0) if last else mask
+
+
+def region_names() -> list[str]:
+    """What the nine regions are called, from top left to bottom right."""
+    return [_region(v, h) for v in VERTICAL for h in HORIZONTAL]
+
+
+def by_word(explanation: Explanation) -> Explanation:
+    """Texts by distinct words, however often and wherever they stand."""
+    rows = [explanation.names(row) for row in range(len(explanation))]
+    words = {word: place for place, word in enumerate(dict.fromkeys(word for row in rows for word in row))}
+    return summed(explanation, torch.tensor([[words[word] for word in row] for row in rows]), list(words))
+
+
+def average(explanation: Explanation) -> Explanation:
+    """The mean of all rows as one row: it adds up from the mean start to the mean output."""
+
+    def mean(values: Tensors) -> Tensor:
+        return explanation._flat(values).double().mean(0, keepdim=True)
+
+    return dataclasses.replace(
+        explanation[0],
+        positive=mean(explanation.positive),
+        negative=mean(explanation.negative),
+        combined=mean(explanation.combined),
+        correction=None if explanation.correction is None else mean(explanation.correction),
+        output=explanation.output.double().mean(0, keepdim=True),
+        baseline_output=explanation.baseline_output.double().mean(0, keepdim=True),
+        bias_by_layer={layer: scores.double().mean(0, keepdim=True) for layer, scores in explanation.bias_by_layer.items()},
+        feature_names=explanation.names(),
+        tokens=None,
+        display=None,
+        conflict_pairs=None,
+        settings={**explanation.settings, "grouped": True},
+    )
+
+
+def channels_last(images: Tensor) -> bool:
+    """Rows are (height, width, channels)."""
+    return images.shape[-1] <= 4 < images.shape[1]
+
+
+def channels_first(images: Tensor) -> Tensor:
+    """(rows, channels, height, width)"""
+    return images.permute(0, 3, 1, 2) if channels_last(images) else images
+
+
+def _region(vertical: str, horizontal: str) -> str:
+    return "centre" if vertical == horizontal == "middle" else f"{vertical} {horizontal}"

@@ -1,0 +1,106 @@
+"""One explanation as a table of text that adds up from the baseline to the output."""
+
+from __future__ import annotations
+
+import math
+
+from ..explanation import Explanation
+from ..plotting.labels import labels, percent, probability, shortened, way_line
+from ..plotting.rounding import shown
+from ..plotting.row_lines import conflict_share
+
+
+class Ledger(str):
+    """The table as text; a notebook shows it as a table."""
+
+    row: Explanation
+    most: int
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        from .notebook import ledger_page
+
+        return ledger_page(self.row, self.most)
+
+
+def ledger(explanation: Explanation, most: int = 12) -> Ledger:
+    """The explanation of one row for a terminal: the column "net" adds up from the baseline output to the output."""
+    made = Ledger(_text(explanation, most))
+    made.row, made.most = explanation, most
+    return made
+
+
+def _text(explanation: Explanation, most: int) -> str:
+    row = shown(explanation, most)
+    table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net", "refined")]
+    refined = explanation.correction is not None
+    table.append(("baseline output", "", "", "", row.start, row.start if refined else ""))
+    for name, line in zip(labels([line.name for line in row.lines], 40), row.lines, strict=True):
+        table.append((name, line.value, line.positive, line.negative, line.net, line.refined))
+    table.append(("output", "", "", "", row.end, row.end if refined else ""))
+    body = _columns(table)
+    body.insert(-1, "-" * len(body[0]))
+    chance = f", {probability(explanation)}" if explanation.probability is not None else ""
+    return "\n".join(
+        [
+            f"What moved {explanation.target_name()}{chance} (c = {explanation.settings.get('c')})",
+            *([way] if (way := way_line(explanation)) else []),
+            *([f"all numbers {row.times}"] if row.times else []),
+            *body,
+            *remarks(explanation),
+        ]
+    )
+
+
+def remarks(explanation: Explanation) -> list[str]:
+    """What is said below the table of one row."""
+    return [
+        f"conflict (cancelled between features): {explanation.conflict.item():.4g}, "
+        f"{percent(conflict_share(explanation).item())} of all influence",
+        *pair_lines(explanation),
+        *refined_lines(explanation),
+        f"completeness error: {explanation.completeness_error.item():.1e}",
+        *frozen_lines(explanation),
+        *explanation.notes,
+    ]
+
+
+def pair_lines(explanation: Explanation, most: int = 3) -> list[str]:
+    """Which features cancelled which, where that is known."""
+    pairs = [] if explanation.conflict_pairs is None else explanation.pairs(most=most)
+    return [f"  {shortened(up, 40)} up, {shortened(down, 40)} down: {amount:.4g}" for up, down, amount in pairs]
+
+
+def refined_lines(explanation: Explanation) -> list[str]:
+    """How well the scores predict what perturbations do, where that was tried."""
+    if explanation.combined_error is None or explanation.refined_error is None:
+        return []
+    before, after = explanation.combined_error.item(), explanation.refined_error.item()
+    return [f"at perturbed rows, net misses the change of the output by {before:.4g}, refined by {after:.4g}"]
+
+
+def frozen_lines(explanation: Explanation) -> list[str]:
+    """What the model does that the scores of this row do not say."""
+    lines = []
+    for name, amount in explanation.cut.items():
+        if (does := amount.item()) != 0:
+            what = "how much it does was not tried" if math.isnan(does) else f"against its baseline it does {does:+.4g}"
+            lines.append(f"{shortened(name, 40)}: influence that the model cuts off is not in its score; {what}")
+    if explanation.model_at_baseline is not None:
+        itself, start = explanation.model_at_baseline.item(), explanation.baseline_output.item()
+        if abs(itself - start) > 1e-3 * max(abs(itself), abs(start)):
+            lines.append(f"model(baseline) itself is {itself:.4g}: {itself - start:+.4g} comes from what is frozen at this row")
+    return lines
+
+
+def _columns(table: list[tuple[str, ...]]) -> list[str]:
+    """The first column to the left, numbers to the right; a column with nothing in it is left out."""
+    kept = [column for column in zip(*table, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in kept]
+    lines = []
+    for row in zip(*kept, strict=True):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells))
+    return lines

@@ -1,0 +1,136 @@
+"""Rows as they come in JSON, and their scores as they go out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._extras import needs
+from .._inputs.table_values import is_missing
+from ..batch._bad_rows import explained_apart
+from ..cafe import CAFE
+from ..explanation import Explanation
+
+Row = Mapping[str, Any] | Sequence[Any]
+
+
+class Answerer:
+    """Explains rows together; a row that cannot be explained gets the reason, the others their scores."""
+
+    def __init__(
+        self, cafe: CAFE, columns: Sequence[str] | None = None, baselines: Any = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._cafe, self._baselines, self._options = cafe, baselines, dict(options or {})
+        self.raw = hasattr(type(cafe.model), "from_raw")
+        known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names
+        self.columns = None if known is None else tuple(known)
+
+    def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """One result for each row, in their order: {"output": ...} or {"error": ...}."""
+        results: list[dict[str, Any]] = [{} for _ in rows]
+        bad: dict[int, str] = {}
+        for places in self._alike(rows, bad):
+            some, kept = self._as_inputs([rows[place] for place in places], places, bad)
+            for explanation, where in explained_apart(self._explain, some, kept, bad) if len(kept) else ():
+                for place, result in zip(where.tolist(), _results(explanation), strict=True):
+                    results[place] = result
+        for place, reason in bad.items():
+            results[place] = {"error": reason}
+        return results
+
+    def _explain(self, rows: Any) -> Explanation:
+        explain: Any = self._cafe.explain
+        plain = isinstance(rows, np.ndarray) and self.columns is not None and self._cafe.feature_names is None
+        named = {"feature_names": self.columns} if plain else {}
+        return explain(rows, self._baselines, show_progress=False, **named, **self._options)
+
+    def _alike(self, rows: Sequence[Row], bad: dict[int, str]) -> list[list[int]]:
+        """Places of rows that can be put into one table."""
+        groups: dict[Any, list[int]] = {}
+        for place, row in enumerate(rows):
+            if isinstance(row, Mapping):
+                if self.columns is None and not self.raw:
+                    bad[place] = (
+                        "the names of the columns are not known here: give the numbers as a list, or start with --columns"
+                    )
+                    continue
+                missing = [name for name in self.columns or () if name not in row]
+                odd = [name for name in row if self.columns is not None and name not in self.columns]
+                if missing or odd:
+                    what = f"there is no {missing[0]!r}" if missing else f"{odd[0]!r} is no column of the model"
+                    bad[place] = f"{what}; the columns are {', '.join(map(repr, (self.columns or ())[:20]))}"
+                    continue
+                key: Any = tuple(self.columns or row)
+            elif self.columns is not None and len(row) != len(self.columns):
+                bad[place] = f"{len(row)} values; there are {len(self.columns)} columns"
+                continue
+            else:
+                key = self.columns or len(row)
+            groups.setdefault(key, []).append(place)
+        return list(groups.values())
+
+    def _as_inputs(self, rows: list[Row], places: list[int], bad: dict[int, str]) -> tuple[Any, np.ndarray]:
+        """In the form that the model takes, without rows that are told in ``bad``."""
+        names = self.columns or (tuple(rows[0]) if isinstance(rows[0], Mapping) else None)
+        cells = [[row[name] for name in names] if isinstance(row, Mapping) and names else list(row) for row in rows]
+        if self._cafe.schema is not None or (self.raw and names is not None):
+            frame = needs("pandas", "explorer").DataFrame(cells, columns=list(names or ()))
+            wrong = self._cafe.schema.check(frame) if self._cafe.schema is not None else {}
+            bad |= {places[place]: reason for place, reason in wrong.items()}
+            kept = [place for place in range(len(rows)) if place not in wrong]
+            return frame.iloc[kept].reset_index(drop=True), np.array([places[place] for place in kept], dtype=np.int64)
+        good = []
+        for place, row in zip(places, cells, strict=True):
+            if (reason := _no_numbers(row, names)) is not None:
+                bad[place] = reason
+            else:
+                good.append((place, row))
+        matrix = np.array([row for _, row in good], dtype=np.float64)
+        return matrix, np.array([place for place, _ in good], dtype=np.int64)
+
+
+def _no_numbers(row: Sequence[Any], names: Sequence[str] | None) -> str | None:
+    """Why a row cannot be given to a network."""
+    if not row:
+        return "there are no values"
+    for place, cell in enumerate(row):
+        called = repr(names[place]) if names is not None else f"value {place}"
+        if is_missing(cell):
+            return f"{called} is missing"
+        if isinstance(cell, (str, list, dict)):
+            return f"{called} is {cell!r}"[:200] + ", which is no number"
+        if abs(cell) > 1e300 or not math.isfinite(cell):
+            return f"{called} is too large a number"
+    return None
+
+
+def _results(explanation: Explanation) -> list[dict[str, Any]]:
+    """Plain numbers and words of all rows."""
+    names = explanation.names()
+    scores = [explanation._flat(part).tolist() for part in (explanation.positive, explanation.negative, explanation.combined)]
+    single = {
+        "output": explanation.output,
+        "baseline_output": explanation.baseline_output,
+        "bias_positive": explanation.bias_positive,
+        "bias_negative": explanation.bias_negative,
+        "bias": explanation.bias,
+        "conflict": explanation.conflict,
+        "probability": explanation.probability,
+    }
+    lists = {name: value.tolist() for name, value in single.items() if value is not None}
+    targets = explanation.target.reshape(len(explanation), -1).tolist()
+    found = []
+    for row, target in enumerate(targets):
+        features = [
+            {"name": name, "positive": positive, "negative": negative, "net": net}
+            for name, positive, negative, net in zip(names, *(part[row] for part in scores), strict=True)
+        ]
+        about: dict[str, Any] = {name: values[row] for name, values in lists.items()}
+        about["target"] = target[0] if len(target) == 1 else target
+        if explanation.class_names and len(target) <= 1:
+            about["target_name"] = explanation.class_names[target[0] if target else 0]
+        found.append({**about, "features": features})
+    return found

@@ -1,8 +1,0 @@
-"""Figures of the studies: those of explanations, with the colours of the methods."""
-
-from __future__ import annotations
-
-from ..show.figures import bare, figure, heatmap
-from ..show.palette import METHODS as COLOURS
-
-__all__ = ["COLOURS", "bare", "figure", "heatmap"]

@@ -1,0 +1,287 @@
+"""The plan of the house: imports point one way, only rules/ knows torch operations, only torch and numpy are needed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import cafexai
+from cafexai.cafe import CARRIERS
+from cafexai.methods import METHODS
+from cafexai.metrics import METRICS
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(cafexai.__file__).parent
+
+# Three storeys, one line per folder. Each line may import the lines above it, and nothing else.
+LAYERS = """
+    errors _extras _files _processes                       what all use
+    -- the engine
+    _core                                                  the scored value
+    _carriers                                              how influence is propagated
+    rules                                                  torch operations
+    _inputs schema                                         what goes in
+    explanation explanations plotting reporting adapters   what comes out
+    _engine                                                one explained pass
+    -- what people use
+    refinement                                             scores corrected by evaluations
+    cafe sklearn onnx                                      what users call
+    metrics                                                how good scores are
+    conflicts                                              the theory of conflicts
+    methods                                                CAFE and other methods
+    comparison                                             many methods at once
+    loading                                                models and data that come as files
+    batch                                                  more rows than memory holds
+    serving                                                single rows over HTTP
+    explorer                                               the page in the browser
+    -- the paper
+    paper datasets models studies                          its data sets, networks and experiments
+    -- the doors
+    cli                                                    the command line
+    __init__ __main__                                      the package
+"""
+STOREYS = [line.strip() for line in LAYERS.strip().splitlines()]
+ORDER = [re.split(r"\s{2,}", line)[0].split() for line in STOREYS if not line.startswith("--")]
+PLACE = {name: place for place, names in enumerate(ORDER) for name in names}
+BESIDE = {  # imports within a layer, or against the order, with the reason
+    ("explanation", "_inputs"): "names of features that nobody named",
+    ("schema", "_inputs"): "cells of a table",
+    ("explanations", "explanation"): "several of them",
+    ("_files", "_extras"): "safetensors",
+    ("plotting", "explanation"): "what is shown",
+    ("plotting", "explanations"): "several in one picture",
+    ("reporting", "explanation"): "what is shown",
+    ("reporting", "explanations"): "several in one report",
+    ("reporting", "plotting"): "colours, labels and rounding",
+    ("adapters", "explanation"): "what is exported",
+    ("adapters", "plotting"): "the lines of a row",
+    ("adapters", "cafe"): "an explainer for Captum, imported on first use",
+    ("adapters", "methods"): "methods for Quantus, imported on first use",
+    ("explanation", "plotting"): "pictures, inside the methods",
+    ("explanation", "reporting"): "tables and the report, inside the methods",
+    ("explanation", "adapters"): "exports, inside the methods",
+    ("explanations", "plotting"): "pictures, inside the methods",
+    ("explanations", "reporting"): "tables and the report, inside the methods",
+    ("cafe", "__version__"): "written into the settings of an explanation",
+    ("batch", "__version__"): "written into every part",
+    ("serving", "__version__"): "part of every answer",
+    ("cli", "__version__"): "written into what machines read",
+    ("datasets", "paper"): "the public name",
+    ("models", "paper"): "the public name",
+    ("studies", "paper"): "the public name",
+}
+ALONE = ("models", "datasets")  # these import nothing of ours but the extras and each other's
+
+
+def layer(file):
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(file):
+    """Layers of this package that a file imports, at the top or inside functions."""
+    depth = len(file.relative_to(PACKAGE).parts)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            yield from [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_every_file_has_its_layer():
+    assert {layer(file) for file in FILES} == set(PLACE)
+    assert len(list(PACKAGE.glob("*.py"))) <= 17
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_imports_point_one_way(file):
+    own = layer(file)
+    for name in imported(file):
+        if (own, name) in BESIDE or name == own:
+            continue
+        assert PLACE[name] < PLACE[own], f"{own} imports {name}"
+        assert own not in ALONE or name == "_extras", f"{own} stands alone and imports {name}"
+
+
+# ---- only rules/ knows torch operations --------------------------------------------------------------------------------
+
+WORDS = {word for words in (CARRIERS, METHODS, METRICS) for word in words}  # what users say
+ENGINE = [
+    file
+    for file in FILES
+    if layer(file) in ("_core", "_carriers", "_engine", "_inputs", "conflicts", "methods", "cafe", "refinement")
+]
+OPERATIONS = {  # names that torch functions have, less those that are everyday words
+    name
+    for space in (torch, F, torch.Tensor)
+    for name in set(dir(space)) - WORDS
+    if not name.startswith("_") and callable(getattr(space, name)) and not isinstance(getattr(space, name), type)
+} - {
+    *"all any bool cpu cuda data fix float index int linear max mean min negative out positive round size sum type".split(),
+    "where",
+}
+KNOWN = {
+    ("_engine/variant.py", "softmax"): "one at the end of a model does not count",  # (file, what it names): why
+    ("_core/activation.py", "torch.relu"): "the closed form of ReLU; rules hand in this very function",
+    ("_carriers/unit_activation.py", "torch.relu"): "the closed form of ReLU for net values",
+    ("_core/value.py", "torch.mul"): "scale, a map like any other",
+    ("_core/functions.py", "torch.mul"): "maps that do not sum over elements",
+    ("_core/functions.py", "torch.div"): "maps that do not sum over elements",
+    ("_core/functions.py", "torch.square"): "its slope without dividing; rules hand in this very function",
+    ("conflicts/definitions.py", "torch.logical_or"): "both directions of a definition",
+    ("conflicts/definitions.py", "torch.maximum"): "both directions of a definition",
+    ("conflicts/prevalence.py", "relu"): "the paper's thresholds of inactive units",
+    ("conflicts/prevalence.py", "gelu"): "the paper's thresholds of inactive units",
+    ("conflicts/audit.py", "relu"): "closed forms are those of ReLU",
+    ("_inputs/baselines.py", "median"): "a word of the user",
+    ("_inputs/baselines.py", "mode"): "a word of the user",
+    ("_core/feature_index.py", "amin"): "an option of scatter_reduce",
+    ("_inputs/groups.py", "torch.arange"): "makes names",
+    ("_engine/forward.py", "softmax"): "a kind",
+    ("_engine/forward.py", "sigmoid"): "a word of the user",
+    ("_inputs/table_values.py", "mode"): "a word of the user",
+    ("methods/bias.py", "softmax"): "a kind",
+    ("refinement/refine.py", "seed"): "a setting",
+}
+
+
+def named(file):
+    """Torch functions that a file names without calling them, and words that are names of torch functions."""
+    tree = ast.parse(file.read_text())
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    shown = {  # docstrings and messages are for people
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.JoinedStr, ast.Raise)) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for part in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in called and isinstance(node.value, ast.Name):
+            space = {"torch": torch, "F": F}.get(node.value.id)
+            target = getattr(space, node.attr, None)
+            if callable(target) and not isinstance(target, type):
+                yield f"{node.value.id}.{node.attr}"
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in shown
+            and node.value in OPERATIONS
+        ):
+            yield node.value
+
+
+def test_only_the_rules_know_torch_operations():
+    found = {(str(file.relative_to(PACKAGE)), name) for file in ENGINE for name in named(file)}
+    assert found - set(KNOWN) == set(), "decide by kinds of rules instead, or give the reason here"
+    assert set(KNOWN) - found == set(), "no longer needed"
+
+
+def test_the_check_of_operations_looks(tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text('"""relu"""\nif func in (F.linear, torch.conv2d) or name == "softmax":\n    y = torch.relu(x)\n')
+    assert sorted(named(file)) == ["F.linear", "softmax", "torch.conv2d"]
+
+
+# ---- the root ----------------------------------------------------------------------------------------------------------
+
+
+def run_alone(code, tmp_path, **environment):
+    environment = {**{k: v for k, v in os.environ.items() if k != "CAFEXAI_DATA"}, **environment}
+    environment |= {"CAFEXAI_CACHE": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_names_are_loaded_when_they_are_asked_for(tmp_path):
+    run_alone(
+        """
+import sys, cafexai
+assert "torch" not in sys.modules
+assert set(cafexai.__all__) <= set(dir(cafexai)) and "methods" in dir(cafexai)
+import cafexai.cli
+assert "torch" not in sys.modules
+for name in cafexai.__all__:
+    assert getattr(cafexai, name) is not None, name
+assert callable(cafexai.methods.METHODS["cafe"])  # without an import of its own
+import cafexai.comparison
+from cafexai import compare
+assert compare is cafexai.compare and callable(compare)
+try:
+    cafexai.nothing
+except AttributeError as error:
+    assert "nothing" in str(error)
+else:
+    raise AssertionError
+""",
+        tmp_path,
+    )
+
+
+def test_import_needs_torch_and_numpy_only(tmp_path):
+    run_alone(
+        """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in "pandas sklearn matplotlib captum shap safetensors tqdm skorch scipy polars pooch PIL".split():
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+import cafexai, cafexai.datasets, cafexai.models, torch
+made = cafexai.datasets.load("synthetic_shift", rows=64)
+net = cafexai.models.mlp(11, 4, 5)
+cafexai.models.train_group([net], made.x_train, made.y_train, cafexai.models.Recipe(1))
+e = cafexai.CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(1, 2))
+print(e.ledger(0))
+for name in cafexai.__all__:
+    getattr(cafexai, name)
+def checkpoint():
+    cafexai.models.train_group([net], made.x_train, made.y_train, cafexai.models.Recipe(1), folder="nowhere")
+def download():
+    cafexai.datasets.load("adult")
+for call in (e.to_frame, lambda: e.save("x"), e.to_shap, e.plot, checkpoint, download):
+    try:
+        call()
+    except (ModuleNotFoundError, cafexai.datasets.DataNotFound) as error:
+        assert "pip install 'cafexai[" in str(error), error
+    else:
+        raise AssertionError(call)
+""",
+        tmp_path,
+    )
+
+
+def test_the_picture_of_the_layers_is_that_of_the_imports():
+    """``make layers`` draws it."""
+    drawn = set(re.findall(r"<text[^>]*>([\w.]+/?)</text>", (ROOT / "docs" / "layers.svg").read_text()))
+    parts = {f"{part.name}/" if part.is_dir() else part.name for part in PACKAGE.iterdir() if part.suffix in ("", ".py")}
+    assert parts - drawn <= {"__pycache__/", "__init__.py", "__main__.py", "errors.py", "_extras.py", "_files.py"}
+    assert drawn <= parts
+
+
+# ---- what the documents name -------------------------------------------------------------------------------------------
+
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_links_and_files_in_documents_exist(document):
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)", re.sub(r"`[^`]*`", "", text)):
+        assert target.startswith("https://") or (document.parent / target).exists(), target
+    for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|md|toml|txt))`", text):
+        places = (ROOT, ROOT / "docs", PACKAGE, ROOT / "src", ROOT / "tests")
+        if name == "utils.py":  # the one that there is not
+            continue
+        known = any((place / name).exists() for place in places) or ("/" not in name and any(PACKAGE.rglob(name)))
+        assert known, f"{document.name} names {name}"
