@@ -41,7 +41,7 @@ def rows_of(count: int, dense: bool) -> Tensor:
 def refined(model: nn.Module, x: Tensor, target: Tensor) -> Tensor:
     """Groups first; then the features of the strongest groups of each row, the other groups being one feature each."""
     mask = torch.arange(x.shape[1]) // (x.shape[1] // GROUPS)
-    cafe = CAFE(model, 0.5, "feature")
+    cafe = CAFE(model, 0.5, "published", netting="feature")
     coarse = cafe.explain(x, target=target, feature_groups=mask)
     strong = (coarse.positive + coarse.negative).topk(REFINED, 1).indices.sort(1).values
     result = torch.zeros_like(x)
@@ -89,8 +89,8 @@ def by_unit(quick: bool) -> None:
         target = model(x).argmax(1)
         cafes = {
             "path": CAFE.published(model),
-            "unit": CAFE(model, netting="unit"),
-            "unit, mean flows": CAFE(model, netting="unit", flows="mean"),
+            "unit": CAFE(model, variant="published", netting="unit"),
+            "unit, mean flows": CAFE(model, variant="published", netting="unit", flows="mean"),
             "default": CAFE(model),
         }
         ways: dict[str, Callable[[], object]] = {
@@ -116,15 +116,17 @@ def main() -> None:
         target = model(x).argmax(1)
         ways: dict[str, Callable[[], object]] = {
             "Integrated Gradients": lambda x=x, t=target: METHODS["integrated_gradients"](model, x, target=t),
-            "feature netting, attribute": lambda x=x, t=target: CAFE(model, 0.5, "feature").attribute(x, target=t),
-            "feature netting, explain": lambda x=x, t=target: CAFE(model, 0.5, "feature").explain(
+            "feature netting, attribute": lambda x=x, t=target: CAFE(model, 0.5, "published", netting="feature").attribute(
+                x, target=t
+            ),
+            "feature netting, explain": lambda x=x, t=target: CAFE(model, 0.5, "published", netting="feature").explain(
                 x, target=t, show_progress=False
             ),
             "path netting, explain": lambda x=x, t=target: CAFE(model, 0.5).explain(x, target=t),
             "groups, then the strongest": lambda x=x, t=target: refined(model, x, t),
         }
         compared(f"54-256x4-7 GELU, {len(x)} rows, {'all numbers' if dense else '12 of 54 columns not 0'}", ways, repeats)
-        exact = CAFE(model, 0.5, "feature").attribute(x, target=target)
+        exact = CAFE(model, 0.5, "published", netting="feature").attribute(x, target=target)
         cheap = refined(model, x, target)
         top, guess = (scores.abs().topk(5, 1).indices for scores in (exact, cheap))
         hits = (top[:, :, None] == guess[:, None]).any(2).double().mean().item()
@@ -134,7 +136,7 @@ def main() -> None:
     encoder, codes = bert(quick)
     with Peak() as peak:
         start = time.perf_counter()
-        CAFE(encoder, 0.5, "feature").explain(codes, target=0, show_progress=False)
+        CAFE(encoder, 0.5, "published", netting="feature").explain(codes, target=0, show_progress=False)
         seconds = time.perf_counter() - start
     grown = (peak.highest - peak.start) / 2**20
     print(f"encoder of BERT-base's size, {codes.shape[1]} tokens as features: {seconds:.0f} s, {grown:.0f} MiB at its peak")

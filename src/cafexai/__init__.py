@@ -10,6 +10,7 @@ __version__ = "0.2.0.dev0"
 
 if _TYPE_CHECKING:
     from ._engine.support import supported as supported
+    from ._engine.variant import Variant as Variant
     from ._inputs.perturbations import DataNoise as DataNoise
     from ._inputs.perturbations import Masks as Masks
     from .cafe import CAFE as CAFE
@@ -18,7 +19,7 @@ if _TYPE_CHECKING:
     from .errors import LawBroken as LawBroken
     from .errors import UnsupportedOperation as UnsupportedOperation
     from .explanation import Explanation as Explanation
-    from .explanations import Explanations as Explanations
+    from .explanation import Explanations as Explanations
     from .explorer import explore as explore
     from .refinement.refine import Refine as Refine
     from .rules.registry import elementwise_module as elementwise_module
@@ -34,12 +35,13 @@ _MODULES = {
     "CompletenessError": ".errors",
     "DataNoise": "._inputs.perturbations",
     "Explanation": ".explanation",
-    "Explanations": ".explanations",
+    "Explanations": ".explanation",
     "LawBroken": ".errors",
     "Masks": "._inputs.perturbations",
     "Refine": ".refinement.refine",
     "Schema": ".schema",
     "UnsupportedOperation": ".errors",
+    "Variant": "._engine.variant",
     "compare": ".comparison",
     "elementwise_module": ".rules.registry",
     "explore": ".explorer",
@@ -48,8 +50,8 @@ _MODULES = {
     "supported": "._engine.support",
 }
 _FOLDERS = tuple(
-    """adapters batch comparison conflicts datasets errors explanation explorer methods metrics models onnx paper rules schema
-       sklearn studies""".split()
+    """adapters batch comparison conflicts datasets debug errors explanation explorer methods metrics models onnx paper rules
+       schema sklearn studies""".split()
 )
 __all__ = ["__version__", *_MODULES]
 

@@ -2,355 +2,358 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
-from ._carriers.feature import FeatureScores
-from ._carriers.paired import PairedScores
-from ._carriers.path import PathScores
-from ._carriers.unit import UnitScores
-from ._core.backward import Outcome, Passed
-from ._core.feature_index import Features
-from ._core.run import C, Sensitivity, Settings
-from ._core.value import Scores
-from ._engine.ablation import cut_features, model_at_baseline
-from ._engine.assemble import Piece, assembled, averaged, by_word, grouped, pieces
-from ._engine.batches import R, Results, carry_out
-from ._engine.diagnose import refuse_chance, refuse_explained, refuse_rows
-from ._engine.forward import PROBABILITY, drawn_output, plain_output
-from ._engine.job import Job, as_arguments
+from ._core.backward import Outcome
+from ._core.run import C, Sensitivity
+from ._engine.explain_job import explain_job, run_job
 from ._engine.model import Subject, with_gradients
-from ._engine.variant import Way, chosen
-from ._inputs import different
-from ._inputs.baselines import Reference, background_rows, references
-from ._inputs.convert import taken
-from ._inputs.groups import default_names, joined, places
-from ._inputs.prepare import Inputs, model_dtype, prepare
-from ._inputs.words import masked
-from .explanation import Explanation
-from .explanations import Explanations
-from .refinement.refine import Refine, refined
+from ._engine.model_info import ModelInfo
+from ._engine.prepare_job import Explainer, prepare_job
+from ._engine.request import Question, Request, takes_request, takes_request_and
+from ._engine.variant import Variant, VariantOptions
+from ._old_forms import old_form, resolve_variant
+from .explanation import Explanation, Explanations
+from .refinement.refine import Refine, refine_explanation
 from .schema import Schema
 
 if TYPE_CHECKING:
-    import numpy as np
     from typing_extensions import Unpack
 
-    Target = int | str | Sequence[Any] | Tensor | np.ndarray | None
-
-
-class Options(TypedDict, total=False):
-    """What ``CAFE.explain`` takes by name."""
-
-    output: Any
-    layer: str | None
-    start: bool
-    target_layer: str | None
-    feature_groups: Any
-    feature_names: Sequence[str] | None
-    against: Any
-    tokenizer: Any
-    words: bool
-    preprocess: Callable[[Any], Any] | None
-    display: Any
-    batch_size: int | None
-    show_progress: bool | None
-    check: str
-    pairs: bool
-    refine: int | Refine | None
-
-
-class _More(Options, total=False):
-    additional_forward_args: Any
-
-
-class _Every(_More, total=False):
-    c: Any
-
-
-CARRIERS: dict[str, type[Scores]] = {"path": PathScores, "feature": FeatureScores, "unit": UnitScores}
-PAIRED: dict[type[Scores], type[Scores]] = {FeatureScores: PairedScores}  # carriers that know which feature cancels which
+_INFO = frozenset(field.name for field in dataclasses.fields(ModelInfo))
 
 
 class CAFE:
-    """Explains a PyTorch module, or any function of tensors. Nothing is ever written on the model.
+    """Explains a PyTorch module, or any function of tensors. The model is never changed.
 
-    ``c`` is the conflict sensitivity constant, a number in [0, 1] or one per pattern of module names
-    (``{"encoder.*": 0.0, "head": 1.0}``; other modules 0.5). ``norm_mean`` says what the mean inside a layer, group or
-    instance norm is: "bias", a constant as in the paper, or "linear", a map of the features. ``biases`` says what the biases
-    are: "scores", as published, gives them scores of their own, held against a model without biases; with "reference" they
-    belong to the reference, and the scores of the features explain the change from the output at the baseline (of the model
-    with its attention and norms frozen; ``model_at_baseline`` is that of the model itself). ``norms="open"`` follows what the
-    features do to the statistics of norms, which else are frozen. ``background`` is data for the baselines "mean", "median"
-    and "mode".
+    Explainers are immutable: ``cafe.replace(c=1)`` gives another one. ``repr(cafe)`` says which variant is used.
 
-    Who names none of ``netting``, ``flows``, ``biases``, ``norms`` and ``norm_mean`` leaves the choice to the model, at its
-    first call: as published for at most two nonlinear operations in a row without attention and norms, else
-    ``netting="unit", flows="mean", biases="reference", norms="open"`` (docs/default.md). ``way`` is what was chosen. Who names
-    one gets the published value of the others.
-    ``feature_names`` are the columns that the model was trained on, in their order: data frames are put in this order by
-    name and must have just these columns, other inputs as many. ``schema`` (``cafexai.Schema``) says more of them: categories,
-    one-hot blocks, several inputs, classes. ``class_names`` name the outputs; ``probability`` ("softmax" or "sigmoid") says
-    what makes probabilities of them, where the model itself ends in logits.
+    Args:
+        model: A module, or a function of tensors.
+        c: The conflict sensitivity, a number in [0, 1], or one per pattern of module names
+            (``{"encoder.*": 0.0, "head": 1.0}``; 0.5 for all other modules).
+        variant: How influence is propagated: "default"; "published", the paper to the letter; "feature", which keeps
+            features apart; or a ``cafexai.Variant``.
+        background: Data for the baselines "mean", "median" and "mode", and for the noise of ``refine``.
+        feature_names: The columns the model was trained on, in their order. Data frames are put in this order by name and
+            must have these columns; other inputs must have as many.
+        class_names: Names of the outputs.
+        schema: A ``cafexai.Schema``: categories, one-hot blocks, several inputs, classes. It replaces ``feature_names``.
+        probability: What makes probabilities of the outputs, if the model ends in logits: "softmax" or "sigmoid".
+        tokenizer: Turns texts into token ids, and token ids into words.
+        words: Sum the scores of the tokens of a word. False gives one score per token.
+        preprocess: A function from one picture to the tensor that the model takes.
+        **options: ``netting``, ``flows``, ``biases``, ``norms``, ``norm_mean``, ``attention``: single options of the variant.
+            An option changes only what it names (docs/default.md).
+
+    Raises:
+        ValueError: An argument is not allowed; the message says what is.
+
+    Example:
+        >>> cafe = CAFE(torch.nn.Linear(2, 1))
+        >>> cafe.explain(torch.ones(1, 2)).combined.shape
+        torch.Size([1, 2])
     """
+
+    c: C
+    variant: Variant
+    _subject: Subject
+    _info: ModelInfo
 
     def __init__(
         self,
         model: Any,
         c: C = 0.5,
-        netting: str | None = None,
+        variant: str | Variant | None = None,
         *,
-        flows: str | None = None,
-        norms: str | None = None,
-        norm_mean: str | None = None,
-        biases: str | None = None,
         background: Any = None,
         feature_names: Sequence[str] | None = None,
-        schema: Schema | None = None,
         class_names: Sequence[Any] | None = None,
+        schema: Schema | None = None,
         probability: str | None = None,
+        tokenizer: Any = None,
+        words: bool = True,
+        preprocess: Callable[[Any], Any] | None = None,
+        **options: Unpack[VariantOptions],
     ) -> None:
-        words = {"netting": netting, "flows": flows, "biases": biases, "norms": norms}
-        named = {name: word for name, word in words.items() if word is not None}
-        way = Way(**named)
-        if way.netting not in CARRIERS:
-            known = ", and ".join(f'"{word}", {carrier.meaning}' for word, carrier in CARRIERS.items())
-            raise ValueError(f"CAFE(..., netting={netting!r}): the words are {known}.")
-        if way.flows not in ("peak", "mean"):
-            raise ValueError(
-                f'CAFE(..., flows={flows!r}): the words are "peak", as published (what was cancelled shows in the larger of '
-                'the two ways in which it can), and "mean" (in the mean of both).'
-            )
-        if way.biases not in ("scores", "reference"):
-            raise ValueError(
-                f'CAFE(..., biases={biases!r}): the words are "scores", as published (biases have scores of their own), and '
-                '"reference" (scores explain the change from the model at the baseline).'
-            )
-        if way.norms not in ("frozen", "open") or (way.norms == "open" and way.biases == "scores"):
-            raise ValueError(
-                f'CAFE(..., norms={norms!r}): the words are "frozen", as published, and, with biases="reference", "open" (what '
-                "the features do to the statistics of a norm counts)."
-            )
-        if norm_mean not in (None, "bias", "linear"):
-            raise ValueError(f'CAFE(..., norm_mean={norm_mean!r}): the words are "bias" and "linear".')
-        self.c = c
-        self.way: Way | None = way if named or norm_mean is not None else None
-        self.norm_mean = norm_mean or "bias"
-        self.background = background
-        self.feature_names = None if feature_names is None else different(feature_names, "CAFE(..., feature_names=...)")
-        self._subject = Subject(model)
-        self._know(schema, class_names, probability)
-        Sensitivity(c, self._subject.names.values())  # c is checked
+        subject = Subject(model)
+        Sensitivity(c, subject.names.values())  # checks c
+        info = ModelInfo().replace(
+            subject,
+            background=background,
+            feature_names=feature_names,
+            class_names=class_names,
+            schema=schema,
+            probability=probability,
+            tokenizer=tokenizer,
+            words=words,
+            preprocess=preprocess,
+        )
+        chosen = resolve_variant(variant, cast(dict[str, Any], options))
+        self.__dict__.update(c=c, variant=chosen, _subject=subject, _info=info)
 
     @classmethod
-    def published(cls, model: Any, c: C = 0.5, **known: Any) -> CAFE:
-        """The paper to the letter, whatever ``CAFE(model)`` chooses: paths, peak flows, biases with scores of their own."""
-        return cls(model, c, "path", flows="peak", biases="scores", **known)
+    def published(cls, model: Any, c: C = 0.5, **options: Any) -> CAFE:
+        """The paper to the letter, for models of any depth: the same as ``variant="published"``.
 
-    def _know(self, schema: Any, class_names: Sequence[Any] | None, probability: str | None) -> None:
-        """Columns, classes and probabilities: from the user, else from the schema, else from the model."""
-        own = self.model if self._subject.takes_raw else None
-        if schema is not None and not isinstance(schema, Schema):
-            raise ValueError(
-                f"CAFE(..., schema={type(schema).__name__}): give a cafexai.Schema, such as Schema.from_frame(frame)."
-            )
-        if schema is not None and (self.feature_names is not None or own is not None):
-            word = "feature_names=..." if own is None else "a model with its own preprocessing"
-            raise ValueError(f"CAFE(..., schema=...): {word} names the columns, too. Give one of the two.")
-        classes = class_names if class_names is not None else schema.classes if schema is not None else None
-        classes = getattr(own, "class_names", ()) if classes is None else classes
-        likely = probability or (None if schema is None else schema.probability) or getattr(own, "probability", None)
-        if likely not in (None, *PROBABILITY):
-            raise ValueError(f"CAFE(..., probability={likely!r}): the words are {', '.join(map(repr, PROBABILITY))}.")
-        self.schema = schema
-        self.class_names = different(classes, "CAFE(..., class_names=...)")
-        self.probability = likely
+        Args:
+            model: See ``CAFE``.
+            c: The conflict sensitivity.
+            **options: Further parameters of ``CAFE``.
 
-    def _decided(self, given: Inputs, stack: Sequence[tuple[Reference, ...]], extra: Any) -> Settings:
-        """The settings, the way being chosen now if it was left open."""
-        if self.way is None:
-            self.way = chosen(Job(self._subject, given, stack, Settings(PathScores), extra=extra))
-        way, sensitivity = self.way or Way(), Sensitivity(self.c, self._subject.names.values())
-        in_reference = way.biases == "reference"
-        settings = Settings(CARRIERS[way.netting], sensitivity, self.norm_mean, in_reference, norms=way.norms, flows=way.flows)
-        if not all(x.is_floating_point() for x in given.tensors):  # codes have no precision of their own
-            dtype = torch.promote_types(model_dtype(self.model)[0], settings.dtype)
-            return dataclasses.replace(settings, dtype=dtype)
-        return settings
+        Returns:
+            The explainer.
+
+        Example:
+            >>> CAFE.published(torch.nn.Linear(2, 1)).variant.netting
+            'path'
+        """
+        return cls(model, c, "published", **options)
+
+    def replace(self, **changes: Any) -> CAFE:
+        """Another explainer of the same model, with some parameters changed.
+
+        Args:
+            **changes: Parameters of ``CAFE`` (all but the model). Options of the variant change only what they name.
+
+        Returns:
+            The changed explainer.
+
+        Raises:
+            ValueError: A parameter is unknown, or its value is not allowed.
+
+        Example:
+            >>> CAFE(torch.nn.Linear(2, 1)).replace(c=1).c
+            1
+        """
+        made = copy.copy(self)
+        info = {name: changes.pop(name) for name in list(changes) if name in _INFO}
+        c, variant = changes.pop("c", self.c), changes.pop("variant", None)
+        Sensitivity(c, self._subject.names.values())
+        base = self.variant if variant is None else variant
+        chosen = (base if isinstance(base, Variant) else Variant.preset(base)).replace(**changes)
+        known = self._info.replace(self._subject, **info) if info else self._info
+        made.__dict__.update(c=c, variant=chosen, _info=known)
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"CAFE.{name}: explainers are immutable. Use cafe.replace({name}=...), which gives another one.")
+
+    def __repr__(self) -> str:
+        model = type(self.model).__name__ if not hasattr(self.model, "__name__") else self.model.__name__
+        return f"CAFE({model}, c={self.c}, variant={self.variant})"
 
     @property
     def model(self) -> Any:
         """The model, unwrapped."""
         return self._subject.model
 
-    @overload
-    def explain(
-        self, inputs: Any, baselines: Any, target: Literal["all"], extra: Any = None, /, **options: Unpack[_Every]
-    ) -> Explanations: ...
+    @property
+    def background(self) -> Any:
+        """Data for the baselines "mean", "median" and "mode"."""
+        return self._info.background
 
-    @overload
-    def explain(
-        self, inputs: Any, baselines: Any = None, *, target: Literal["all"], **options: Unpack[_Every]
-    ) -> Explanations: ...
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The columns the model was trained on."""
+        return self._info.feature_names
 
-    @overload
-    def explain(
-        self, inputs: Any, baselines: Any = None, target: Target = None, *, c: Sequence[C], **options: Unpack[_More]
-    ) -> Explanations: ...
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return self._info.class_names
 
-    @overload
-    def explain(
-        self,
-        inputs: Any,
-        baselines: Any = None,
-        target: Target = None,
-        additional_forward_args: Any = None,
-        *,
-        c: C | None = None,
-        **options: Unpack[Options],
-    ) -> Explanation: ...
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of the table."""
+        return self._info.schema
 
+    @property
+    def probability(self) -> str | None:
+        """What makes probabilities of the outputs: "softmax", "sigmoid" or None."""
+        return self._info.probability
+
+    @property
+    def tokenizer(self) -> Any:
+        """Turns texts into token ids."""
+        return self._info.tokenizer
+
+    @property
+    def preprocess(self) -> Callable[[Any], Any] | None:
+        """A function from one picture to the tensor that the model takes."""
+        return self._info.preprocess
+
+    @takes_request(Request)
     @with_gradients
-    def explain(
-        self,
-        inputs: Any,
-        baselines: Any = None,
-        target: Any = None,
-        additional_forward_args: Any = None,
-        *,
-        output: Any = None,
-        layer: str | None = None,
-        start: bool = True,
-        target_layer: str | None = None,
-        feature_groups: Any = None,
-        feature_names: Sequence[str] | None = None,
-        against: Any = None,
-        tokenizer: Any = None,
-        words: bool = True,
-        preprocess: Callable[[Any], Any] | None = None,
-        display: Any = None,
-        batch_size: int | None = None,
-        show_progress: bool | None = None,
-        check: str = "output",
-        c: Any = None,
-        pairs: bool = False,
-        refine: int | Refine | None = None,
-    ) -> Any:
-        """Positive and negative scores of every feature and of the biases for one output of each row.
+    def explain(self, inputs: Any, request: Request) -> Explanation:
+        """Positive and negative scores of every feature for one output of each row.
 
-        ``inputs``: numbers in floating point, or integer codes (categories, token ids), which are explained at their
-        embedding; a tuple for several; texts, or what a tokenizer makes of them; pictures. ``baselines``: None (zeros; for
-        codes, a zero embedding; for texts the mask token of the ``tokenizer``, if it has one), a number, a tensor or data
-        frame shaped like the inputs or like one row, a stack of these (averaged over), a callable, or "mean", "median", "mode"
-        of the background; a tuple for several inputs. ``target``: an index or the name of a class for all rows, one per row,
-        tuples for outputs of more dimensions; None is the only output, or else the predicted class.
-        ``against``, given like a target: why this one rather than that, the difference of the two outputs.
-        ``additional_forward_args``: further arguments of forward, a tuple or a dictionary of keywords; with
-        ``batch_size``, tensors among them that have one entry per row are cut along with the rows.
+        Args:
+            inputs: Numbers in floating point; integer codes (categories, token ids), which are explained at their
+                embedding; a data frame; a tuple for several inputs; texts, or what a tokenizer makes of them; pictures.
+            (the options of a request)
 
-        ``output`` selects from an output of several tensors: a key, an index, a function or a path (``"logits[:, -1]"``).
-        ``layer`` names a module: with ``start`` its output is the input to be explained (baselines are in its shape; what
-        passes around it counts as bias), without, the scores flow from the inputs and are reported there. ``target_layer``
-        makes ``target`` a neuron of that module. ``feature_groups`` gives one score per group: ``{"sex": [3, 4]}`` or an
-        integer mask shaped like a row. ``tokenizer`` makes token ids of texts, and words of these; the scores of the tokens of
-        a word are summed, those of padding and special tokens, too (``words=False``: one for each token). ``preprocess`` makes
-        a tensor of each picture. ``display`` holds the features in the units of the user, if the inputs are scaled.
-        ``check="each"`` checks the law after every operation.
+        Returns:
+            The explanation: ``baseline_output + bias + sum of combined = output`` in every row.
 
-        ``target="all"`` explains every class from one forward pass, a list of values ``c=[0, 0.5, 1]`` the same target for
-        each of them; both give ``Explanations``, a dictionary by class or by c. A single ``c`` stands in for the one of the
-        explainer. ``pairs=True`` (``netting="feature"`` only) adds ``conflict_pairs``: which features cancel which.
+        Raises:
+            ValueError: The inputs or options are not what the model takes.
+            UnsupportedOperation: The model calls something that has no rule.
 
-        ``refine=20`` evaluates the model at perturbed versions of every row, at the price of 20 evaluations, and adds
-        ``correction`` and ``refined``, scores that predict better what such changes do; ``Refine(20, perturb=...)`` for more.
+        Example:
+            >>> e = CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(3, 2))
+            >>> len(e)
+            3
         """
-        subject = self._subject
-        subject.ready()
-        if check not in ("output", "each"):
-            raise ValueError(f'explain(..., check={check!r}): the words are "output" and "each".')
-        several = c if isinstance(c, (list, tuple)) else (self.c if c is None else c,)
-        if not several:
-            raise ValueError("explain(..., c=[]): give at least one value.")
-        how = Refine(refine) if refine is not None and not isinstance(refine, Refine) else refine
-        if how is not None and layer is not None:
-            raise ValueError("explain(..., refine=..., layer=...): rows are perturbed at the inputs; refine scores of these.")
-        for option, name in (("layer", layer), ("target_layer", target_layer)):
-            if name is not None:
-                subject.has_module(option, name)
-        ready = taken(inputs, additional_forward_args, tokenizer, preprocess, display, subject.takes_raw)
-        given = prepare(
-            ready.inputs,
-            subject.model,
-            feature_names,
-            ready.display,
-            tokenizer,
-            columns=self.feature_names,
-            schema=self.schema,
-            words=words and feature_groups is None and layer is None,
-            mask=ready.mask,
-        )
-        if ready.names:
-            given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
-        _refuse_together(given, target, against, how is not None)
-        if given.grouping is not None and layer is None:
-            feature_groups = given.grouping if feature_groups is None else joined(given.grouping, feature_groups)
-        latent = layer is not None and start
-        about: tuple[str, ...] = ()
-        if tokenizer is not None and len(given.tensors) == 1 and not latent:
-            baselines, about = masked(baselines, given.tensors[0], tokenizer)
-        arguments = as_arguments(ready.extra)
-        stack = references(None if latent else baselines, given, self.background, subject.model)
-        settings = self._decided(given, stack, arguments)
-        if pairs and settings.carrier not in PAIRED:
-            raise ValueError(
-                'explain(..., pairs=True): which feature cancels which is known with CAFE(model, netting="feature") only.'
-            )
-        job = Job(
-            subject,
-            given,
-            stack,
-            dataclasses.replace(settings, carrier=PAIRED[settings.carrier]) if pairs else settings,
-            target,
-            extra=arguments,
-            against=against,
-            class_names=self.class_names,
-            probability=self.probability,
-            output=output,
-            layer=layer,
-            start=start,
-            target_layer=target_layer,
-            check=check,
-            notes=(*self._notes(target_layer), *ready.notes, *given.notes, *about),
-            latent_baselines=baselines,
-            features=self._features(given, feature_groups, layer, start),
-            sensitivities=(None,) if c is None else tuple(Sensitivity(one, subject.names.values()) for one in several),
-            batch_size=batch_size,
-            show_progress=show_progress,
-        )
-        results = self._results(job, functools.partial(pieces, every_class=job.every_class), averaged, "explain")
-        entries: dict[Any, Explanation] = {}
-        for (place, number), chunks in results.items():
-            one = several[place]
-            explanation = assembled(chunks, given, self._described(job, one))
-            if explanation.frozen and layer is None:
-                explanation = self._with_what_was_frozen(job, chunks, explanation, feature_groups is not None)
-            if entries:  # what all have in common is there once
-                one_of = next(iter(entries.values()))
-                shared = {name: getattr(one_of, name) for name in ("inputs", "baselines", "display")}
-                explanation = dataclasses.replace(explanation, **shared)
-            entries[place if isinstance(one, Mapping) else one, number] = explanation
-        if how is not None:
-            entries = refined(job, entries, how, functools.partial(self._background, given), feature_groups)
-        if feature_groups is not None:
-            entries = {key: grouped(explanation, feature_groups) for key, explanation in entries.items()}
-        if given.words is not None:
-            entries = {key: by_word(explanation, given.words) for key, explanation in entries.items()}
-        return _by_what_differs(entries, several is c, job.every_class)
+        return cast(Explanation, self._explained(inputs, request, Question()))
+
+    @takes_request(Request)
+    @with_gradients
+    def explain_classes(self, inputs: Any, request: Request) -> Explanations:
+        """Explain every class from one forward pass.
+
+        Args:
+            inputs: See ``explain``.
+            (the options of a request)
+
+        Returns:
+            One explanation per class: ``explanations[2]``, or by its name, ``explanations["cat"]``.
+
+        Raises:
+            ValueError: A target is given, or the inputs or options are not what the model takes.
+
+        Example:
+            >>> list(CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(1, 2)))
+            [0, 1, 2]
+        """
+        if request.target is not None or request.against is not None:
+            word = "against" if request.target is None else "target"
+            raise ValueError(f"explain_classes(..., {word}=...): it explains all outputs. Drop {word}=, or use explain.")
+        return cast(Explanations, self._explained(inputs, request, Question(every_class=True)))
+
+    @takes_request_and(Request)
+    @with_gradients
+    def explain_layer(self, inputs: Any, layer: str, request: Request, *, from_inputs: bool = False) -> Explanation:
+        """Scores of the units of a layer.
+
+        Args:
+            inputs: See ``explain``.
+            layer: The name of a module.
+            from_inputs: False: the output of the layer is the input to be explained; baselines are in its shape, and what
+                passes around the layer counts as bias. True: scores flow from the inputs and are read at the layer.
+            (the options of a request)
+
+        Returns:
+            The explanation, shaped like the output of the layer.
+
+        Raises:
+            ValueError: There is no such module, or it was not called.
+
+        Example:
+            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+            >>> CAFE(net).explain_layer(torch.ones(1, 2), "1").positive.shape
+            torch.Size([1, 4])
+        """
+        return cast(Explanation, self._explained(inputs, request, Question(layer=layer, start=not from_inputs)))
+
+    @takes_request_and(Request)
+    @with_gradients
+    def explain_neuron(self, inputs: Any, layer: str, request: Request) -> Explanation:
+        """Scores of the features for a neuron of a hidden layer; ``target`` says which.
+
+        Args:
+            inputs: See ``explain``.
+            layer: The name of a module.
+            (the options of a request)
+
+        Returns:
+            The explanation of that neuron.
+
+        Raises:
+            ValueError: There is no such module, or it was not called.
+
+        Example:
+            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+            >>> CAFE(net).explain_neuron(torch.ones(1, 2), "0", target=3).target_name()
+            "unit 3 of layer '0'"
+        """
+        return cast(Explanation, self._explained(inputs, request, Question(target_layer=layer)))
+
+    @takes_request_and(Request)
+    @with_gradients
+    def sweep(self, inputs: Any, c: Sequence[C], request: Request) -> Explanations:
+        """The same explanation for several values of c, which share the plain pass.
+
+        Args:
+            inputs: See ``explain``.
+            c: The values.
+            (the options of a request)
+
+        Returns:
+            One explanation per value: ``explanations[0.5]``. A dictionary of values has its position as its key.
+
+        Raises:
+            ValueError: There are no values, or one is not allowed.
+
+        Example:
+            >>> list(CAFE(torch.nn.Linear(2, 1)).sweep(torch.ones(1, 2), c=[0, 1]))
+            [0, 1]
+        """
+        if not len(c):
+            raise ValueError("sweep(..., c=[]): give at least one value.")
+        return cast(Explanations, self._explained(inputs, request, Question(several_c=tuple(c))))
+
+    def refine(self, explanation: Explanation, refine: int | Refine = 20) -> Explanation:
+        """Correct the net scores by evaluating the model at perturbed versions of every row.
+
+        Args:
+            explanation: What ``explain`` gave in this process; explanations read from files cannot be refined.
+            refine: The price, in evaluations per row, or ``Refine(20, perturb=...)`` for more options.
+
+        Returns:
+            The explanation with ``e.refinement`` (correction, errors) and ``e.refined``.
+
+        Raises:
+            ValueError: The explanation is of words or of a layer, was read from a file, or there is no background to take
+                the noise from.
+
+        Example:
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(50, 2))
+            >>> cafe.refine(cafe.explain(torch.ones(3, 2)), 20).refined.shape
+            torch.Size([3, 2])
+        """
+        how = refine if isinstance(refine, Refine) else Refine(refine)
+        return refine_explanation(self._subject, explanation, how, self.background)
+
+    def _explained(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
+        from . import __version__
+
+        job = prepare_job(self._explainer, inputs, request, question, "explain")
+        meta = {
+            "c": self.c,
+            **dataclasses.asdict(self.variant),
+            "variant": self.variant.name,
+            "layer": question.layer,
+            "start": question.start,
+            "target_layer": question.target_layer,
+            "probability": self.probability,
+            "version": __version__,
+            "torch": str(torch.__version__),
+        }
+        return explain_job(job, meta)
+
+    @property
+    def _explainer(self) -> Explainer:
+        return Explainer(self._subject, self.c, self.variant, self._info)
+
+    def _old_form(self, method: Callable[..., Any], inputs: Any, request: Request, old: Mapping[str, Any], *own: Any) -> Any:
+        return old_form(self, method, inputs, request, dict(old), *own)
 
     @with_gradients
     def attribute(
@@ -361,43 +364,37 @@ class CAFE:
         additional_forward_args: Any = None,
         return_convergence_delta: bool = False,
     ) -> Any:
-        """The combined scores in the form of Captum: shaped like the inputs, a tuple for a tuple.
+        """The net scores in the form of Captum: one backward pass instead of two.
 
-        One backward pass instead of two. The convergence delta is the sum of the scores of features and biases minus
-        (output - baseline output).
+        Args:
+            inputs: See ``explain``.
+            baselines: See ``explain``.
+            target: See ``explain``.
+            additional_forward_args: See ``explain``.
+            return_convergence_delta: Also return the sum of all scores minus (output - baseline output), one number per row.
+
+        Returns:
+            The net scores, shaped like the inputs; a tuple for a tuple. With the delta, a pair.
+
+        Raises:
+            ValueError: The inputs or options are not what the model takes.
+
+        Example:
+            >>> CAFE(torch.nn.Linear(2, 1)).attribute(torch.ones(3, 2)).shape
+            torch.Size([3, 2])
         """
         if isinstance(target, str) and target == "all":
-            raise ValueError(f"attribute(..., target={target!r}): give the class, or ask explain for all of them.")
-        self._subject.ready("attribute")
-        given = prepare(inputs, self._subject.model, columns=self.feature_names, schema=self.schema, call="attribute")
-        stack = references(baselines, given, self.background, self._subject.model, "attribute")
-        extra = as_arguments(additional_forward_args)
-        settings, features, classes = self._decided(given, stack, extra), self._features(given), self.class_names
-        job = Job(
-            self._subject, given, stack, settings, target, extra=extra, features=features, class_names=classes, only_net=True
-        )
-        (outcomes,) = self._results(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
+            raise ValueError(f"attribute(..., target={target!r}): give one class, or use explain_classes.")
+        request = Request(baselines, target, additional_forward_args)
+        job = prepare_job(self._explainer, inputs, request, Question(), "attribute")
+        (outcomes,) = run_job(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
         combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
-        result = combined if given.is_tuple else combined[0]
+        result = combined if job.given.is_tuple else combined[0]
         return (result, _joined([outcome.lack for outcome in outcomes])) if return_convergence_delta else result
-
-    def _results(
-        self, job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str
-    ) -> Results[R]:
-        """Carry out the job; where the model itself does not take such rows, say so."""
-        try:
-            return carry_out(job, finish, mean)
-        except Exception as error:
-            if isinstance(error, (RuntimeError, ValueError)):
-                one = job.batch(slice(0, 1))
-                refuse_rows(error, call, self.model, job.given.tensors, lambda: plain_output(job, one))
-            refuse_chance(error, call, lambda seed: drawn_output(job, job.batch(), seed))
-            refuse_explained(error, call, lambda: plain_output(job, job.batch()))
-            raise
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
-        """attribute can return its convergence delta."""
+        """``attribute`` can return its convergence delta."""
         return True
 
     @property
@@ -405,86 +402,10 @@ class CAFE:
         """Scores are contributions, not sensitivities."""
         return True
 
-    def _features(
-        self, given: Inputs, groups: Any = None, layer: str | None = None, start: bool = True
-    ) -> Callable[[list[torch.Size]], Features] | None:
-        """Which elements are one feature, for a carrier that keeps features apart."""
-        if self.way is None or not CARRIERS[self.way.netting].by_feature:
-            return None
-        if layer is not None and not start:
-            raise ValueError(
-                'explain(..., layer=..., start=False): with netting="feature" contributions are those of the inputs, or, with '
-                'start=True, of that layer. netting="path" reports what passes a layer.'
-            )
 
-        def features(shapes: list[torch.Size]) -> Features:
-            if groups is None:
-                return Features.of(shapes)
-            names = given.names if given.names is not None and layer is None else default_names(shapes)
-            return Features.of(shapes, places(groups, shapes, lambda: names)[0])
-
-        return features
-
-    def _notes(self, target_layer: str | None) -> tuple[str, ...]:
-        """What the model itself has to say of its output."""
-        return tuple(getattr(self.model, "explanation_notes", ())) if target_layer is None else ()
-
-    def _background(self, given: Inputs, place: int) -> Tensor:
-        """The background of one input, whose noise perturbs rows."""
-        if self.background is None:
-            raise ValueError(
-                "explain(..., refine=...): perturbed by the noise of which data? Give them: CAFE(model, background=x_train), "
-                "or a function: refine=Refine(20, perturb=lambda rows, generator: ...)."
-            )
-        return background_rows(self.background, place, self.model, given.columns, given.schema)
-
-    def _with_what_was_frozen(self, job: Job, chunks: Sequence[Piece], explanation: Explanation, groups: bool) -> Explanation:
-        """The explanation with what the model does that its scores do not say."""
-        cut: Mapping[str, Tensor] = {}
-        if all(chunk.cut is not None for chunk in chunks):
-            reached = [torch.cat(same) for same in zip(*(chunk.cut or [] for chunk in chunks), strict=True)]
-            cut = cut_features(job, explanation, reached, not (groups and job.features is not None))
-        at_baseline = explanation.model_at_baseline
-        if job.settings.biases_in_reference:
-            at_baseline = model_at_baseline(job, explanation)
-        return dataclasses.replace(explanation, cut=cut, model_at_baseline=at_baseline)
-
-    def _described(self, job: Job, c: C) -> dict[str, Any]:
-        from . import __version__
-
-        way = self.way or Way()
-        return {
-            "c": dict(c) if isinstance(c, Mapping) else c,
-            "netting": way.netting,
-            "flows": way.flows,
-            "norms": way.norms,
-            "norm_mean": self.norm_mean,
-            "biases": way.biases,
-            "chosen": way.reason,
-            "layer": job.layer,
-            "start": job.start,
-            "target_layer": job.target_layer,
-            "probability": job.probability,
-            "version": __version__,
-            "torch": str(torch.__version__),
-        }
-
-
-def _refuse_together(given: Inputs, target: Any, against: Any, refines: bool) -> None:
-    """What cannot be asked for at the same time."""
-    if against is not None and isinstance(target, str) and target == "all":
-        raise ValueError('explain(..., target="all", against=...): a difference is of two outputs; give one target.')
-    if refines and given.words is not None:
-        raise ValueError("explain(..., refine=..., tokenizer=...): corrections are those of tokens; give words=False, too.")
-
-
-def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_class: bool) -> Explanation | Explanations:
-    """A single explanation, or several by c, by class or by both."""
-    if several_c and every_class:
-        return Explanations(("c", "target"), entries)
-    if several_c or every_class:
-        return Explanations(("c" if several_c else "target",), {key[every_class]: e for key, e in entries.items()})
-    return next(iter(entries.values()))
+def explain_request(cafe: CAFE, inputs: Any, request: Request) -> Explanation:
+    """``cafe.explain`` for callers that have a request."""
+    return cafe.explain(inputs, **vars(request))
 
 
 def _joined(chunks: Sequence[Tensor]) -> Tensor:
@@ -492,7 +413,7 @@ def _joined(chunks: Sequence[Tensor]) -> Tensor:
 
 
 def _mean(against: list[Outcome]) -> Outcome:
-    """The combined scores and what they lack, averaged over baselines."""
+    """The net scores and what they lack, averaged over baselines."""
     if len(against) == 1:
         return against[0]
     count = len(against)

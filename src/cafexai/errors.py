@@ -67,9 +67,9 @@ class ModelProblem(ValueError):
     """The model cannot be used: not there, not readable, weights that do not fit, a file that is not trusted."""
 
 
-def warn(message: str) -> None:
-    """A warning at the line outside of this library that asked for it."""
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside of this library that made the call."""
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("cafexai", "contextlib")):
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, stacklevel=depth)
+    warnings.warn(message, category, stacklevel=depth)

@@ -199,7 +199,7 @@ def test_every_part_says_what_made_it(tmp_path):
 )
 def test_what_has_changed_is_told(tmp_path, change, told):
     def run(seed=0, c=0.5, netting="path", **options):
-        cafe = CAFE(network(seed), c, netting)
+        cafe = CAFE(network(seed), c, "published", netting=netting)
         options = {"keep": ["id"], "rows_per_part": 10, "workers": 0, **options}
         return score(cafe, tmp_path / "in.parquet", tmp_path / "out", **options)
 

@@ -252,6 +252,6 @@ def test_input_that_changes_meanwhile(tmp_path):
 def test_the_way_is_the_same_in_all_processes(tmp_path):
     source = write(tmp_path / "in.parquet", rows(400))
     for place, workers in enumerate((0, 2)):
-        cafe = CAFE(network(), netting="unit", flows="mean", biases="reference")
+        cafe = CAFE(network(), variant="published", netting="unit", flows="mean", biases="reference")
         score(cafe, source, tmp_path / str(place), keep=["id"], rows_per_part=50, workers=workers)
     assert read(tmp_path / "0").equals(read(tmp_path / "1"))

@@ -1,4 +1,4 @@
-"""CAFE(..., biases="reference"): scores explain the change from the output at the baseline."""
+"""CAFE(..., variant="published", biases="reference"): scores explain the change from the output at the baseline."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def by_paths(model, phi, x, start, target, c):
 def test_path_netting_is_the_paper_with_another_reference(activation, seed, c, zero):
     model, phi = network(activation, seed)
     x, start = torch.randn(3).double(), torch.zeros(3).double() if zero else torch.randn(3).double()
-    e = CAFE(model, c, biases="reference").explain(x[None], None if zero else start[None], target=1)
+    e = CAFE(model, c, variant="published", biases="reference").explain(x[None], None if zero else start[None], target=1)
     positive, negative = by_paths(model, phi, x, start, 1, c)
     torch.testing.assert_close(e.positive[0], positive, rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(e.negative[0], negative, rtol=1e-9, atol=1e-10)
@@ -72,7 +72,7 @@ def test_features_explain_the_change_from_the_baseline(activation, seed, c, nett
     model, _ = network(activation, seed)
     x, start = torch.randn(4, 3).double(), torch.randn(1, 3).double()
     x[0, 1] = start[0, 1]
-    e = CAFE(model, c, netting, biases="reference").explain(x, start, target=0)
+    e = CAFE(model, c, "published", netting=netting, biases="reference").explain(x, start, target=0)
     with torch.no_grad():
         at_start, change = model(start)[:, 0], model(x)[:, 0] - model(start)[:, 0]
     torch.testing.assert_close(e.baseline_output, at_start.expand(4))
@@ -88,7 +88,7 @@ def test_features_explain_the_change_from_the_baseline(activation, seed, c, nett
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_complete_on_every_architecture(name, netting):
     model, inputs, references, options = prepared(name, torch.float64)
-    cafe = CAFE(model, 0.5, netting, biases="reference")
+    cafe = CAFE(model, 0.5, "published", netting=netting, biases="reference")
     e = cafe.explain(inputs, references, target=1, check="each", **options)
     summed = sum(part.flatten(1).sum(1) for part in e.combined)
     torch.testing.assert_close(e.baseline_output + summed, e.output, rtol=1e-8, atol=1e-9)
@@ -101,4 +101,4 @@ def test_complete_on_every_architecture(name, netting):
 
 def test_the_word_is_checked():
     with pytest.raises(ValueError, match="reference"):
-        CAFE(nn.Linear(2, 1), biases="zero")
+        CAFE(nn.Linear(2, 1), variant="published", biases="zero")

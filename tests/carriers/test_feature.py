@@ -267,7 +267,7 @@ def test_all_classes_several_c_layers_units_and_batches():
     with pytest.raises(ValueError, match="start=False"):
         cafe.explain(x, layer="1", start=False)
     with pytest.raises(ValueError, match='"path"'):
-        CAFE(model, netting="edge")
+        CAFE(model, variant="published", netting="edge")
 
 
 def test_rows_are_split_by_themselves(monkeypatch):
@@ -379,7 +379,9 @@ def test_sums_over_the_first_dimension_behind_a_function_that_is_not_0_at_0(how,
         return head(ways[how]())
 
     x = torch.randn(3, 5, 4)
-    one, two = (CAFE(model, 0.5, netting, biases=biases).explain(x, target=0) for netting in ("path", "feature"))
+    one, two = (
+        CAFE(model, 0.5, "published", netting=netting, biases=biases).explain(x, target=0) for netting in ("path", "feature")
+    )
     torch.testing.assert_close(one.baseline_output, two.baseline_output)
     torch.testing.assert_close(one.combined, two.combined)  # one function of each feature: nothing meets
 

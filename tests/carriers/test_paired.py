@@ -123,7 +123,7 @@ def test_pairs_are_those_of_the_definition(activation, seed, c, with_reference, 
     x = torch.randn(2, 3).double()
     x[0, 0] = 0.0
     reference = torch.randn(1, 3).double() if with_reference else None
-    found = CAFE(model, c, "feature").explain(x, reference, target=1, pairs=True).conflict_pairs
+    found = CAFE(model, c, "published", netting="feature").explain(x, reference, target=1, pairs=True).conflict_pairs
     for row in range(2):
         twin = naive(layers_of(model, ACTIVATIONS[activation]), x[row], 1, c, None if reference is None else reference[0])
         torch.testing.assert_close(found[row], twin, rtol=1e-9, atol=1e-10)
@@ -142,7 +142,7 @@ def test_a_maximum_takes_part_in_pairs_with_the_weights_of_its_mix(seed, c, with
     first, last, model = pooling(seed)
     x = torch.randn(1, 3)
     reference = torch.randn(1, 3) if with_reference else None
-    found = CAFE(model, c, "feature").explain(x, reference, target=1, pairs=True).conflict_pairs[0]
+    found = CAFE(model, c, "published", netting="feature").explain(x, reference, target=1, pairs=True).conflict_pairs[0]
     start = torch.zeros(3) if reference is None else reference[0]
     weight, bias = first.weight.detach(), first.bias.detach()
     shares = [weight[:, f] * (x[0, f] - start[f]) for f in range(3)] + [bias]
@@ -175,7 +175,9 @@ def test_what_cancels_at_a_unit_before_a_maximum_does_not_depend_on_c():
     expected = torch.zeros(5, 5)
     expected[0, 1], expected[0, 3] = 1.0, 0.5
     for c in (0.0, 0.4, 1.0):
-        torch.testing.assert_close(CAFE(model, c, "feature").explain(x, reference, pairs=True).conflict_pairs[0], expected)
+        torch.testing.assert_close(
+            CAFE(model, c, "published", netting="feature").explain(x, reference, pairs=True).conflict_pairs[0], expected
+        )
 
 
 def test_a_single_unit():
@@ -186,7 +188,7 @@ def test_a_single_unit():
             with torch.no_grad():
                 model[0].weight.copy_(torch.tensor([first]))
                 model[2].weight.fill_(weight)
-            e = CAFE(model, c, "feature").explain(torch.ones(1, 2).double(), pairs=True)
+            e = CAFE(model, c, "published", netting="feature").explain(torch.ones(1, 2).double(), pairs=True)
             expected = torch.zeros(3, 3).double()
             expected[up, down] = 2 * abs(weight)
             torch.testing.assert_close(e.conflict_pairs[0], expected)
@@ -199,7 +201,7 @@ def test_two_fights_are_told_apart():
     with torch.no_grad():
         model[0].weight.copy_(torch.tensor([[3.0, -1.0, 0.0, 0.0], [0.0, 0.0, 5.0, -2.0]]))
         model[2].weight.fill_(1.0)
-    e = CAFE(model, 1.0, "feature").explain(torch.ones(1, 4).double(), pairs=True)
+    e = CAFE(model, 1.0, "published", netting="feature").explain(torch.ones(1, 4).double(), pairs=True)
     assert e.pairs() == [("x2", "x3", pytest.approx(2)), ("x0", "x1", pytest.approx(1))]
     assert "  x2 up, x3 down: 2\n  x0 up, x1 down: 1\n" in e.ledger()
 
@@ -207,7 +209,7 @@ def test_two_fights_are_told_apart():
 def test_asking_for_pairs_changes_no_score():
     model = network("gelu", [4, 6, 5, 3], 0)
     x = torch.randn(5, 4).double()
-    cafe = CAFE(model, 0.5, "feature")
+    cafe = CAFE(model, 0.5, "published", netting="feature")
     plain, paired = cafe.explain(x, target=2), cafe.explain(x, target=2, pairs=True)
     assert plain.conflict_pairs is None
     for name in ("positive", "negative", "combined", "output", "bias"):
@@ -220,14 +222,15 @@ def test_asking_for_pairs_changes_no_score():
 def test_batches_classes_constants_baselines_groups_and_files(tmp_path):
     model = network("relu", [4, 6, 5, 3], 1)
     x = torch.randn(5, 4).double()
-    cafe = CAFE(model, 0.5, "feature")
+    cafe = CAFE(model, 0.5, "published", netting="feature")
     whole = cafe.explain(x, target="all", pairs=True)
     for target in range(3):
         one = cafe.explain(x, target=target, pairs=True, batch_size=2, show_progress=False)
         torch.testing.assert_close(whole[target].conflict_pairs, one.conflict_pairs)
     several = cafe.explain(x, target=0, c=[0.0, 1.0], pairs=True)
     torch.testing.assert_close(
-        several[1.0].conflict_pairs, CAFE(model, 1.0, "feature").explain(x, target=0, pairs=True).conflict_pairs
+        several[1.0].conflict_pairs,
+        CAFE(model, 1.0, "published", netting="feature").explain(x, target=0, pairs=True).conflict_pairs,
     )
     stack = torch.randn(2, 4).double()
     each = [cafe.explain(x, b, target=0, pairs=True).conflict_pairs for b in stack]
@@ -261,7 +264,7 @@ def test_rows_in_other_places_and_attention():
     torch.manual_seed(0)
     model = Sequences().double().eval()
     x = torch.randn(3, 5, 4).double()
-    cafe = CAFE(model, 0.5, "feature")
+    cafe = CAFE(model, 0.5, "published", netting="feature")
     whole = cafe.explain(x, target=0, pairs=True).conflict_pairs
     single = torch.cat([cafe.explain(row[None], target=0, pairs=True).conflict_pairs for row in x])
     torch.testing.assert_close(whole, single)
@@ -272,7 +275,7 @@ def test_rows_in_other_places_and_attention():
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_at_c_1_pairs_split_the_conflict_of_every_architecture(name):
     model, inputs, references, options = prepared(name, torch.float64)
-    cafe = CAFE(model, 1.0, "feature")
+    cafe = CAFE(model, 1.0, "published", netting="feature")
     e = cafe.explain(inputs, references, target=1, pairs=True, feature_groups=thirds(inputs), **options)
     plain = cafe.explain(inputs, references, target=1, feature_groups=thirds(inputs), **options)
     torch.testing.assert_close(e.combined, plain.combined)
@@ -291,7 +294,7 @@ def test_errors_say_what_to_do():
     with pytest.raises(ValueError, match='netting="feature"'):
         CAFE(model).explain(x, pairs=True)
     with pytest.raises(ValueError, match="pairs=True"):
-        CAFE(model, netting="feature").explain(x).pairs()
+        CAFE(model, variant="published", netting="feature").explain(x).pairs()
 
 
 @pytest.mark.parametrize("name", ["twice", "joined", "with a layer"])
@@ -309,7 +312,7 @@ def test_pairs_behind_values_whose_scores_wait(name):
         scores = key(x).view(len(x), 2, 3) @ query(x)[:, :, None]
         return end(scores[:, :, 0])
 
-    e = CAFE(model, 1.0, netting="feature").explain(torch.randn(3, 4), target=0, pairs=True)
+    e = CAFE(model, 1.0, variant="published", netting="feature").explain(torch.randn(3, 4), target=0, pairs=True)
     up, down = (part.sum(1) + bias for part, bias in ((e.positive, e.bias_positive), (e.negative, e.bias_negative)))
     torch.testing.assert_close(e.conflict_pairs.sum((1, 2)), torch.minimum(up, down))
 
@@ -350,7 +353,7 @@ def _several_ends():
 def test_at_c_1_pairs_add_up_however_often_a_value_is_used(name, with_reference):
     model = _several_ends()[name]
     x, reference = torch.randn(3, 4), torch.randn(1, 4) if with_reference else None
-    cafe = CAFE(model, 1.0, netting="feature")
+    cafe = CAFE(model, 1.0, variant="published", netting="feature")
     e = cafe.explain(x, reference, target=0, pairs=True)
     up, down = (part.sum(1) + bias for part, bias in ((e.positive, e.bias_positive), (e.negative, e.bias_negative)))
     torch.testing.assert_close(e.conflict_pairs.sum((1, 2)), torch.minimum(up, down))

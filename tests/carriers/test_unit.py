@@ -165,7 +165,7 @@ def test_deep_chains_equal_the_definition_unit_by_unit(seed, phi, c, flows, bias
     model = nn.Sequential(*layers[:-1])
     x = torch.randn(2, 4, generator=generator)
     start = torch.zeros(4) if zero else torch.randn(4, generator=generator)
-    e = CAFE(model, c, "unit", flows=flows, biases=biases).explain(x, None if zero else start)
+    e = CAFE(model, c, "published", netting="unit", flows=flows, biases=biases).explain(x, None if zero else start)
     for row in range(2):
         with torch.no_grad():
             positive, negative, bias, size = by_hand(model, x[row], start, c, flows, biases)
@@ -183,7 +183,8 @@ def test_with_one_hidden_layer_it_is_the_other_nettings(phi, biases, c):
     x = torch.randn(4, 6)
     for baselines in (None, torch.randn(1, 6)):
         unit, path, feature = (
-            CAFE(model, c, word, biases=biases).explain(x, baselines, 1) for word in ("unit", "path", "feature")
+            CAFE(model, c, "published", netting=word, biases=biases).explain(x, baselines, 1)
+            for word in ("unit", "path", "feature")
         )
         for part in ("combined", "bias"):
             torch.testing.assert_close(getattr(unit, part), getattr(path, part), atol=1e-10, rtol=0)
@@ -199,7 +200,7 @@ def test_mean_flows_are_deeplift_at_both_ends(phi):
     x = torch.randn(5, 6)
     for start in (torch.zeros(1, 6), torch.randn(1, 6)):
         for c, rule in ((0.0, "deeplift_rescale"), (1.0, "deeplift_revealcancel")):
-            found = CAFE(model, c, "unit", flows="mean", biases="reference").attribute(x, start, 1)
+            found = CAFE(model, c, "published", netting="unit", flows="mean", biases="reference").attribute(x, start, 1)
             expected = METHODS[rule](model, x, target=1, baselines=start)
             torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
@@ -211,7 +212,9 @@ def test_mean_flows_have_no_cap_where_functions_saturate():
         model[0].weight.copy_(torch.tensor([[1.0, -1.0]]))
         model[2].weight.fill_(1.0)
     x = torch.tensor([[1101.5, 1100.0]])
-    peak, mean = (CAFE(model, 0.0, "unit", flows=flows).explain(x).combined[0] for flows in ("peak", "mean"))
+    peak, mean = (
+        CAFE(model, 0.0, "published", netting="unit", flows=flows).explain(x).combined[0] for flows in ("peak", "mean")
+    )
     torch.testing.assert_close(mean, torch.tensor([1101.5, -1100.0]))  # the slope of Rescale is 1
     torch.testing.assert_close(peak.sum(), mean.sum())
     assert peak.abs().max() < 10
@@ -222,7 +225,9 @@ def test_all_architectures_by_unit(name):
     for dtype, flows, biases in ((torch.float32, "peak", "reference"), (torch.float64, "mean", "scores")):
         model, inputs, references, options = prepared(name, dtype)
         check = "each" if dtype == torch.float64 else "output"
-        e = CAFE(model, 0.5, "unit", flows=flows, biases=biases).explain(inputs, references, target=1, check=check, **options)
+        e = CAFE(model, 0.5, "published", netting="unit", flows=flows, biases=biases).explain(
+            inputs, references, target=1, check=check, **options
+        )
         adds_up(e)
         size = 1 + e._flat(e.positive).abs().max()
         assert e._flat(e.positive).min() >= 0
@@ -232,7 +237,7 @@ def test_all_architectures_by_unit(name):
 
 def test_all_options():
     model, x = models.mlp(5, 8, 8, 3), torch.randn(4, 5)
-    cafe = CAFE(model, netting="unit")
+    cafe = CAFE(model, variant="published", netting="unit")
     one = cafe.explain(x, target=2)
     torch.testing.assert_close(cafe.explain(x, target="all")[2].positive, one.positive)
     torch.testing.assert_close(cafe.explain(x, target=2, c=[0.0, 0.5])[0.5].negative, one.negative)
@@ -248,24 +253,24 @@ def test_all_options():
     assert one.settings["netting"] == "unit"
     assert one.settings["flows"] == "peak"
     with pytest.raises(ValueError, match='the words are "peak"'):
-        CAFE(model, flows="larger")
+        CAFE(model, variant="published", flows="larger")
 
 
 def test_the_published_method_by_its_name():
     model, x = models.mlp(5, 8, 8, 3), torch.randn(4, 5)
     e, expected = (
         CAFE.published(model, 0.7).explain(x, target=1),
-        CAFE(model, 0.7, "path", biases="scores").explain(x, target=1),
+        CAFE(model, 0.7, "published", netting="path", biases="scores").explain(x, target=1),
     )
     assert torch.equal(e.positive, expected.positive)
     assert [e.settings[word] for word in ("c", "netting", "flows", "biases")] == [0.7, "path", "peak", "scores"]
     found = METHODS["cafe"](model, x, target=1, netting="unit", flows="mean")
-    torch.testing.assert_close(found, CAFE(model, netting="unit", flows="mean").attribute(x, None, 1))
+    torch.testing.assert_close(found, CAFE(model, variant="published", netting="unit", flows="mean").attribute(x, None, 1))
 
 
 def test_linear_models_and_outputs_that_no_map_leads_to():
     x = torch.randn(3, 4)
-    e = CAFE(lambda v: 2 * v[:, 0] - v[:, 1] + 3, netting="unit").explain(x)
+    e = CAFE(lambda v: 2 * v[:, 0] - v[:, 1] + 3, variant="published", netting="unit").explain(x)
     torch.testing.assert_close(e.combined, torch.stack([2 * x[:, 0], -x[:, 1], 0 * x[:, 2], 0 * x[:, 3]], 1))
     torch.testing.assert_close(e.positive, e.combined.clamp_min(0))
     torch.testing.assert_close(e.bias_positive, torch.full((3,), 3.0))
@@ -275,7 +280,7 @@ def test_nothing_grows_with_depth():
     x = torch.randn(4, 16)
     for layers in (4, 16):
         model = models.mlp(16, *[32] * layers, 1)
-        unit, path = (CAFE(model, 0.5, word).explain(x) for word in ("unit", "path"))
+        unit, path = (CAFE(model, 0.5, "published", netting=word).explain(x) for word in ("unit", "path"))
         ratio = [(e.positive + e.negative).sum() / e.output.abs().sum() for e in (unit, path)]
         assert ratio[0] < ratio[1]
     assert ratio[0] < 1e-3 * ratio[1]
@@ -287,7 +292,7 @@ def test_where_nothing_cancels_rounding_of_slices_does_not_count(netting):
     torch.manual_seed(0)
     for length in range(4, 12):
         layer = nn.Conv1d(16, 16, 4, padding=3, groups=16, bias=False)
-        e = CAFE(lambda v: nn.functional.silu(layer(v)[..., : v.shape[-1]]).sum((1, 2)), 1.0, netting)
+        e = CAFE(lambda v: nn.functional.silu(layer(v)[..., : v.shape[-1]]).sum((1, 2)), 1.0, "published", netting=netting)
         e = e.explain(torch.randn(1, 16, length) / 10)
         assert e.completeness_error.abs().max() < 1e-12
         assert (e.positive + e.negative).max() < 10
@@ -302,7 +307,7 @@ def test_a_root_behind_closed_units_has_no_slope(netting):
         return torch.sqrt(torch.relu(torch.relu(v @ weight) @ weight.T)).sum(1)
 
     for reference in (None, start):
-        e = CAFE(model, netting=netting, flows="mean").explain(x, reference)
+        e = CAFE(model, variant="published", netting=netting, flows="mean").explain(x, reference)
         assert e.completeness_error.abs().max() < 1e-12
 
 

@@ -178,7 +178,7 @@ def test_one_baseline_for_many_rows_is_that_of_each_row(activation, netting):
         model = nn.Sequential(nn.Linear(3, 5), activation(), nn.Linear(5, 4), activation(), nn.Linear(4, 2))
         x, start = torch.randn(4, 3), torch.randn(1, 3)
         x[0, 1] = start[0, 1]
-        cafe = CAFE(model, 0.5, netting)
+        cafe = CAFE(model, 0.5, "published", netting=netting)
         shared, each = cafe.explain(x, start, target=0), cafe.explain(x, start.expand(4, 3).clone(), target=0)
         for name in ("positive", "negative", "combined", "bias"):
             torch.testing.assert_close(getattr(shared, name), getattr(each, name), rtol=1e-9, atol=1e-10)

@@ -99,7 +99,7 @@ def test_a_pattern_that_matches_nothing():
 
 def test_other_nettings_and_models():
     with pytest.raises(ValueError, match='"path", the method as published, and "feature"'):
-        CAFE(model(), netting="edge")
+        CAFE(model(), variant="published", netting="edge")
     with pytest.raises(ValueError, match="PyTorch module"):
         CAFE("model.pt")
 
@@ -273,9 +273,9 @@ def test_a_lost_path_is_caught(netting):
     registry.add(torch.tanh, registry.Rule("tanh", loses))
     try:
         with pytest.raises(CompletenessError, match="a path from the input was lost"):
-            CAFE(lambda v: (torch.tanh(v) + v).sum(1), netting=netting).explain(X)
+            CAFE(lambda v: (torch.tanh(v) + v).sum(1), variant="published", netting=netting).explain(X)
         with pytest.raises(CompletenessError, match="a path from the input was lost"):
-            CAFE(lambda v: (torch.tanh(v) + v).sum(1), netting=netting).attribute(X)
+            CAFE(lambda v: (torch.tanh(v) + v).sum(1), variant="published", netting=netting).attribute(X)
     finally:
         registry.add(torch.tanh, right)
 
@@ -332,7 +332,7 @@ def test_influence_that_no_precision_resolves_is_refused_with_what_to_use_instea
         with pytest.raises(UnsupportedOperation, match=r'(?s)Instead: CAFE\(model, netting="feature"\).*smaller c') as caught:
             explain(x)
         assert caught.value.__context__ is None
-    assert CAFE(net, 1.0, "feature").explain(x).completeness_error.abs() <= 1e-4
+    assert CAFE(net, 1.0, "published", netting="feature").explain(x).completeness_error.abs() <= 1e-4
 
 
 def test_lists_of_functions_exist():

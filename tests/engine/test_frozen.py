@@ -47,11 +47,11 @@ def test_codes_that_the_model_makes_of_a_column_are_followed(way, netting):
     for baselines in (None, torch.tensor([[1.0, 0.2, 0.3]])):
         start = torch.zeros(1, 3) if baselines is None else baselines
         for biases in ("scores", "reference"):
-            e = CAFE(model, netting=netting, biases=biases).explain(X, baselines)
+            e = CAFE(model, variant="published", netting=netting, biases=biases).explain(X, baselines)
             # the same as a model that is given the embedding of the code in place of the column
             embedding, rest = (model.table(WAYS[way](rows)).detach() for rows in (X, start)), (X[:, 1:], start[:, 1:])
             inside, before = embedding
-            twin = CAFE(lambda v, w: model.embedded(v, w), netting=netting, biases=biases).explain(
+            twin = CAFE(lambda v, w: model.embedded(v, w), variant="published", netting=netting, biases=biases).explain(
                 (inside, rest[0]), (before, rest[1]), feature_groups=(torch.tensor([0, 0, 0, 0]), torch.tensor([1, 2]))
             )
             for part in ("positive", "negative", "combined"):
@@ -84,7 +84,7 @@ CUTS = {
 def test_features_that_are_cut_off_are_named_with_what_they_do(way, netting):
     model = CUTS[way]
     for baselines in (None, torch.tensor([[0.5, 0.0, 0.0]])):
-        e = CAFE(model, netting=netting).explain(X, baselines)
+        e = CAFE(model, variant="published", netting=netting).explain(X, baselines)
         start = torch.zeros(3) if baselines is None else baselines[0]
         without = X.clone()
         without[:, 0] = start[0]
@@ -104,7 +104,7 @@ def test_a_feature_that_is_cut_off_on_one_way_alone_is_named(netting):
         hidden = (layer(x[:, :2]).abs() * 2).long().clamp(0, 8)  # of several features: no code of any of them
         return table(hidden[:, 0]) + x[:, 1:2] + x[:, 2:]
 
-    e = CAFE(model, netting=netting).explain(X, feature_names=["a", "b", "c"])
+    e = CAFE(model, variant="published", netting=netting).explain(X, feature_names=["a", "b", "c"])
     assert set(e.cut) == {"a", "b"}  # b has a score, too
     assert e.combined[:, 1].abs().min() > 0
     without = X.clone()
@@ -120,7 +120,7 @@ def _only_positive(x):
 
 @pytest.mark.parametrize("model", [lambda x: x[:, :1] / x[:, 2:], _only_positive])
 def test_where_the_model_cannot_be_asked_what_a_feature_does_is_not_known(model):
-    e = CAFE(model, biases="reference").explain(torch.tensor([[1.0, 2.0, 4.0]]))
+    e = CAFE(model, variant="published", biases="reference").explain(torch.tensor([[1.0, 2.0, 4.0]]))
     assert e.cut["x2"].isnan().all()
     assert "was not tried" in e.ledger()
 
@@ -133,7 +133,11 @@ def test_a_large_row_does_not_hide_what_is_cut_off_in_others():
 def test_groups_of_features_have_one_score():
     groups = {"a": [0, 1], "b": [2]}
     for netting in NETTINGS:
-        assert not CAFE(lambda x: LINEAR(x) * (x[:, 2:] > -2), netting=netting).explain(X, feature_groups=groups).cut
+        assert (
+            not CAFE(lambda x: LINEAR(x) * (x[:, 2:] > -2), variant="published", netting=netting)
+            .explain(X, feature_groups=groups)
+            .cut
+        )
 
 
 def test_codes_that_do_not_exist_at_the_baseline_are_named():
@@ -164,7 +168,7 @@ def test_for_all_classes_and_a_probability():
 
 
 def test_cut_features_are_saved(tmp_path):
-    e = CAFE(CUTS["detach"], biases="reference").explain(X)
+    e = CAFE(CUTS["detach"], variant="published", biases="reference").explain(X)
     e.save(tmp_path / "e.safetensors")
     again = Explanation.load(tmp_path / "e.safetensors")
     torch.testing.assert_close(dict(again.cut), dict(e.cut))
@@ -180,14 +184,14 @@ def test_the_model_at_the_baseline_and_what_freezing_moves_it_by():
 
     x, baselines = torch.randn(3, 4, 8), torch.randn(2, 3, 4, 8)
     for netting in NETTINGS:
-        e = CAFE(model, netting=netting, biases="reference").explain(x, baselines, target=1)
+        e = CAFE(model, variant="published", netting=netting, biases="reference").explain(x, baselines, target=1)
         expected = torch.stack([torch.logit(model(one)[:, 1]) for one in baselines]).mean(0).detach()
         torch.testing.assert_close(e.model_at_baseline, expected)
         torch.testing.assert_close(e.baseline_output + e.frozen_part, expected)
         assert e.frozen_part.abs().min() > 1e-2
         assert f"model(baseline) itself is {expected[0].item():.4g}" in e.ledger(0)
     plain = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
-    e = CAFE(plain, biases="reference").explain(X, X[:1])
+    e = CAFE(plain, variant="published", biases="reference").explain(X, X[:1])
     torch.testing.assert_close(e.model_at_baseline, plain(X[:1]).detach().flatten().expand(3))
     assert not e.frozen_part.abs().max() > 1e-9
     with pytest.raises(ValueError, match='biases="reference"'):
@@ -201,7 +205,7 @@ def test_a_feature_that_is_also_detached_is_named(netting):
     def model(x):
         return torch.relu(x[:, 0] * 2 + x[:, 2]) * x[:, 0].detach() + x[:, 1]
 
-    e = CAFE(model, netting=netting).explain(X)
+    e = CAFE(model, variant="published", netting=netting).explain(X)
     assert list(e.cut) == ["x0"]
     without = torch.cat([torch.zeros(3, 1), X[:, 1:]], 1)
     torch.testing.assert_close(e.cut["x0"], model(X) - model(without))

@@ -48,12 +48,12 @@ def test_a_graph_is_one_row(name, netting):
     start[:, 2] = nodes[:, 2]
     for dtype in (torch.float64, torch.float32):
         model = LAYERS[name]().to(dtype).eval()
-        cafe = CAFE(lambda x, model=model: model(x[0], EDGES)[None], netting=netting)
+        cafe = CAFE(lambda x, model=model: model(x[0], EDGES)[None], variant="published", netting=netting)
         for reference in (None, start):
             e = cafe.explain(nodes.to(dtype), None if reference is None else reference.to(dtype), target=(0, 1))
             adds_up(e)
         assert (e.positive[:, 2] == 0).all()
-        whole = CAFE(lambda x, model=model: model(x[0], EDGES).mean(0, keepdim=True), netting=netting)
+        whole = CAFE(lambda x, model=model: model(x[0], EDGES).mean(0, keepdim=True), variant="published", netting=netting)
         adds_up(whole.explain(nodes.to(dtype), target=1))
 
 
@@ -70,7 +70,10 @@ def test_sums_over_edges_are_a_matrix():
 
     nodes = torch.randn(1, 6, 4)
     for netting in ("path", "feature", "unit"):
-        e, f = (CAFE(m, netting=netting).explain(nodes, target=(3, 2)) for m in (lambda x: model(x[0], EDGES)[None], written))
+        e, f = (
+            CAFE(m, variant="published", netting=netting).explain(nodes, target=(3, 2))
+            for m in (lambda x: model(x[0], EDGES)[None], written)
+        )
         torch.testing.assert_close(e.combined, f.combined)
         torch.testing.assert_close(e.bias, f.bias)
         torch.testing.assert_close(e.output, f.output)

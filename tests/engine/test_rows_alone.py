@@ -30,7 +30,7 @@ class Frames(nn.Module):
         return self.head(torch.tanh(self.inner(torch.cat([tokens, parts], 1))).mean(1))
 
 
-@pytest.mark.parametrize("cafe", [CAFE, CAFE.published, lambda model: CAFE(model, 1.0, "feature")])
+@pytest.mark.parametrize("cafe", [CAFE, CAFE.published, lambda model: CAFE(model, 1.0, "published", netting="feature")])
 def test_a_constant_that_is_taken_from_the_frames_of_another_row(cafe):
     loose, strict = cafe(Frames(False)), cafe(Frames(True))
     torch.testing.assert_close(loose.model(X), strict.model(X))

@@ -165,7 +165,11 @@ def test_activations_in_a_row_by_unit(flows, taken):
     """Each takes the net value of the one before it."""
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.ReLU(), nn.Linear(6, 5), nn.GELU(), nn.SiLU(), nn.Linear(5, 2))
     for biases in ("scores", "reference"):
-        same(lambda b=biases: CAFE(model, netting="unit", flows=flows, biases=b).explain(torch.ones(1, 4), target=0))
+        same(
+            lambda b=biases: CAFE(model, variant="published", netting="unit", flows=flows, biases=b).explain(
+                torch.ones(1, 4), target=0
+            )
+        )
     assert taken
 
 

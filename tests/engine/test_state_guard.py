@@ -186,7 +186,7 @@ def followed(explain):
 WAYS = {
     "explain": lambda m, x: CAFE(m).explain(x, target=1),
     "attribute": lambda m, x: CAFE(m).attribute(x, target=1),
-    "feature": lambda m, x: CAFE(m, netting="feature").explain(x, target=1),
+    "feature": lambda m, x: CAFE(m, variant="published", netting="feature").explain(x, target=1),
     "each": lambda m, x: CAFE(m).explain(x, target=1, check="each"),
     "many rows": lambda m, x: CAFE(m).attribute(torch.randn(6000, 3), target=1),
     "several c": lambda m, x: CAFE(m).explain(x, target=1, c=[0, 1]),
@@ -407,7 +407,7 @@ def test_threads_do_not_disturb_each_other():
     noisy = Noisy(5, 16, 3)
     tasks = [
         lambda: CAFE(shared).attribute(x, target=1),
-        lambda: CAFE(shared, netting="feature").attribute(x, target=2),
+        lambda: CAFE(shared, variant="published", netting="feature").attribute(x, target=2),
         lambda: CAFE(chain).attribute(x, target=0),
         lambda: CAFE(noisy).attribute(x, target=1),
     ]
@@ -508,11 +508,13 @@ def test_values_written_into_views_of_plain_tensors():
     numbers = torch.arange(12.0).view(3, 4)
     for netting in ("path", "feature", "unit"):
         for reference in (None, start):
-            e, f = (CAFE(model, netting=netting).explain(x, reference) for model in (new, plain))
+            e, f = (CAFE(model, variant="published", netting=netting).explain(x, reference) for model in (new, plain))
             torch.testing.assert_close(e.positive, f.positive)
             torch.testing.assert_close(e.bias, f.bias)
-            e = CAFE(others, netting=netting).explain(x, reference)
-            f = CAFE(lambda v: torch.tanh(v[:, 0]) + torch.tanh(numbers[:, 2]), netting=netting).explain(x, reference)
+            e = CAFE(others, variant="published", netting=netting).explain(x, reference)
+            f = CAFE(lambda v: torch.tanh(v[:, 0]) + torch.tanh(numbers[:, 2]), variant="published", netting=netting).explain(
+                x, reference
+            )
             torch.testing.assert_close(e.combined, f.combined)
             torch.testing.assert_close(e.bias, f.bias)
             assert type(kept) is type(column) is torch.Tensor

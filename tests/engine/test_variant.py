@@ -120,7 +120,7 @@ def test_attention_and_normalisation_make_a_model_deep():
 def test_deep_models_take_the_other_way_and_say_so():
     model, x = deep(), torch.randn(3, 4)
     found = CAFE(model).explain(x)
-    named = CAFE(model, netting="unit", flows="mean", biases="reference", norms="open").explain(x)
+    named = CAFE(model, variant="published", netting="unit", flows="mean", biases="reference", norms="open").explain(x)
     assert all(torch.equal(getattr(found, name), getattr(named, name)) for name in FIELDS)
     assert {key: found.settings[key] for key in ("netting", "flows", "biases", "norms")} == {
         "netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"

@@ -50,7 +50,7 @@ def test_a_difference_is_one_more_layer(how, pair, baseline):
 
 
 def test_combined_scores_are_those_of_one_class_minus_those_of_the_other():
-    cafe = CAFE(network(), netting="path")
+    cafe = CAFE(network(), variant="published", netting="path")
     every, e = cafe.explain(X, target="all"), cafe.explain(X, target=2, against=0)
     torch.testing.assert_close(e.combined, every[2].combined - every[0].combined)
     torch.testing.assert_close(e.positive, every[2].positive + every[0].negative)
@@ -69,9 +69,11 @@ def test_each_row_has_its_own_pair():
 
 
 def test_a_difference_in_portions_with_pairs_refined_and_from_a_file(tmp_path):
-    cafe = CAFE(network(), netting="feature", background=X)
+    cafe = CAFE(network(), variant="published", netting="feature", background=X)
     e = cafe.explain(X, target=1, against=3, batch_size=2, pairs=True, refine=20)
-    twin = CAFE(difference(network(), 1, 3), netting="feature", background=X).explain(X, pairs=True, refine=20)
+    twin = CAFE(difference(network(), 1, 3), variant="published", netting="feature", background=X).explain(
+        X, pairs=True, refine=20
+    )
     for name in ("conflict_pairs", "correction", "combined_error"):
         torch.testing.assert_close(getattr(e, name), getattr(twin, name), rtol=1e-7, atol=1e-9)
     e.save(tmp_path / "e.safetensors")

@@ -80,8 +80,8 @@ def test_one_score_per_original_column_with_its_value():
 @pytest.mark.parametrize("netting", ["path", "feature", "unit"])
 def test_scores_are_those_of_groups_of_encoded_columns(netting):
     pipeline = fitted([full()])
-    e = CAFE(from_sklearn(pipeline), netting=netting).explain(table())
-    encoded = CAFE(from_sklearn(pipeline, encoded=True), netting=netting)
+    e = CAFE(from_sklearn(pipeline), variant="published", netting=netting).explain(table())
+    encoded = CAFE(from_sklearn(pipeline, encoded=True), variant="published", netting=netting)
     made = encoded.explain(table()).names()
     assert len(made) == 8
     groups = {name: [m for m in made if f"_{name}" in m] for name in ("age", "income", "sex", "city")}
@@ -123,7 +123,7 @@ def test_steps(name):
     step, expected = STEPS[name]
     frame = table().fillna({"age": 50.0, "city": "Rome"})
     pipeline = fitted([ColumnTransformer([("words", OneHotEncoder(drop="first"), WORDS), ("step", step, NUMBERS)])], frame)
-    e = CAFE(from_sklearn(pipeline), netting="path").explain(frame)
+    e = CAFE(from_sklearn(pipeline), variant="published", netting="path").explain(frame)
     assert sorted(e.names()) == sorted([*WORDS, *expected])
     mixed = name in ("squares", "mixing function", "row norm", "pca")
     assert any("several columns" in note for note in e.notes) == mixed
@@ -131,7 +131,7 @@ def test_steps(name):
     assert values["sex"] == frame.sex[5]
     if not mixed:
         assert values["age"] == frame.age[5]
-    encoded = CAFE(from_sklearn(pipeline, encoded=True), netting="path").explain(frame)
+    encoded = CAFE(from_sklearn(pipeline, encoded=True), variant="published", netting="path").explain(frame)
     torch.testing.assert_close(e.combined.sum(1), encoded.combined.sum(1))
 
 
@@ -214,7 +214,7 @@ def test_baselines_are_rows_of_original_values():
 
 def test_groups_of_original_columns_refined_saved_and_for_all_classes(tmp_path):
     pipeline = fitted([full()], y=np.random.default_rng(0).choice(["a", "b", "c"], 60))
-    cafe = CAFE(from_sklearn(pipeline), netting="path", background=table())
+    cafe = CAFE(from_sklearn(pipeline), variant="published", netting="path", background=table())
     plain = cafe.explain(table(), target="b")
     e = cafe.explain(table(), target="b", feature_groups={"person": ["age", "sex"]})
     assert e.names() == ("person", "income", "city")
@@ -230,7 +230,7 @@ def test_groups_of_original_columns_refined_saved_and_for_all_classes(tmp_path):
     assert again.target_name() == "logit of 'b'"
     every = cafe.explain(table(), target="all", batch_size=7)
     torch.testing.assert_close(every[1].combined, plain.combined)
-    pairs = CAFE(from_sklearn(pipeline), netting="feature").explain(table(), pairs=True)
+    pairs = CAFE(from_sklearn(pipeline), variant="published", netting="feature").explain(table(), pairs=True)
     assert pairs.conflict_pairs.shape == (60, 5, 5)
     assert {up for up, _, _ in pairs.pairs(0)} <= {*pairs.names(), "(bias)"}
 
@@ -254,8 +254,8 @@ def test_any_table_adds_up_by_original_columns(data):
     ]
     parts = data.draw(st.permutations(parts))
     pipeline = fitted([ColumnTransformer(parts)], frame, rng.normal(size=20))
-    e = CAFE(from_sklearn(pipeline), netting="path").explain(frame)
-    encoded = CAFE(from_sklearn(pipeline, encoded=True), netting="path").explain(frame)
+    e = CAFE(from_sklearn(pipeline), variant="published", netting="path").explain(frame)
+    encoded = CAFE(from_sklearn(pipeline, encoded=True), variant="published", netting="path").explain(frame)
     assert set(e.names()) == {f"c{i}__{i}" for i, kind in enumerate(kinds) if kind != "left"}
     for place, name in enumerate(e.names()):
         members = [i for i, made in enumerate(encoded.names()) if f"__{name}" in made]

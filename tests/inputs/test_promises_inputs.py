@@ -511,7 +511,7 @@ def test_nullable_frames():
 
 
 def test_an_empty_slice():
-    e = CAFE(model(), netting="feature").explain(X, pairs=True)[:0]
+    e = CAFE(model(), variant="published", netting="feature").explain(X, pairs=True)[:0]
     assert len(e) == 0
     assert e.conflict.shape == e.bias.shape == e.bias_positive.shape == e.bias_negative.shape == (0,)
     assert e.shown.shape == (0, 4)
@@ -683,7 +683,7 @@ def test_what_is_right_loads(name, netting, tmp_path):
     architecture = ARCHITECTURES[name]
     net = architecture.build()
     net = net if "exported" in name else net.eval()
-    e = CAFE(net, netting=netting).explain(architecture.inputs(), **architecture.options)
+    e = CAFE(net, variant="published", netting=netting).explain(architecture.inputs(), **architecture.options)
     e.save(tmp_path / "e.safetensors")
     Explanation.load(tmp_path / "e.safetensors")
 
@@ -694,8 +694,8 @@ KINDS = {
     "from a layer": lambda net: CAFE(net).explain(X, layer="1"),
     "at a layer": lambda net: CAFE(net).explain(X, layer="1", start=False),
     "of a neuron": lambda net: CAFE(net).explain(X, target=2, target_layer="1"),
-    "pairs": lambda net: CAFE(net, netting="feature").explain(X, pairs=True),
-    "reference": lambda net: CAFE(net, biases="reference").explain(X, torch.randn(3, 4)),
+    "pairs": lambda net: CAFE(net, variant="published", netting="feature").explain(X, pairs=True),
+    "reference": lambda net: CAFE(net, variant="published", biases="reference").explain(X, torch.randn(3, 4)),
     "no rows": lambda net: CAFE(net).explain(X)[:0],
     "bfloat16": lambda net: CAFE(net.bfloat16()).explain(X.bfloat16()),
     "one number": lambda net: CAFE(lambda v: v.relu()).explain(X[:, 0]),

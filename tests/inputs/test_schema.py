@@ -68,12 +68,12 @@ def test_frames_are_encoded(make):
 
 @pytest.mark.parametrize("netting", ["path", "feature", "unit"])
 def test_blocks_are_one_feature_with_their_category(netting):
-    cafe = CAFE(chain(), netting=netting, schema=BLOCKS)
+    cafe = CAFE(chain(), variant="published", netting=netting, schema=BLOCKS)
     e = cafe.explain(FRAME)
     assert e.names() == ("age", "city", "married")
     assert e.values(2) == [60.0, "Łódź", "True"]
     (x,) = map(torch.tensor, BLOCKS.encode(FRAME))
-    twin = CAFE(chain(), netting=netting).explain(x, feature_groups=torch.tensor([0, 1, 1, 1, 2, 2]))
+    twin = CAFE(chain(), variant="published", netting=netting).explain(x, feature_groups=torch.tensor([0, 1, 1, 1, 2, 2]))
     for name in ("positive", "negative", "combined", "output"):
         torch.testing.assert_close(getattr(e, name), getattr(twin, name))
     tensors = cafe.explain(x)

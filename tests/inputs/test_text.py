@@ -104,7 +104,7 @@ def test_encodings_go_straight_in():
 @pytest.mark.parametrize("netting", ["path", "feature"])
 def test_words_for_all_classes_and_differences(netting):
     tokenizer, model = word_pieces(), bert()
-    cafe = CAFE(model, netting=netting, class_names=["a", "b", "c"], probability="softmax")
+    cafe = CAFE(model, variant="published", netting=netting, class_names=["a", "b", "c"], probability="softmax")
     every = cafe.explain(TEXTS[:2], target="all", tokenizer=tokenizer)
     e = cafe.explain(TEXTS[:2], target="c", against="a", tokenizer=tokenizer)
     torch.testing.assert_close(e.combined, every[2].combined - every[0].combined)
@@ -113,7 +113,7 @@ def test_words_for_all_classes_and_differences(netting):
 
 def test_pairs_of_words_are_sums_of_pairs_of_tokens():
     tokenizer, model = word_pieces(), bert()
-    cafe = CAFE(model, netting="feature")
+    cafe = CAFE(model, variant="published", netting="feature")
     e = cafe.explain(TEXTS[:2], target=1, tokenizer=tokenizer, pairs=True)
     tokens = cafe.explain(TEXTS[:2], target=1, tokenizer=tokenizer, pairs=True, words=False)
     torch.testing.assert_close(e.conflict_pairs.sum((1, 2)), tokens.conflict_pairs.sum((1, 2)))

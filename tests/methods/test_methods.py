@@ -245,7 +245,7 @@ def test_deeplift_with_frozen_attention_adds_up_to_the_frozen_model(name):
 def test_ft_transformers(name, monkeypatch):
     model = FTTransformer((1,) * 6, outputs=2, width=16, heads=4, blocks=2).eval()
     x, start = torch.randn(3, 6), torch.randn(3, 6)
-    explainer = CAFE(model, biases="scores" if name == "lrp" else "reference")
+    explainer = CAFE(model, variant="published", biases="scores" if name == "lrp" else "reference")
     monkeypatch.setitem(NETTINGS, "path", CARRIERS[name])
     scores, lack = explainer.attribute(x, None if name == "lrp" else start, 1, return_convergence_delta=True)
     torch.testing.assert_close(scores, METHODS[name](model, x, target=1, baselines=start))

@@ -28,7 +28,7 @@ def test_a_residual_network_is_the_sum_of_its_blocks():
         first, _, second = block.body
         hidden = hidden + second(first(hidden).relu())
     torch.testing.assert_close(model(x), model[3](hidden))
-    e = CAFE(model, netting="feature").explain(x)
+    e = CAFE(model, variant="published", netting="feature").explain(x)
     torch.testing.assert_close(e.combined.sum(1) + e.bias, e.output)
 
 
@@ -54,14 +54,18 @@ def test_methods_with_biases_in_the_reference():
     model = mlp(3, 8, 8, 2)
     x = torch.randn(4, 3)
     first = infidelity_deep.attributed("cafe reference c=first")(model, x, target=0)
-    same = CAFE(model, {"1": 0.5, "3": 0.0, "*": 0.0}, biases="reference").attribute(x, target=0)
+    same = CAFE(model, {"1": 0.5, "3": 0.0, "*": 0.0}, variant="published", biases="reference").attribute(x, target=0)
     torch.testing.assert_close(first, same)
     netted = infidelity_deep.attributed("feature reference c=0.25")(model, x, target=0)
-    torch.testing.assert_close(netted, CAFE(model, 0.25, "feature", biases="reference").attribute(x, target=0))
+    torch.testing.assert_close(
+        netted, CAFE(model, 0.25, "published", netting="feature", biases="reference").attribute(x, target=0)
+    )
     torch.testing.assert_close(
         infidelity_deep.attributed("cafe c=1")(model, x, target=0), CAFE(model, 1.0).attribute(x, target=0)
     )
-    torch.testing.assert_close(method("feature c=1")(model, x, target=0), CAFE(model, 1.0, "feature").attribute(x, target=0))
+    torch.testing.assert_close(
+        method("feature c=1")(model, x, target=0), CAFE(model, 1.0, "published", netting="feature").attribute(x, target=0)
+    )
 
 
 def test_who_is_lower_by_two_standard_errors():

@@ -283,7 +283,7 @@ def test_categories_probability_and_missing_values_are_shown():
 
 def test_conflicts_in_sentences():
     """A difference of two features: what b takes away is what a gave."""
-    explanation = CAFE(lambda v: torch.relu(v[:, 0] - v[:, 1]), c=1.0, netting="feature").explain(
+    explanation = CAFE(lambda v: torch.relu(v[:, 0] - v[:, 1]), c=1.0, variant="published", netting="feature").explain(
         torch.tensor([[3.0, 1.0]]), feature_names=["income", "debt"], pairs=True
     )
     text = seen(report_page(explanation))
@@ -297,9 +297,9 @@ def test_conflicts_in_sentences():
 
 def test_what_is_cancelled_inside_is_not_called_a_part_of_the_score():
     """With c < 1 more may be cancelled inside than the positive score holds."""
-    explanation = CAFE(lambda v: torch.tanh(v[:, 0] - v[:, 1]) + v[:, 0] / 10, c=0.0, netting="feature").explain(
-        torch.tensor([[3.0, 3.0]]), feature_names=["income", "debt"], pairs=True
-    )
+    explanation = CAFE(
+        lambda v: torch.tanh(v[:, 0] - v[:, 1]) + v[:, 0] / 10, c=0.0, variant="published", netting="feature"
+    ).explain(torch.tensor([[3.0, 3.0]]), feature_names=["income", "debt"], pairs=True)
     ((up, down, amount),) = explanation.pairs(0)
     assert (up, down) == ("income", "debt")
     assert explanation.positive[0, 0] < amount
@@ -341,7 +341,7 @@ def test_the_check_names_the_worst_row():
 
 def test_settings_make_it_again():
     explanation, model = tabular(3, outputs=2, c=0.25, biases="reference")
-    one = CAFE(model, c=0.25, biases="reference").explain(explanation.inputs, target=1, layer="1")
+    one = CAFE(model, c=0.25, variant="published", biases="reference").explain(explanation.inputs, target=1, layer="1")
     page = report_page(one, command="cafexai report model:net data.csv")
     python, *_ = (html.unescape(code) for code in re.findall(r"<code>(from cafexai.*?)</code>", page, re.DOTALL))
     place = {"model": model, "x": explanation.inputs, "baselines": 0.2}

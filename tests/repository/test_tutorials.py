@@ -51,7 +51,13 @@ def test_words_pull_where_a_reader_expects_them(monkeypatch):
     import words
 
     encoder, width, tokenizer = words.encoder_and_tokenizer()
-    cafe = CAFE(words.trained(encoder, width, tokenizer), netting="feature", biases="reference", class_names=["bad", "good"])
+    cafe = CAFE(
+        words.trained(encoder, width, tokenizer),
+        variant="published",
+        netting="feature",
+        biases="reference",
+        class_names=["bad", "good"],
+    )
     e = cafe.explain(words.UNSEEN[:1], tokenizer.mask_token_id, target="good", against="bad", tokenizer=tokenizer)
     net = dict(zip(e.names(0), e.combined[0].tolist(), strict=True))
     assert net["wonderful"] > 0 > net["boring"]

@@ -91,12 +91,14 @@ def test_codes_that_are_written_stay_codes_of_their_features(shift, netting):
         return head(torch.tanh(torch.cat([start, table(x)[:, :-1]], 1)).flatten(1))
 
     for reference in (None, baseline):
-        e = CAFE(lambda x: head(torch.tanh(table(SHIFTS[shift](x))).flatten(1)), netting=netting).explain(ids, reference, 1)
-        f = CAFE(plain, netting=netting).explain(ids, reference, 1)
+        e = CAFE(lambda x: head(torch.tanh(table(SHIFTS[shift](x))).flatten(1)), variant="published", netting=netting).explain(
+            ids, reference, 1
+        )
+        f = CAFE(plain, variant="published", netting=netting).explain(ids, reference, 1)
         for part in ("positive", "negative", "bias_positive", "bias_negative", "baseline_output"):
             torch.testing.assert_close(getattr(e, part), getattr(f, part))
         assert (e.positive[:, -1] == 0).all()
-        row = CAFE(lambda x: head(torch.tanh(table(SHIFTS[shift](x))).flatten(1)), netting=netting)
+        row = CAFE(lambda x: head(torch.tanh(table(SHIFTS[shift](x))).flatten(1)), variant="published", netting=netting)
         one = row.explain(ids[1:2], None if reference is None else reference[1:2], 1)
         torch.testing.assert_close(one.positive[0], e.positive[1])
     assert torch.equal(ids, before[0])
@@ -242,18 +244,24 @@ def test_codes_looked_up_in_a_table_of_integers_stay_codes(table, netting, basel
     """Hashing, merging rare words, a permutation: the same as an embedding whose rows were put in that order."""
     hashed, head = torch.randint(0, 20, (10,)), nn.Linear(8, 1)
     ids = torch.randint(0, 10, (3, 2))
-    e = CAFE(lambda x: head(torch.relu(table(hashed[x]).flatten(1))), netting=netting).explain(ids, baseline)
-    f = CAFE(lambda x: head(torch.relu(table.weight[hashed][x].flatten(1))), netting=netting).explain(ids, baseline)
+    e = CAFE(lambda x: head(torch.relu(table(hashed[x]).flatten(1))), variant="published", netting=netting).explain(
+        ids, baseline
+    )
+    f = CAFE(lambda x: head(torch.relu(table.weight[hashed][x].flatten(1))), variant="published", netting=netting).explain(
+        ids, baseline
+    )
     torch.testing.assert_close(e.positive, f.positive)
     torch.testing.assert_close(e.negative, f.negative)
     several = torch.randint(0, 20, (10, 2))
-    e = CAFE(lambda x: head(torch.relu(table(several[x[:, 0]]).flatten(1))), netting=netting).explain(ids[:, :1], baseline)
-    f = CAFE(lambda x: head(torch.relu(table.weight[several][x[:, 0]].flatten(1))), netting=netting).explain(
+    e = CAFE(lambda x: head(torch.relu(table(several[x[:, 0]]).flatten(1))), variant="published", netting=netting).explain(
         ids[:, :1], baseline
     )
+    f = CAFE(
+        lambda x: head(torch.relu(table.weight[several][x[:, 0]].flatten(1))), variant="published", netting=netting
+    ).explain(ids[:, :1], baseline)
     torch.testing.assert_close(e.positive, f.positive)
     kept = torch.tensor([True, False]).repeat(5)
-    e = CAFE(lambda x: (table(x).sum(2) * kept[x]).sum(1), netting=netting).explain(ids, baseline)
+    e = CAFE(lambda x: (table(x).sum(2) * kept[x]).sum(1), variant="published", netting=netting).explain(ids, baseline)
     assert any("by codes" in line for line in e.frozen)
 
 
@@ -269,8 +277,12 @@ def test_padded_codes_stay_codes(table, netting, baseline):
     head, ids = nn.Linear(16, 1), torch.randint(0, 10, (3, 2))
     for number in (0, 7):
         start = torch.full((3, 2), number)
-        e = CAFE(lambda x: head(torch.relu(table(nn.functional.pad(x, (2, 0), value=number)).flatten(1))), netting=netting)
-        f = CAFE(lambda x: head(torch.relu(table(torch.cat([start, x], 1)).flatten(1))), netting=netting)
+        e = CAFE(
+            lambda x: head(torch.relu(table(nn.functional.pad(x, (2, 0), value=number)).flatten(1))),
+            variant="published",
+            netting=netting,
+        )
+        f = CAFE(lambda x: head(torch.relu(table(torch.cat([start, x], 1)).flatten(1))), variant="published", netting=netting)
         e, f = e.explain(ids, baseline), f.explain(ids, baseline)
         for name in ("positive", "negative", "bias_positive", "bias_negative"):
             torch.testing.assert_close(getattr(e, name), getattr(f, name))
@@ -301,8 +313,10 @@ def test_codes_that_are_chosen(name, netting):
         return head(torch.tanh(torch.cat([table(x[:, :1]), second, table(x[:, 2:])], 1)).flatten(1))
 
     for reference in (None, baseline):
-        e = CAFE(lambda x: head(torch.tanh(table(choose(x))).flatten(1)), netting=netting).explain(ids, reference, 1)
-        f = CAFE(plain, netting=netting).explain(ids, reference, 1)
+        e = CAFE(lambda x: head(torch.tanh(table(choose(x))).flatten(1)), variant="published", netting=netting).explain(
+            ids, reference, 1
+        )
+        f = CAFE(plain, variant="published", netting=netting).explain(ids, reference, 1)
         for part in ("positive", "negative", "bias_positive", "bias_negative", "baseline_output"):
             torch.testing.assert_close(getattr(e, part), getattr(f, part))
         assert (e.positive[:, 1] > 0).any() == (more is not None)
@@ -329,8 +343,10 @@ def test_positions_that_take_their_shape_from_codes_are_constants(table, positio
         weights = distances(where[:, None] - where[:, :, None] + 4)[..., 0].softmax(-1)
         return head(torch.tanh(weights @ (table(x) + places(where))).mean(1))
 
-    e = CAFE(lambda x: model(x, positions), netting=netting).explain(ids, target=1)
-    f = CAFE(lambda x: model(x, lambda x: torch.arange(4).expand(x.shape)), netting=netting).explain(ids, target=1)
+    e = CAFE(lambda x: model(x, positions), variant="published", netting=netting).explain(ids, target=1)
+    f = CAFE(lambda x: model(x, lambda x: torch.arange(4).expand(x.shape)), variant="published", netting=netting).explain(
+        ids, target=1
+    )
     for part in ("positive", "negative", "bias_positive", "bias_negative", "output", "baseline_output"):
         torch.testing.assert_close(getattr(e, part), getattr(f, part))
 

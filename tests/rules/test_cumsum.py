@@ -57,7 +57,7 @@ def test_a_decay_that_never_grows_has_scores_of_its_size():
         return torch.tanh(torch.exp(s[:, -1:] - s).sum(1, keepdim=True))
 
     for dtype in (torch.float64, torch.float32):
-        e = CAFE(model, netting="unit").explain(x.to(dtype), start.to(dtype))
+        e = CAFE(model, variant="published", netting="unit").explain(x.to(dtype), start.to(dtype))
         adds_up(e)
         assert e.positive.sum(1).max() < 1
 
@@ -71,7 +71,7 @@ def test_sums_of_other_lines_are_subtracted_as_they_are(netting):
         s = both.cumsum(2)
         return torch.exp(s[:, 0] - s[:, 1] if between else s[:, 0] + -1.0 * s[:, 1]) @ head
 
-    e, f = (CAFE(lambda v, b=b: model(v, b), netting=netting).explain(x) for b in (True, False))
+    e, f = (CAFE(lambda v, b=b: model(v, b), variant="published", netting=netting).explain(x) for b in (True, False))
     torch.testing.assert_close(e.positive, f.positive)
 
 
@@ -99,7 +99,9 @@ def test_a_value_less_the_larger_of_it_and_another(name, way):
         return forward
 
     for reference in (None, start):
-        e, f = (CAFE(model(one), biases="reference", **way).explain(x, reference, 1) for one in LARGER[name])
+        e, f = (
+            CAFE(model(one), variant="published", biases="reference", **way).explain(x, reference, 1) for one in LARGER[name]
+        )
         for part in ("positive", "negative", "combined", "output", "baseline_output"):
             torch.testing.assert_close(getattr(e, part), getattr(f, part))
     assert (e.positive[:, 2] == 0).all()

@@ -26,7 +26,7 @@ def test_a_loss_is_the_largest_softly_less_the_logit_of_the_label(netting):
         return (logits.logsumexp(1) - logits.gather(1, LABELS.clamp_min(0)[:, None])[:, 0]) * kept
 
     for reference in (None, start):
-        e, f = (CAFE(m, netting=netting).explain(x, reference) for m in (model, written))
+        e, f = (CAFE(m, variant="published", netting=netting).explain(x, reference) for m in (model, written))
         for part in ("combined", "output", "baseline_output"):
             torch.testing.assert_close(getattr(e, part), getattr(f, part))
         assert (e.positive[2] == 0).all()

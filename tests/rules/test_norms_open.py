@@ -68,7 +68,7 @@ def test_scores_are_those_of_the_formula(form, centre, netting):
     torch.manual_seed(1)
     model, x = Spelled(form, centre), torch.randn(4, WIDTH, dtype=torch.float64)
     start = torch.randn(4, WIDTH, dtype=torch.float64)
-    e = CAFE(model, 0.5, netting, **OPEN).explain(x, start, target=1)
+    e = CAFE(model, 0.5, "published", netting=netting, **OPEN).explain(x, start, target=1)
     assert torch.allclose(e.combined, by_hand(model, x, start, 1), rtol=0, atol=1e-10)
     assert torch.allclose(e.baseline_output, model(start)[:, 1], rtol=0, atol=1e-12)
     assert e.bias.abs().max() == 0
@@ -79,7 +79,7 @@ def test_scores_are_those_of_the_formula(form, centre, netting):
 def test_against_zero_the_scale_is_as_if_frozen(form):
     torch.manual_seed(2)
     model, x = Spelled(form, form != "rms_norm"), torch.randn(3, WIDTH, dtype=torch.float64)
-    frozen = CAFE(model, biases="reference", norm_mean="linear").explain(x, target=0)
+    frozen = CAFE(model, variant="published", biases="reference", norm_mean="linear").explain(x, target=0)
     found = CAFE(model, **OPEN).explain(x, target=0)
     assert torch.allclose(found.combined, frozen.combined, rtol=0, atol=1e-12)
 
@@ -90,10 +90,10 @@ def test_a_transformer_starts_from_itself_but_for_attention(netting, flows):
     torch.manual_seed(3)
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, dtype=torch.float64).eval()
     x, start = torch.randn(2, 3, 2, 8, dtype=torch.float64)
-    e = CAFE(layer, 0.5, netting, flows=flows, **OPEN).explain(x, start, target=(1, 2))
+    e = CAFE(layer, 0.5, "published", netting=netting, flows=flows, **OPEN).explain(x, start, target=(1, 2))
     assert {key.split(" in ")[0] for key in e.frozen} == {"attention pattern"}
     assert e.completeness_error.abs().max() < 1e-9
-    one = CAFE(layer, 0.5, netting, flows=flows, **OPEN).explain(x[1:], start[1:], target=(1, 2))
+    one = CAFE(layer, 0.5, "published", netting=netting, flows=flows, **OPEN).explain(x[1:], start[1:], target=(1, 2))
     assert torch.allclose(one.combined, e.combined[1:], rtol=0, atol=1e-9)
 
 

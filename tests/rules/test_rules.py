@@ -288,7 +288,7 @@ def test_a_variant_of_the_path_carrier_is_a_subclass(monkeypatch):
         nn.Conv1d(2, 3, 2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2)
     )
     x = torch.randn(3, 2, 5)
-    one, two = (CAFE(model, netting=word).explain(x, target=0) for word in ("watched", "path"))
+    one, two = (CAFE(model, variant="published", netting=word).explain(x, target=0) for word in ("watched", "path"))
     assert seen == [Watched, Watched]
     assert torch.equal(one.positive, two.positive)
 

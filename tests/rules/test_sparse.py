@@ -35,8 +35,10 @@ def test_weights_are_constants_at_the_input(weigh, netting):
     weights = weigh(x @ matrix)
     torch.testing.assert_close(weights.sum(1), torch.ones(3))
     for reference in (None, start):
-        e = CAFE(lambda v: torch.tanh(weigh(v @ matrix) * v) @ head, netting=netting).explain(x, reference, 1)
-        f = CAFE(lambda v: torch.tanh(weights * v) @ head, netting=netting).explain(x, reference, 1)
+        e = CAFE(lambda v: torch.tanh(weigh(v @ matrix) * v) @ head, variant="published", netting=netting).explain(
+            x, reference, 1
+        )
+        f = CAFE(lambda v: torch.tanh(weights * v) @ head, variant="published", netting=netting).explain(x, reference, 1)
         for part in ("positive", "negative", "bias", "baseline_output", "output"):
             torch.testing.assert_close(getattr(e, part), getattr(f, part))
         assert any(line.startswith("sparse softmax") for line in e.frozen)

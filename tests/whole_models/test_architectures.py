@@ -252,13 +252,13 @@ def test_the_activations_of_transformers_are_declared():
 def test_norm_mean_moves_the_effect_of_the_mean_from_the_bias_to_the_features():
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.LayerNorm(4, elementwise_affine=False), nn.Linear(4, 1, bias=False))
     x = torch.randn(3, 4)
-    paper, linear = CAFE.published(model).explain(x), CAFE(model, norm_mean="linear").explain(x)
+    paper, linear = CAFE.published(model).explain(x), CAFE(model, variant="published", norm_mean="linear").explain(x)
     assert (paper.bias.abs() > 0).all()
     assert linear.bias_by_layer == {}
     torch.testing.assert_close(paper.combined.sum(1) + paper.bias, linear.combined.sum(1))
     assert linear.settings["norm_mean"] == "linear"
     with pytest.raises(ValueError, match="norm_mean"):
-        CAFE(model, norm_mean="mean")
+        CAFE(model, variant="published", norm_mean="mean")
 
 
 def test_codes_that_reach_no_embedding():

@@ -98,7 +98,7 @@ def test_complete_by_row_and_without_scores_for_what_is_missing(name, netting):
     x[:, -1] = start[:, -1] = 2
     start[:, 2] = x[:, 2]
     for dtype in (torch.float64, torch.float32):
-        cafe = CAFE(built(name, dtype, **{**MODELS, **SCANS}[name]), netting=netting)
+        cafe = CAFE(built(name, dtype, **{**MODELS, **SCANS}[name]), variant="published", netting=netting)
         for reference in (None, start):
             e = cafe.explain(x, reference, target=1, output=output_of(name))
             adds_up(e)
@@ -136,12 +136,14 @@ def test_experts_one_by_one_batched_and_grouped_have_equal_scores(netting):
     found = {}
     for experts in ("eager", "batched_mm", "grouped_mm"):
         model = mixture(experts, torch.float32)
-        found[experts] = CAFE(model, netting=netting).explain(x, start, target=1, output=last_word)
+        found[experts] = CAFE(model, variant="published", netting=netting).explain(x, start, target=1, output=last_word)
         adds_up(found[experts])
         assert (found[experts].positive[:, 2] == 0).all()
-        row = CAFE(model, netting=netting).explain(x[1:2], start[1:2], target=1, output=last_word)
+        row = CAFE(model, variant="published", netting=netting).explain(x[1:2], start[1:2], target=1, output=last_word)
         torch.testing.assert_close(row.positive[0], found[experts].positive[1], rtol=1e-4, atol=1e-6)
-    exact = CAFE(mixture("eager", torch.float64), netting=netting).explain(x, start, target=1, output=last_word)
+    exact = CAFE(mixture("eager", torch.float64), variant="published", netting=netting).explain(
+        x, start, target=1, output=last_word
+    )
     assert exact.completeness_error.abs().max() < 1e-10
     for e in found.values():
         torch.testing.assert_close(e.positive.double(), exact.positive, rtol=1e-4, atol=1e-6)
@@ -155,7 +157,7 @@ def test_global_response_norms(netting):
     x, start = torch.randn(2, 3, 32, 32), torch.randn(2, 3, 32, 32)
     start[:, :, :8] = x[:, :, :8]
     for dtype in (torch.float64, torch.float32):
-        cafe = CAFE(built("ConvNextV2ForImageClassification", dtype, **options), netting=netting)
+        cafe = CAFE(built("ConvNextV2ForImageClassification", dtype, **options), variant="published", netting=netting)
         groups = torch.arange(16).view(4, 4).repeat_interleave(8, 0).repeat_interleave(8, 1).expand(3, 32, 32)
         for reference in (None, start):
             e = cafe.explain(

@@ -36,18 +36,18 @@ def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], 
     has a score of its own.
     """
     flat = explanation._flat
-    inputs, baselines = (explanation._each(part) for part in (explanation.inputs, explanation.baselines))
+    inputs, baselines = (explanation.parts(part) for part in (explanation.inputs, explanation.baselines))
     pairs = list(zip(inputs, baselines, strict=True))
     differs = flat(tuple((x != r) & (x.is_floating_point() | (r >= 0)) for x, r in pairs))  # -1: there is no code for none
     cut = flat(tuple(reached))
     suspected = differs & (cut | ((flat(explanation.positive) + flat(explanation.negative) == 0) & alone))
-    names = explanation.feature_names or default_names([x.shape[1:] for x in inputs])
+    names = explanation.features.names or default_names([x.shape[1:] for x in inputs])
     order = suspected.sum(0).argsort(descending=True, stable=True)
     found: dict[str, Tensor] = {}
     for number, place in enumerate(order[: int(suspected.any(0).sum())].tolist()):
         rows = suspected[:, place] & cut[:, place]
         amount = torch.full_like(explanation.output, torch.nan)
-        if number < MOST and not job.every_class:
+        if number < MOST and not job.question.every_class:
             try:
                 without = _without(job, explanation, place).to(explanation.output)
             except Exception:  # the model itself fails, or is not finite, with this feature at its baseline
@@ -69,7 +69,7 @@ def _without(job: Job, explanation: Explanation, place: int) -> Tensor:
         source += 1
 
     def changed(batch: Batch) -> tuple[Tensor, ...]:
-        x, baseline = batch.tensors[source], explanation._each(explanation.baselines)[source][batch.rows]
+        x, baseline = batch.tensors[source], explanation.parts(explanation.baselines)[source][batch.rows]
         new = x.flatten(1).clone()
         new[:, place] = baseline.flatten(1)[:, place].to(x)
         return (*batch.tensors[:source], new.view(x.shape), *batch.tensors[source + 1 :])
@@ -99,13 +99,14 @@ def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple
     """The explained output of all rows, at other inputs."""
     settings = dataclasses.replace(job.settings, carrier=PathScores)
     target, against = explanation.target, explanation.against
-    job = dataclasses.replace(job, settings=settings, features=None, target=target if target.shape[1] else None)
-    outputs, step = [], job.batch_size or ROWS
+    request = job.request.replace(target=target if target.shape[1] else None)
+    job = dataclasses.replace(job, settings=settings, features=None, request=request)
+    outputs, step = [], job.request.batch_size or ROWS
     for start in range(0, job.given.rows, step):
         rows = slice(start, min(start + step, job.given.rows))
         batch = job.batch(rows, reference)
         batch = dataclasses.replace(batch, tensors=inputs(batch))
-        if explanation.final is None:
+        if explanation.meta.final is None:
             found = picked(plain_output(job, batch), target[rows], None if against is None else against[rows])
         else:  # the logit is inside
             passed = forward(job, batch, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +125,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
     layers = dict.fromkeys(layer for p in parts for layer in p.bias_by_layer)
     frozen = tuple(dict.fromkeys(line for p in parts for line in p.frozen))
     nothing = [p.output.new_zeros(p.output.shape[0], 3) for p in parts]
-    return Explanation(
+    return Explanation.of(
         positive=joined("positive"),
         negative=joined("negative"),
         combined=joined("combined"),
@@ -162,21 +161,20 @@ def grouped(explanation: Explanation, groups: Any) -> Explanation:
 
     ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.
     """
-    parts = explanation._each(explanation.positive)
+    parts = explanation.parts(explanation.positive)
     index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
     if isinstance(groups, Grouping):
         values, categories = groups.values, groups.categories
     else:
-        shown = None if explanation.tokens is not None else explanation._flat(explanation.shown)
-        values, categories = values_of_groups(index, names, explanation.names(), shown, explanation.categories)
+        shown = None if explanation.features.tokens is not None else explanation.flat(explanation.shown)
+        values, categories = values_of_groups(index, names, explanation.names(), shown, explanation.features.categories)
     index = index.to(explanation.output.device)
 
     def summed(scores: Tensors) -> Tensor:
-        flat = explanation._flat(scores)
+        flat = explanation.flat(scores)
         return flat.new_zeros(len(flat), len(names)).index_add_(1, index, flat)
 
-    return dataclasses.replace(
-        explanation,
+    return explanation.replace(
         positive=summed(explanation.positive),
         negative=summed(explanation.negative),
         combined=summed(explanation.combined),
@@ -184,7 +182,7 @@ def grouped(explanation: Explanation, groups: Any) -> Explanation:
         tokens=None,
         display=values,
         categories=categories,
-        settings={**explanation.settings, "grouped": True},
+        settings={**explanation.meta.settings, "grouped": True},
     )
 
 
@@ -194,7 +192,7 @@ def by_word(explanation: Explanation, words: Words) -> Explanation:
     rows, count = len(index), len(words.names[0])
 
     def summed(scores: Tensors) -> Tensor:
-        flat = explanation._flat(scores)
+        flat = explanation.flat(scores)
         return flat.new_zeros(rows, count).scatter_add_(1, index, flat)
 
     pairs = explanation.conflict_pairs
@@ -202,12 +200,11 @@ def by_word(explanation: Explanation, words: Words) -> Explanation:
         last = torch.cat([index, torch.full_like(index[:, :1], count)], 1)
         ups = pairs.new_zeros(rows, count + 1, pairs.shape[2]).scatter_add_(1, last[:, :, None].expand_as(pairs), pairs)
         pairs = ups.new_zeros(rows, count + 1, count + 1).scatter_add_(2, last[:, None].expand_as(ups), ups)
-    return dataclasses.replace(
-        explanation,
+    return explanation.replace(
         positive=summed(explanation.positive),
         negative=summed(explanation.negative),
         combined=summed(explanation.combined),
         tokens=words.names,
         conflict_pairs=pairs,
-        settings={**explanation.settings, "grouped": True},
+        settings={**explanation.meta.settings, "grouped": True},
     )

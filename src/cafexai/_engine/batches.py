@@ -58,11 +58,11 @@ def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[
     are explained all at once.
     """
     _settle_heap()
-    rows, step = job.given.rows, job.batch_size
+    rows, step = job.given.rows, job.request.batch_size
     if step is None:
         step = _rows_at_a_time(job)
     chunks = _chunks(rows, step)
-    if job.batch_size is None and len(chunks) > 1:
+    if job.request.batch_size is None and len(chunks) > 1:
         plain = _plain_outputs(lambda chunk: plain_output(job, job.batch(chunk)), chunks)
         try:
             return _collected(job, finish, mean, chunks, plain)
@@ -71,7 +71,7 @@ def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[
     try:
         return _collected(job, finish, mean, chunks, None)
     except RowsMixed as error:
-        if job.batch_size is not None or not same_alone(job):
+        if job.request.batch_size is not None or not same_alone(job):
             raise
         noted = dataclasses.replace(job, notes=(*job.notes, f"{ALONE} In one batch: {str(error).partition(': ')[2]}"))
         return _collected(noted, finish, mean, _chunks(rows, 1), None)
@@ -91,8 +91,8 @@ def _collected(
     job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], chunks: list[slice], plain: Any
 ) -> Results[R]:
     results: Results[R] = {}
-    several = len(chunks) > 1 or job.show_progress
-    for chunk in progress(chunks, "explaining", "batch", job.show_progress) if several else chunks:
+    several = len(chunks) > 1 or job.request.show_progress
+    for chunk in progress(chunks, "explaining", "batch", job.request.show_progress) if several else chunks:
         expected = next(plain) if plain is not None else None
         found: Results[R] = {}
         for reference in range(len(job.stack)):
@@ -137,7 +137,7 @@ def _passed(job: Job, batch: Batch, settings: Settings, expected: Tensor | None,
         return forward(job, batch, settings, expected, deltas)
     except OutputDiffers as error:
         short = error.found is not None and error.found.dtype is not torch.float64 and error.found.device.type != "mps"
-        if not short or (job.batch_size is None and job.given.rows > len(batch.tensors[0])):
+        if not short or (job.request.batch_size is None and job.given.rows > len(batch.tensors[0])):
             raise  # in one of several chunks that were made unasked, it may be the company of other rows
     return _in_double(job, batch, settings, expected)
 
@@ -184,7 +184,7 @@ class _Widest(TorchFunctionMode):
 def _rows_at_a_time(job: Job) -> int:
     """How many rows to explain at once; all of them if they cannot be split."""
     tensors, rows = job.given.tensors, job.given.rows
-    if rows <= SMALLEST or job.latent or job.check == "each":
+    if rows <= SMALLEST or job.question.latent or job.question.check_each:
         return rows
     carried = 1 if job.features is None else job.features([x.shape[1:] for x in tensors]).count + 1
     if carried * sum(x.numel() for x in tensors) < WORTH:

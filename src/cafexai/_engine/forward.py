@@ -63,12 +63,12 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
     """Call by call."""
     kept = _kept(job, batch)
     try:
-        trace = Trace(run, job.subject.owned_tensors, kept, job.check == "each")
-        if job.features is not None and not job.latent:
+        trace = Trace(run, job.subject.owned_tensors, kept, job.question.check_each)
+        if job.features is not None and not job.question.latent:
             run.features = job.features([x.shape[1:] for x in batch.tensors])
             if all(x.is_floating_point() for x in batch.tensors):
                 run.features = run.features.changed(_changes(batch.tensors, batch.references))
-        arguments = tuple(x.clone() for x in batch.tensors) if job.latent else _scored(run, batch)
+        arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _scored(run, batch)
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
         if expected is None:
@@ -110,9 +110,9 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
 
 def _explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Reference]]:
     """What the scores are about, with its references."""
-    if job.layer is not None:
+    if job.question.layer is not None:
         if not run.leaves:
-            raise ValueError(f"explain(...): the module {job.layer!r} was not called in this forward pass.")
+            raise ValueError(f"explain(...): the module {job.question.layer!r} was not called in this forward pass.")
         scores = run.leaves[0].scores
         return [scores.value], [scores.reference]
     met = {leaf.source for leaf in run.leaves}
@@ -145,10 +145,10 @@ class _Begin:
         self.run = run
         self.job = job
         self.met = False
-        self.after = self._after if job.layer is not None else None
+        self.after = self._after if job.question.layer is not None else None
 
     def _after(self, path: str, value: Any) -> Any:
-        if path != self.job.layer:
+        if path != self.job.question.layer:
             return None
         if self.met:
             raise ValueError(f"explain(..., layer={path!r}): the model calls this module more than once.")
@@ -157,7 +157,7 @@ class _Begin:
         self.met = True
         self.run.closed = True
         self.run.leaves.clear()
-        if self.job.start:
+        if self.job.question.start:
             return self._begin(value.detach().clone())
         if not isinstance(value, Scored):
             raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
@@ -189,8 +189,8 @@ def _call(
     """Run the model on scored values; all operations without a rule are reported together."""
     output: Any = None
     try:
-        with trace, module_paths(trace.run, job.subject.names, _until(job.target_layer, after)):
-            output = select_output(_or_reached(job, arguments, options), job.output)
+        with trace, module_paths(trace.run, job.subject.names, _until(job.question.target_layer, after)):
+            output = select_output(_or_reached(job, arguments, options), job.request.output)
     except Exception:
         if not trace.problems:
             raise
@@ -226,11 +226,14 @@ def drawn_output(job: Job, batch: Batch, seed: int) -> Tensor:
 def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
     with torch.set_grad_enabled(slopes):
-        if job.target_layer is None:
-            return select_output(_called(job, arguments, batch.options), job.output)
+        if job.question.target_layer is None:
+            return select_output(_called(job, arguments, batch.options), job.request.output)
         # under any such mode torch leaves out its fast path for Transformers, which does not call the modules inside
-        with BaseTorchFunctionMode(), module_paths(Run(1, job.settings), job.subject.names, _until(job.target_layer, None)):
-            return select_output(_or_reached(job, arguments, batch.options), job.output)
+        with (
+            BaseTorchFunctionMode(),
+            module_paths(Run(1, job.settings), job.subject.names, _until(job.question.target_layer, None)),
+        ):
+            return select_output(_or_reached(job, arguments, batch.options), job.request.output)
 
 
 def _or_reached(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -339,25 +342,28 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
             "selected or reshaped: output=lambda out: ... A graph is one row: "
             "CAFE(lambda x: model(x[0], edges)).explain(nodes[None])."
         )
-    if job.every_class and len(shape) > 2:
+    if job.question.every_class and len(shape) > 2:
         raise ValueError(
             f'explain(..., target="all"): the output has shape {tuple(shape)}; give it one of (rows, classes): output=.'
         )
-    target, names = 0 if job.every_class else job.target, job.class_names if job.target_layer is None else ()
+    target, names = (
+        0 if job.question.every_class else job.request.target,
+        job.class_names if job.question.target_layer is None else (),
+    )
     pick, index = choose_target(scores.value, target, batch.rows, job.given.rows, names=names)
     other = None
-    if job.against is None:
+    if job.request.against is None:
         chosen = scores.reshape(pick, aligned=True)
     else:
         try:
-            subtract, other = choose_target(scores.value, job.against, batch.rows, job.given.rows, names=names)
+            subtract, other = choose_target(scores.value, job.request.against, batch.rows, job.given.rows, names=names)
         except ValueError as error:
             raise ValueError(str(error).replace("target=", "against=")) from None
         chosen = _difference(scores, pick, subtract)
         if bool((same := (index == other).all(1)).any()):
             row = batch.rows.start + int(same.nonzero()[0])
             raise ValueError(
-                f"explain(..., against={job.against!r}): for row {row} that is the explained output itself, "
+                f"explain(..., against={job.request.against!r}): for row {row} that is the explained output itself, "
                 f"{index[row - batch.rows.start].tolist()}. Give two different ones."
             )
     likely = _probabilities(job, scores.value, found if final is not None else None)
@@ -375,8 +381,8 @@ def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Call
 
 def _probabilities(job: Job, logits: Tensor, found: Tensor | None) -> Tensor | None:
     """What the outputs are as probabilities: the model's own, or by the function that the user has named."""
-    if job.target_layer is not None or found is not None or job.probability is None:
-        return None if job.target_layer is not None else found
+    if job.question.target_layer is not None or found is not None or job.probability is None:
+        return None if job.question.target_layer is not None else found
     if job.probability == PROBABILITY[1]:
         return logits.sigmoid()
     if logits.ndim != 2 or logits.shape[1] == 1:

@@ -1,10 +1,11 @@
-"""One call of the user: what is explained, against what, from where to where, and how."""
+"""One call of the user, prepared: inputs, references, settings, and what was asked."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from .._core.run import Sensitivity, Settings
 from .._inputs.baselines import Reference
 from .._inputs.prepare import Inputs
 from .model import Subject
+from .request import Question, Request
 from .state_guard import States
 
 
@@ -36,33 +38,35 @@ class Job:
     given: Inputs
     stack: Sequence[tuple[Reference, ...]]  # the references: one for each input, or several of these to average over
     settings: Settings
-    target: Any = None
-    against: Any = None  # another output: the difference of the two is explained
+    request: Request = field(default_factory=Request)
+    question: Question = field(default_factory=Question)
+    extra: Any = ()  # further arguments of forward: a tuple, or a dictionary of keywords
     class_names: tuple[str, ...] = ()
     probability: str | None = None  # what makes probabilities of the outputs: "softmax" or "sigmoid"
-    extra: Any = ()  # further arguments of forward: a tuple, or a dictionary of keywords
-    output: Any = None
-    layer: str | None = None
-    start: bool = True
-    target_layer: str | None = None
-    check: str = "output"
-    notes: tuple[str, ...] = ()  # what the model itself has to say of its output
+    notes: tuple[str, ...] = ()  # what the model itself says of its output
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
-    features: Callable[[list[torch.Size]], Features] | None = (
-        None  # which elements of such inputs belong together, if it matters
-    )
+    features: Callable[[list[torch.Size]], Features] | None = None  # which elements are one feature, if it matters
     sensitivities: tuple[Sensitivity | None, ...] = (None,)  # one for each c; None is that of the settings
-    batch_size: int | None = None
-    show_progress: bool | None = None
-    only_net: bool = False  # the combined scores are asked for, and nothing else
+    only_net: bool = False  # only the net scores are needed
 
-    every_class: bool = field(init=False)  # all classes are explained
-    latent: bool = field(init=False)  # the explanation starts at a hidden layer
     random_starts: States = field(default_factory=dict, init=False)  # all runs of the model draw the same random numbers
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "every_class", isinstance(self.target, str) and self.target == "all")
-        object.__setattr__(self, "latent", self.layer is not None and self.start)
+    def without_model(self) -> Job:
+        """What was asked, for an explanation to keep."""
+        return dataclasses.replace(self, subject=cast(Subject, None))
+
+    def take(self, rows: slice | Tensor) -> Job:
+        """The same for some rows."""
+        count = self.given.rows
+
+        def cut(part: Any) -> Any:
+            return part[rows] if isinstance(part, Tensor) and part.ndim and part.shape[0] == count else part
+
+        given = dataclasses.replace(self.given, tensors=tuple(map(cut, self.given.tensors)))
+        stack = [tuple(map(cut, references)) for references in self.stack]
+        extra = self.extra
+        extra = {n: cut(part) for n, part in extra.items()} if isinstance(extra, dict) else tuple(map(cut, extra))
+        return dataclasses.replace(self, given=given, stack=stack, extra=extra)
 
     def batch(self, rows: slice | None = None, reference: int = 0) -> Batch:
         """Some rows, or all; further arguments of forward that have one entry per row go with them."""

@@ -49,7 +49,11 @@ def _usual(job: Job, settings: Settings) -> bool:
     if settings.carrier not in (PathScores, UnitScores) or settings.dtype is torch.float64:
         return False
     return (
-        job.check == "output" and job.against is None and job.layer is None and job.target_layer is None and job.output is None
+        not job.question.check_each
+        and job.request.against is None
+        and job.question.layer is None
+        and job.question.target_layer is None
+        and job.request.output is None
     )
 
 

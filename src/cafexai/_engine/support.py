@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from .._carriers.path import PathScores
 from .._core.row_index import MIXED
 from .._core.run import Settings
+from .._core.tensors import Scored, Softmaxed
 from .._core.tolerance import all_finite
+from .._core.value import Scores
 from .._inputs.prepare import prepare
 from ..errors import Problem, UnsupportedOperation
 from .batches import same_alone
@@ -17,7 +21,7 @@ from .diagnose import refuse_explained
 from .forward import plain_output, survey
 from .job import Job, as_arguments
 from .model import Subject, with_gradients
-from .variant import outputs
+from .request import Request
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> S
     given = prepare(inputs, subject.model, call="supported")
     references = [(None,) * len(given.tensors)]
     extra = as_arguments(additional_forward_args)
-    job = Job(subject, given, references, Settings(PathScores), extra=extra, output=lambda raw: raw)
+    job = Job(subject, given, references, Settings(PathScores), Request(output=lambda raw: raw), extra=extra)
     try:
         trace, output = survey(job)
     except Exception as error:
@@ -65,7 +69,7 @@ def _of_the_model(why: str) -> Problem:
 
 def _of_outputs(output: Any, job: Job) -> Iterator[str]:
     """What stands in the way of every output of a model, if something does for all of them."""
-    found = [value for value, _ in outputs(output)]
+    found = list(_scored_outputs(output))
     if not found:
         yield (
             "no output depends on the input in a way that can be followed: it is a constant, was computed from values that are "
@@ -74,4 +78,17 @@ def _of_outputs(output: Any, job: Job) -> Iterator[str]:
     elif all(value.rows is MIXED for value in found) and not same_alone(job):
         yield "rows depend on each other: explain(..., batch_size=1) explains every row by itself, as the model sees it alone"
     elif not any(all_finite(value.value) for value in found):
-        yield 'values under explanation are not finite at the output; explain(..., check="each") finds the operation'
+        yield "values are not finite at the output; cafexai.debug.check_operations(cafe, inputs) finds the operation"
+
+
+def _scored_outputs(output: Any) -> Iterator[Any]:
+    """The scored values in what a model gives; behind a final softmax or sigmoid the logits."""
+    if isinstance(output, Softmaxed):
+        yield output.logits
+    elif isinstance(output, (Scored, Scores)):
+        value = output.state if isinstance(output, Scored) else output
+        yield value if value.logits is None else value.logits
+    elif not isinstance(output, Tensor):
+        parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
+        for part in parts:
+            yield from _scored_outputs(part)

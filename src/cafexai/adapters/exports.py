@@ -22,19 +22,19 @@ def long_table(e: Explanation) -> pandas.DataFrame:
     rows = len(e)
     names = [name for row in range(rows) for name in (*e.names(row), "(bias)")]
     columns: dict[str, Any] = {"row": np.repeat(np.arange(rows), len(names) // max(rows, 1)), "feature": names}
-    if e.tokens is None and (not e.grouped or e.display is not None):
+    if e.features.tokens is None and (not e.grouped or e.features.display is not None):
         columns["value"] = _known(e, e.shown)
-        if e.display is None:
+        if e.features.display is None:
             columns["baseline"] = _known(e, e.baselines)
     scores: list[tuple[str, Tensors, Tensor]] = [
         ("positive", e.positive, e.bias_positive),
         ("negative", e.negative, e.bias_negative),
         ("combined", e.combined, e.bias),
     ]
-    if e.correction is not None:
+    if e.refinement is not None:
         scores.append(("refined", e.refined, e.bias))
     for name, features, bias in scores:
-        columns[name] = torch.cat([e._flat(features), bias.to(e._flat(features))[:, None]], 1).flatten().cpu().numpy()
+        columns[name] = torch.cat([e.flat(features), bias.to(e.flat(features))[:, None]], 1).flatten().cpu().numpy()
     frame = pandas.DataFrame(columns)
     return frame if "" not in names else frame[frame["feature"] != ""].reset_index(drop=True)
 
@@ -48,18 +48,18 @@ def storable(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 def _known(e: Explanation, values: Tensors) -> Any:
     """Values as people know them, one for the bias after each row: numbers, or words where there are categories."""
-    flat = e._flat(values)
+    flat = e.flat(values)
     numbers = flat.double().cpu() if not flat.is_floating_point() else flat.cpu()
     padded = torch.cat([numbers, torch.full_like(numbers[:, :1], torch.nan)], 1).numpy()
-    return (_in_words(e, padded) if e.categories else padded).flatten()
+    return (_in_words(e, padded) if e.features.categories else padded).flatten()
 
 
 def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     """Codes by their words; a code that none belongs to is no category."""
     found = numbers.astype(object)
     for place, name in enumerate(e.names()):
-        if name in e.categories:
-            words = e.categories[name]
+        if name in e.features.categories:
+            words = e.features.categories[name]
             codes = [-1 if code != code else int(code) for code in numbers[:, place].tolist()]
             found[:, place] = [words[code] if 0 <= code < len(words) else None for code in codes]
     return found
@@ -70,15 +70,15 @@ def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
     pandas = needs("pandas", "tabular")
     one = e[row]
     names, values = one.names(), one.values()
-    influence = (one._flat(one.positive) + one._flat(one.negative))[0]
+    influence = (one.flat(one.positive) + one.flat(one.negative))[0]
     order = influence.argsort(descending=True, stable=True).tolist()
     kept = [place for place in order if names[place]][:most]
     feature_lines(one, most)  # refuses what cannot be shown
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
     if values is not None:
         found["value"] = [values[place] for place in kept]
-    for name in ("positive", "negative", "combined", *(["refined"] if e.correction is not None else [])):
-        found[name] = one._flat(getattr(one, name))[0, kept].tolist()
+    for name in ("positive", "negative", "combined", *(["refined"] if e.refinement is not None else [])):
+        found[name] = one.flat(getattr(one, name))[0, kept].tolist()
     return pandas.DataFrame(found)
 
 
@@ -94,17 +94,17 @@ def for_shap(e: Explanation, scores: str) -> Any:
         raise ValueError(f"to_shap({scores!r}): the scores are {', '.join(map(repr, bases))}.")
     base, names = bases[scores].cpu().numpy(), list(e.names())
     tensors: Tensors = getattr(e, scores)
-    if e.tokens is not None:
-        return shap.Explanation(values=e._flat(tensors).cpu().numpy(), base_values=base, data=np.array(e.tokens))
+    if e.features.tokens is not None:
+        return shap.Explanation(values=e.flat(tensors).cpu().numpy(), base_values=base, data=np.array(e.features.tokens))
     if isinstance(tensors, Tensor) and tensors.ndim > 2:
-        values, data = (_channels_last(e, part) for part in (tensors, e._each(e.shown)[0]))
+        values, data = (_channels_last(e, part) for part in (tensors, e.parts(e.shown)[0]))
         return shap.Explanation(values=values, base_values=base, data=data)
-    known = None if e.grouped and e.display is None else e._flat(e.shown).cpu().numpy()
+    known = None if e.grouped and e.features.display is None else e.flat(e.shown).cpu().numpy()
     return shap.Explanation(
-        values=e._flat(tensors).cpu().numpy(),
+        values=e.flat(tensors).cpu().numpy(),
         base_values=base,
         data=known,
-        display_data=_in_words(e, known) if known is not None and e.categories else None,
+        display_data=_in_words(e, known) if known is not None and e.features.categories else None,
         feature_names=names,
     )
 
@@ -117,13 +117,13 @@ def _channels_last(e: Explanation, part: Tensor) -> np.ndarray:
 def scores_and_values(e: Explanation, call: str) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Combined scores and values of a table, one column per feature."""
     pandas = needs("pandas", "tabular")
-    if e.kind != "table" or (e.grouped and e.display is None):
+    if e.kind != "table" or (e.grouped and e.features.display is None):
         raise ValueError(
             f"{call}: it shows tables, features with a value each; this explanation is one of {e.kind}s or groups."
         )
     names = list(e.names())
-    values = pandas.DataFrame(_in_words(e, e._flat(e.shown).double().cpu().numpy()), columns=names).infer_objects()
-    return pandas.DataFrame(e._flat(e.combined).double().cpu().numpy(), columns=names), values
+    values = pandas.DataFrame(_in_words(e, e.flat(e.shown).double().cpu().numpy()), columns=names).infer_objects()
+    return pandas.DataFrame(e.flat(e.combined).double().cpu().numpy(), columns=names), values
 
 
 class Answers:

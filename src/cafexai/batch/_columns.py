@@ -37,9 +37,9 @@ def columns_of(arrow: Any, explanation: Explanation, form: Form) -> tuple[list[A
     """Fields and arrays of the scores of some rows."""
     named: dict[str, Any] = {}
     flat = {
-        "positive": explanation._flat(explanation.positive),
-        "negative": explanation._flat(explanation.negative),
-        "net": explanation._flat(explanation.combined),
+        "positive": explanation.flat(explanation.positive),
+        "negative": explanation.flat(explanation.negative),
+        "net": explanation.flat(explanation.combined),
     }
     names = explanation.names()
     if form.top is None:

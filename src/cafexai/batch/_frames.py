@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import __version__
+from .._engine.request import make_request
 from .._extras import needs
 from ..cafe import CAFE
 from ._columns import Form
@@ -24,13 +25,10 @@ def score_ray(
     *,
     keep: Sequence[str] = (),
     columns: Sequence[str] | None = None,
-    target: Any = None,
-    against: Any = None,
-    output: Any = None,
-    baselines: Any = None,
     scores: str = "all",
     top: int | None = None,
     workers: int | None = None,
+    **options: Any,
 ) -> Any:
     """A dataset of Ray of the ``keep`` columns and the scores; rows that cannot be scored have a ``reason`` and no scores.
 
@@ -38,13 +36,12 @@ def score_ray(
     rows are read now, all others when the result is used. An actor that is lost is replaced, and its rows are scored again.
     """
     ray = needs("ray", "ray")
-    options = {"target": target, "against": against, "output": output}
     names = tuple(dataset.columns() or ())
 
     def first(chosen: Sequence[str]) -> Any:
         return dataset.select_columns(list(chosen)).take_batch(CHUNK, batch_format="pyarrow")
 
-    scorer = _ready(cafe, names, "score_ray(dataset, ...)", first, keep, columns, baselines, options, Form(scores, top))
+    scorer = _ready(cafe, names, "score_ray(dataset, ...)", first, keep, columns, options, Form(scores, top))
     count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     return dataset.select_columns(list(scorer.columns)).map_batches(
         _Actor,
@@ -71,25 +68,21 @@ def score_spark(
     *,
     keep: Sequence[str] = (),
     columns: Sequence[str] | None = None,
-    target: Any = None,
-    against: Any = None,
-    output: Any = None,
-    baselines: Any = None,
     scores: str = "all",
     top: int | None = None,
+    **options: Any,
 ) -> Any:
     """A frame of Spark of the ``keep`` columns and the scores; rows that cannot be scored have a ``reason`` and no scores.
 
     The arguments are those of ``score``. Spark itself cares for what fails and is done again.
     """
     arrow, types = needs("pyarrow", "batch"), needs("pyspark.sql.pandas.types", "spark")
-    options = {"target": target, "against": against, "output": output}
 
     def first(chosen: Sequence[str]) -> Any:
         return frame.select(*chosen).limit(CHUNK).toArrow()
 
     names = tuple(frame.columns)
-    scorer = _ready(cafe, names, "score_spark(frame, ...)", first, keep, columns, baselines, options, Form(scores, top))
+    scorer = _ready(cafe, names, "score_spark(frame, ...)", first, keep, columns, options, Form(scores, top))
     sent = Sent.by(frame.sparkSession.sparkContext, scorer)
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -107,15 +100,13 @@ def _ready(
     first: Callable[[Sequence[str]], Any],
     keep: Sequence[str],
     columns: Sequence[str] | None,
-    baselines: Any,
     options: dict[str, Any],
     form: Form,
 ) -> Scorer:
     """A scorer that has seen the first rows."""
     keep = [keep] if isinstance(keep, str) else keep
     features = features_of(cafe, names, names, call, keep, columns)
-    given = {name: value for name, value in options.items() if value is not None}
-    scorer = Scorer(cafe, features, tuple(keep), form, baselines, given)
+    scorer = Scorer(cafe, features, tuple(keep), form, make_request(call.partition("(")[0], None, options))
     return scorer.ready(first(scorer.columns), {"version": __version__, "model": fingerprint(cafe.model)})
 
 

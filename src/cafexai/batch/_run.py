@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .. import __version__
+from .._engine.request import Request, make_request
 from .._extras import needs
 from .._files import replace_file
 from ..cafe import CAFE
@@ -48,27 +49,24 @@ def score(
     *,
     keep: Sequence[str] = (),
     columns: Sequence[str] | None = None,
-    target: Any = None,
-    against: Any = None,
-    output: Any = None,
-    baselines: Any = None,
+    request: Request | None = None,
     scores: str = "all",
     top: int | None = None,
     workers: int | None = None,
     rows_per_part: int = ROWS,
-    batch_size: int | None = None,
     max_bad: float | None = None,
     encoding: str | None = None,
     engine: str = "local",
     address: str | None = None,
     kernels: str = "auto",
     say: Callable[[str], object] | None = None,
+    **options: Any,
 ) -> Summary:
     """Scores of all rows of Parquet, CSV or Arrow files as Parquet files in the folder ``sink``; memory stays the same.
 
     ``source`` is a file, a folder, a glob, an address that fsspec knows, or a list of these. ``keep`` columns go to the result
     and are no features; ``columns`` are the features: those of the schema or of the model if it knows them, else all others in
-    the order of the file. ``target``, ``against``, ``output`` and ``baselines`` are those of ``CAFE.explain``. ``scores``:
+    the order of the file. Further keywords (``target``, ``baselines``, ...) are options of ``CAFE.explain``. ``scores``:
     "net", "signed" (positive and negative) or "all", a column for each feature, or lists of the ``top`` strongest. Rows that
     cannot be scored are put aside with the reason; more than ``max_bad`` of them (a number, or a share below 1) end the run.
 
@@ -79,7 +77,8 @@ def score(
     making compiled kernels pays, if there is a C++ compiler. ``say`` is told now and then how far it is.
     """
     folder = Path(sink).absolute()
-    if isinstance(target, str) and target == "all":
+    asked = make_request("score", request, options)
+    if isinstance(asked.target, str) and asked.target == "all":
         raise ValueError('score(..., target="all"): a row of the result is about one output. Score each class into its folder.')
     if rows_per_part < 1 or (workers is not None and workers < 0):
         raise ValueError(f"score(..., rows_per_part={rows_per_part}, workers={workers}): at least 1 row, 0 workers.")
@@ -95,8 +94,7 @@ def score(
     found = Source(source, encoding)
     found.apart_from(folder)
     features = features_of(cafe, found.names, (*found.names, *found.extra), found.files[0].path, keep, columns)
-    options = {"target": target, "against": against, "output": output, "batch_size": batch_size}
-    scorer = Scorer(cafe, features, tuple(keep), form, baselines, {k: v for k, v in options.items() if v is not None})
+    scorer = Scorer(cafe, features, tuple(keep), form, asked)
     with locked(folder) as hidden:
         manifest = Manifest(hidden)
         progress = Progress(found, say)
@@ -106,7 +104,7 @@ def score(
         elif word == "auto" and not (engine == "local" and _kernels.worth_it(scorer, first, found.rows)):
             word = "never"
         del first
-        head = functools.partial(_head, scorer, found, rows_per_part, options)
+        head = functools.partial(_head, scorer, found, rows_per_part)
         if word != "auto":
             manifest.begin(head(word))
             _same_rows(manifest, found, scorer, rows_per_part)
@@ -229,11 +227,12 @@ def _settled(scorer: Scorer, source: Source, rows: int) -> tuple[Scorer, Any]:
         raise DataProblem(f"{source.files[0].path}: {error}") from error
 
 
-def _head(scorer: Scorer, source: Source, rows: int, options: dict[str, Any], kernels: str) -> dict[str, Any]:
+def _head(scorer: Scorer, source: Source, rows: int, kernels: str) -> dict[str, Any]:
     """What must be the same when the run goes on."""
     about = json.loads(scorer.types.metadata[b"cafexai"])
     plain = (str, int, type(None))
-    named = {name: value if isinstance(value, plain) else fingerprint(value) for name, value in options.items()}
+    asked = {name: value for name, value in vars(scorer.request).items() if name != "show_progress"}
+    named = {name: value if isinstance(value, plain) else fingerprint(value) for name, value in asked.items()}
     settings = {name: value for name, value in about["settings"].items() if name not in ("version", "torch")}
     return {
         "model": about["model"],
@@ -241,7 +240,6 @@ def _head(scorer: Scorer, source: Source, rows: int, options: dict[str, Any], ke
         "settings": {
             **settings,
             **named,
-            "baselines": scorer.baselines if isinstance(scorer.baselines, str) else fingerprint(scorer.baselines),
             "background": None if scorer.cafe.background is None else fingerprint(scorer.cafe.background),
             "schema": None if scorer.cafe.schema is None else fingerprint(scorer.cafe.schema),
             "keep": list(scorer.keep),

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._engine.request import Request
 from .._extras import needs
-from ..cafe import CAFE
+from ..cafe import CAFE, explain_request
 from ..explanation import Explanation
 from ..loading.file_errors import DataProblem, short
 from ..schema import Column, Schema
@@ -41,8 +42,7 @@ class Scorer:
     features: tuple[str, ...]
     keep: tuple[str, ...]
     form: Form
-    baselines: Any = None
-    options: Mapping[str, Any] = field(default_factory=dict)  # target, against, output, batch_size of CAFE.explain
+    request: Request = field(default_factory=Request)
     types: Any = None  # of the columns of the result
     numbers: Schema | None = None  # the features, if all are plain numbers
 
@@ -129,9 +129,10 @@ class Scorer:
             yield rows, places
 
     def _explain(self, rows: Any) -> Explanation:
-        named = {"feature_names": self.features} if self.numbers is not None and self.cafe.feature_names is None else {}
-        explain: Any = self.cafe.explain  # one target and one c: one explanation
-        return explain(rows, self.baselines, show_progress=False, **named, **self.options)
+        cafe = self.cafe
+        if self.numbers is not None and cafe.feature_names is None:
+            cafe = cafe.replace(feature_names=self.features)
+        return explain_request(cafe, rows, self.request.replace(show_progress=False))
 
 
 def _numbers(table: pa.Table, names: Sequence[str]) -> np.ndarray | None:

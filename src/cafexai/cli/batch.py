@@ -12,7 +12,7 @@ import typer
 from ..loading import load_model
 from . import options, parsing
 from .errors import UseProblem
-from .request import WORDS, Request, Work, called, read_schema
+from .request import WORDS, Work, called, read_schema
 from .status import Status
 
 EVERY = 60.0  # seconds between two lines where nobody watches a terminal
@@ -39,29 +39,27 @@ Kernels = Annotated[str, typer.Option(help="Compiled formulas: always, never, or
 Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, or the master of Spark; this machine if not given.")]
 
 
+@options.expand
 def batch(
     input: Input,
     output: Folder,
     model: ModelOption,
+    *,
     weights: options.Weights = None,
     schema: options.SchemaFile = None,
     columns: options.Columns = None,
     keep: Keep = None,
-    target: options.Target = None,
-    against: options.Against = None,
-    output_part: Annotated[str | None, typer.Option("--output", help="Which of several outputs of the model.")] = None,
     scores: Scores = "all",
     top: Top = None,
     baseline: Baseline = "zero",
     background: Background = None,
-    c: options.Sensitivity = "0.5",
-    netting: options.Netting = None,
-    flows: options.Flows = None,
-    biases: options.Biases = None,
-    norms: options.Norms = None,
+    target: options.Target = None,
+    against: options.Against = None,
+    output_part: Annotated[str | None, typer.Option("--output", help="Which of several outputs of the model.")] = None,
+    batch_size: options.BatchSize = None,
+    how: options.How,
     workers: Workers = None,
     rows_per_part: PartRows = 65536,
-    batch_size: options.BatchSize = None,
     max_bad: MaxBad = None,
     encoding: options.Encoding = None,
     trust: options.Trust = False,
@@ -76,36 +74,28 @@ def batch(
     cannot be scored are put aside with the reason.
     """
     from ..batch import score
-    from ..cafe import CAFE
 
-    sensitivity = parsing.sensitivity(c)
-    if isinstance(sensitivity, list):
-        raise UseProblem(f"--c {c}: give one number; score each into a folder of its own.")
-    request = Request(
-        model, background or baseline, weights, trust, schema, columns, encoding, baseline=baseline, c=c, output=output_part
-    )
+    how.one_c("give one number; score each into a folder of its own.")
+    if target == "all":
+        raise UseProblem("--target all: a row of the result is about one output. Score each class into a folder of its own.")
+    source = options.Source(model, background or baseline, weights, columns, schema, encoding=encoding, trust=trust)
     with Status().running() as status:
-        made, known, baselines, about = model_of(request, status, background)
+        made, known, baselines, about = model_of(source, baseline, status, background)
         status.doing(f"looking at {input}")
-        classes = tuple(known.classes if known is not None else getattr(made, "class_names", None) or ())
-        settings: dict[str, Any] = {"flows": flows, "biases": biases, "norms": norms, "background": about, "schema": known}
+        asked = options.Asked(target, against, output_part, batch_size)
 
         def call() -> Any:
             return score(
-                CAFE(made, sensitivity, netting, **settings),
+                how.explainer(made, background=about, schema=known),
                 input,
                 output,
                 keep=parsing.names(keep) or (),
                 columns=parsing.names(columns),
-                target=parsing.output(target, "target", classes),
-                against=parsing.output(against, "against", classes),
-                output=parsing.part(output_part),
-                baselines=baselines,
+                request=asked.request(class_names(made, known), baselines=baselines),
                 scores=scores,
                 top=top,
                 workers=workers,
                 rows_per_part=rows_per_part,
-                batch_size=batch_size,
                 max_bad=max_bad,
                 encoding=encoding,
                 engine=engine,
@@ -120,16 +110,21 @@ def batch(
         typer.echo(f"Reasons of the refused rows: {output / '_cafexai' / 'refused'}")
 
 
-def model_of(request: Request, status: Status, background: str | None) -> tuple[Any, Any, Any, Any]:
+def model_of(source: options.Source, baseline: str, status: Status, background: str | None) -> tuple[Any, Any, Any, Any]:
     """The model, the schema, the baseline, and the data that words such as "mean" are about."""
-    if request.baseline in WORDS and background is None:
-        raise UseProblem(f"--baseline {request.baseline}: of which rows? Give them: --background FILE.")
-    if request.baseline == "zero":
-        status.doing(f"loading {request.model}")
-        schema = None if request.schema is None else read_schema(request.schema)
-        return load_model(request.model, request.weights, request.trust), schema, None, None
-    work = Work(request, status)
+    if baseline in WORDS and background is None:
+        raise UseProblem(f"--baseline {baseline}: of which rows? Give them: --background FILE.")
+    if baseline == "zero":
+        status.doing(f"loading {source.model}")
+        schema = None if source.schema is None else read_schema(source.schema)
+        return load_model(source.model, source.weights, source.trust), schema, None, None
+    work = Work(source, status, baseline=baseline)
     return work.model, work.schema, work.baselines, work.background()
+
+
+def class_names(model: Any, schema: Any) -> tuple[str, ...]:
+    """Names of the outputs."""
+    return tuple(schema.classes if schema is not None else getattr(model, "class_names", None) or ())
 
 
 class _Teller:

@@ -11,7 +11,7 @@ import typer
 
 from . import options
 from . import output as files
-from .request import USUAL, Request, Work, schema_text
+from .request import USUAL, Work, schema_text
 from .status import Status
 
 ENDINGS = (".txt", ".csv", ".parquet", ".json", ".html", ".safetensors")
@@ -22,46 +22,29 @@ Out = Annotated[
 Report = Annotated[Path, typer.Option(help="Where the report is written, as .html.")]
 
 
+@options.expand
 def explain(
-    model: options.Model,
-    data: options.DataFile,
-    weights: options.Weights = None,
+    source: options.Source,
+    *,
     out: Out = None,
     json: options.Json = False,
     rows: options.Rows = None,
-    target: options.Target = None,
-    against: options.Against = None,
-    output: options.Output = None,
     baseline: options.Baseline = USUAL,
-    c: options.Sensitivity = "0.5",
-    netting: options.Netting = None,
-    flows: options.Flows = None,
-    biases: options.Biases = None,
-    norms: options.Norms = None,
-    columns: options.Columns = None,
-    schema: options.SchemaFile = None,
+    asked: options.Asked,
+    how: options.How,
     show_schema: options.ShowSchema = False,
-    tokenizer: options.Tokenizer = None,
-    preprocess: options.Preprocess = None,
-    encoding: options.Encoding = None,
-    batch_size: options.BatchSize = None,
-    trust: options.Trust = False,
 ) -> None:
     """What pushed predictions up, what down, what cancelled.
 
     Without --out the first rows are shown as tables that add up; --out writes all of them.
     """
-    request = Request(
-        model, data, weights, trust, schema, columns, encoding, tokenizer, preprocess,
-        rows, target, against, baseline, c, netting, flows, biases, norms, batch_size, output,
-    )  # fmt: skip
     if show_schema:
-        typer.echo(schema_text(request))
+        typer.echo(schema_text(source))
         return
     files.checked(out, ENDINGS)
     with Status().running() as status:
-        work = Work(request, status)
-        result = work.explain()
+        work = Work(source, status, rows, baseline)
+        result = work.explain(how, asked)
         if out is not None:
             status.doing(f"writing {out}")
             _write(out, result, work)
@@ -73,41 +56,24 @@ def explain(
         typer.echo(_wrote(out, work))
 
 
+@options.expand
 def report(
-    model: options.Model,
-    data: options.DataFile,
-    weights: options.Weights = None,
+    source: options.Source,
+    *,
     out: Report = Path("report.html"),
     rows: options.Rows = None,
-    target: options.Target = None,
-    against: options.Against = None,
-    output: options.Output = None,
     baseline: options.Baseline = USUAL,
-    c: options.Sensitivity = "0.5",
-    netting: options.Netting = None,
-    flows: options.Flows = None,
-    biases: options.Biases = None,
-    norms: options.Norms = None,
-    columns: options.Columns = None,
-    schema: options.SchemaFile = None,
-    tokenizer: options.Tokenizer = None,
-    preprocess: options.Preprocess = None,
-    encoding: options.Encoding = None,
-    batch_size: options.BatchSize = None,
-    trust: options.Trust = False,
+    asked: options.Asked,
+    how: options.How,
 ) -> None:
     """A page that can be sent to somebody without Python.
 
     One HTML file without network: an overview, every row with a table that adds up, conflicts in plain sentences.
     """
-    request = Request(
-        model, data, weights, trust, schema, columns, encoding, tokenizer, preprocess,
-        rows, target, against, baseline, c, netting, flows, biases, norms, batch_size, output,
-    )  # fmt: skip
     files.checked(out, (".html", ".htm"))
     with Status().running() as status:
-        work = Work(request, status)
-        result = work.explain()
+        work = Work(source, status, rows, baseline)
+        result = work.explain(how, asked)
         status.doing(f"writing {out}")
         _write(out, result, work)
     typer.echo(_wrote(out, work))
@@ -131,26 +97,26 @@ def _write(out: Path, result: Any, work: Work) -> None:
 
 def _about(work: Work) -> dict[str, Any]:
     """What a report says of where it comes from."""
-    data, request = work.data, work.request
+    data, source = work.data, work.source
     chosen = f"{len(data)} of {len(work.all)} rows" if len(data) < len(work.all) else f"all {len(data)} rows"
     names = data.labels or tuple(f"Row {place}" for place in data.places)
     return {
-        "title": f"{Path(request.data).name} explained",
+        "title": f"{Path(source.data).name} explained",
         "model": work.model,
-        "data": f"{request.data}, {chosen}; compared with the baseline {request.baseline}",
+        "data": f"{source.data}, {chosen}; compared with the baseline {work.baseline}",
         "row_names": names,
         "command": shlex.join(["cafexai", *sys.argv[1:]]),
     }
 
 
 def _as_json(result: Any, work: Work) -> dict[str, Any]:
-    request = work.request
-    return files.to_json(result, work.data, {"model": request.model, "data": request.data, "baseline": request.baseline})
+    about = {"model": work.source.model, "data": work.source.data, "baseline": work.baseline}
+    return files.to_json(result, work.data, about)
 
 
 def _wrote(out: Path, work: Work) -> str:
     count = len(work.data)
-    return f"{out}: {count} row{'s' * (count != 1)} of {work.request.data} explained."
+    return f"{out}: {count} row{'s' * (count != 1)} of {work.source.data} explained."
 
 
 def _first_rows(result: Any, work: Work) -> str:

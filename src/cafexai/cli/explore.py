@@ -26,25 +26,15 @@ TokenFile = Annotated[
 NoOpen = Annotated[bool, typer.Option("--no-open", help="Open no browser.")]
 
 
+@options.expand
 def explore(
-    model: options.Model,
-    data: options.DataFile,
-    weights: options.Weights = None,
+    source: options.Source,
+    *,
     label: Label = None,
     second: Second = None,
     target: options.Target = None,
     output: options.Output = None,
-    c: options.Sensitivity = "0.5",
-    netting: options.Netting = None,
-    flows: options.Flows = None,
-    biases: options.Biases = None,
-    norms: options.Norms = None,
-    columns: options.Columns = None,
-    schema: options.SchemaFile = None,
-    tokenizer: options.Tokenizer = None,
-    preprocess: options.Preprocess = None,
-    encoding: options.Encoding = None,
-    trust: options.Trust = False,
+    how: options.How,
     host: Host = "127.0.0.1",
     port: Port = None,
     token_file: TokenFile = None,
@@ -54,39 +44,25 @@ def explore(
 
     A page on this machine: sort rows by conflict, change values, compare rows and methods, take a report along.
     """
-    sources = {
-        "model": model, "data": data, "weights": weights, "columns": columns, "schema": schema, "tokenizer": tokenizer,
-        "preprocess": preprocess, "encoding": encoding, "output": output, "trust": "yes" if trust else None,
-    }  # fmt: skip
-    settings = {"netting": netting, "flows": flows, "biases": biases, "norms": norms}
     from ..explorer import serve
     from ..explorer.serving import Explorer
 
     with Status().running() as status:
-        known = {name: str(value) for name, value in sources.items() if value is not None}
-        known |= {"way": "named"} if any(settings.values()) else {}
-        session = _session(known, label, second, target, c, settings, status)
+        given = {**vars(source), "output": output, "trust": "yes" if source.trust else None}
+        known = {name: str(value) for name, value in given.items() if value is not None}
+        session = _session(known, label, second, target, how, status)
         explorer = Explorer(session, host, port, token_file)
     serve(explorer, not no_open)
 
 
 def _session(
-    sources: dict[str, str],
-    label: str | None,
-    second: str | None,
-    target: str | None,
-    c: str,
-    settings: dict[str, str | None],
-    status: Status,
+    sources: dict[str, str], label: str | None, second: str | None, target: str | None, how: options.How, status: Status
 ) -> Any:
     """Model and data, loaded one after the other."""
-    from ..cafe import CAFE
     from ..explorer.rows import Rows, table_of
     from ..explorer.session import Session
 
-    sensitivity = parsing.sensitivity(c)
-    if isinstance(sensitivity, list):
-        raise UseProblem(f"--c {c}: the page begins with one number, and has a slider for others.")
+    how.one_c("the page begins with one number, and has a slider for others.")
     data = sources["data"]
     if data.endswith(".txt") and "tokenizer" not in sources:
         raise UseProblem(f"{data}: texts need the tokenizer of the model: --tokenizer FOLDER.")
@@ -108,14 +84,13 @@ def _session(
     read = [table_of(next(iter(one.rows.values()))) if one.form == "arrays" and len(one.rows) == 1 else one for one in read]
     rows = [Rows(model, one, **options) for one in read]
     try:
-        cafe = CAFE(model, sensitivity, schema=schema, **settings)
+        cafe = how.explainer(model, schema=schema, tokenizer=tokenizer)
         wanted = parsing.output(target, "target", cafe.class_names)
         place = cafe.class_names.index(wanted) if wanted in cafe.class_names else wanted
         return Session(
             cafe,
             rows[0],
             second=rows[1] if second is not None else None,
-            tokenizer=tokenizer,
             output=parsing.part(sources.get("output")),
             target=place,
             title=Path(data).name,

@@ -10,7 +10,7 @@ import typer
 from .. import __version__
 from . import options, output, parsing
 from .errors import UseProblem
-from .request import Request, Work
+from .request import Work
 from .status import Status
 
 Methods = Annotated[str | None, typer.Option(help="Methods, such as cafe,integrated_gradients; all if not given.")]
@@ -20,10 +20,9 @@ Table = Annotated[Path | None, typer.Option(help="File for the table, by its end
 ENDINGS = (".md", ".csv", ".parquet", ".json")
 
 
+@options.expand
 def compare(
-    model: options.Model,
-    data: options.DataFile,
-    weights: options.Weights = None,
+    source: options.Source,
     out: Table = None,
     json: options.Json = False,
     methods: Methods = None,
@@ -31,66 +30,52 @@ def compare(
     rows: options.Rows = "0:50",
     target: options.Target = None,
     baseline: options.Baseline = "zero",
-    columns: options.Columns = None,
-    preprocess: options.Preprocess = None,
-    encoding: options.Encoding = None,
-    trust: options.Trust = False,
 ) -> None:
     """Many methods on the same rows, each measured.
 
     Of DATA the first 50 rows are taken, unless --rows says otherwise.
     """
     output.checked(out, ENDINGS)
-    request = Request(
-        model, data, weights, trust, None, columns, encoding, None, preprocess, rows, target, None, baseline
-    )  # fmt: skip
     with Status().running() as status:
-        work = Work(request, status)
-        found = _compared(work, parsing.names(methods), parsing.names(metrics))
+        work = Work(source, status, rows, baseline)
+        found = _compared(work, parsing.output(target, "target", None), parsing.names(methods), parsing.names(metrics))
     frame = found.to_frame().reset_index()
     _give(found.to_markdown(), frame, {"notes": found.notes, "methods": _lines(frame)}, work, out, json)
 
 
-def _compared(work: Work, methods: list[str] | None, metrics: list[str] | None) -> Any:
+def _compared(work: Work, target: Any, methods: list[str] | None, metrics: list[str] | None) -> Any:
     from .. import comparison
 
     chosen: dict[str, Any] = {} if metrics is None else {"metrics": metrics}
-    target = parsing.output(work.request.target, "target", None)
     x, baselines = work.tensor(), work.baseline_tensor()
     work.status.doing(f"comparing methods on {len(work.data)} rows")
     return work.called(lambda: comparison.compare(work.model, x, target, methods, baselines=baselines, **chosen))
 
 
+@options.expand
 def audit(
-    model: options.Model,
-    data: options.DataFile,
-    weights: options.Weights = None,
+    source: options.Source,
     out: Table = None,
     json: options.Json = False,
-    method: Method = "cafe",
+    method: Method = "cafe_published",
     rows: options.Rows = "0:50",
     baseline: options.Baseline = "zero",
     c: options.Sensitivity = "1",
-    columns: options.Columns = None,
-    preprocess: options.Preprocess = None,
-    encoding: options.Encoding = None,
-    trust: options.Trust = False,
 ) -> None:
     """Does a method report the conflicts in the model?
 
     Of DATA the first 50 rows are taken, unless --rows says otherwise.
     """
     output.checked(out, ENDINGS)
-    request = Request(model, data, weights, trust, None, columns, encoding, None, preprocess, rows, baseline=baseline, c=c)
     with Status().running() as status:
-        work = Work(request, status)
-        found = _audited(work, method)
+        work = Work(source, status, rows, baseline)
+        found = _audited(work, method, options.How(c).one_c("an audit is about one c."))
     frame = found.to_frame().reset_index(names="layer")
     text = "\n".join([f"{method} {found}", "", output.table(frame), *(f"{name}: {why}" for name, why in found.skipped.items())])
     _give(text, frame, {"method": method, "verdict": str(found), "layers": _lines(frame)}, work, out, json)
 
 
-def _audited(work: Work, method: str) -> Any:
+def _audited(work: Work, method: str, c: float) -> Any:
     import functools
 
     from ..cafe import CAFE
@@ -99,34 +84,21 @@ def _audited(work: Work, method: str) -> Any:
 
     if method not in METHODS:
         raise UseProblem(f"--method {method}: there is no such method. There are: {', '.join(METHODS)}.")
-    c = parsing.sensitivity(work.request.c)
-    if isinstance(c, list):
-        raise UseProblem(f"--c {work.request.c}: an audit is about one c.")
     x, baselines = work.tensor(), work.baseline_tensor()
     work.status.doing(f"auditing {method} on {len(work.data)} rows")
-    scored = functools.partial(CAFE, c=c) if method == "cafe" else METHODS[method]
+    explainers: dict[str, Any] = {"cafe": CAFE, "cafe_published": CAFE.published}
+    scored = functools.partial(explainers[method], c=c) if method in explainers else METHODS[method]
     return work.called(lambda: audited(scored, work.model, x, baselines))
 
 
-def supported(
-    model: options.Model,
-    data: options.DataFile,
-    weights: options.Weights = None,
-    json: options.Json = False,
-    columns: options.Columns = None,
-    schema: options.SchemaFile = None,
-    tokenizer: options.Tokenizer = None,
-    preprocess: options.Preprocess = None,
-    encoding: options.Encoding = None,
-    trust: options.Trust = False,
-) -> None:
+@options.expand
+def supported(source: options.Source, json: options.Json = False) -> None:
     """Can the model be explained?
 
     Runs it once on the first row and lists its operations; ends with code 4 if some have no rule.
     """
-    request = Request(model, data, weights, trust, schema, columns, encoding, tokenizer, preprocess, "0")
     with Status().running() as status:
-        work = Work(request, status)
+        work = Work(source, status, "0")
         status.doing("following the model")
         found = work.supported()
     if json:
@@ -147,14 +119,14 @@ def _lines(frame: Any) -> list[dict[str, Any]]:
 
 def _give(text: str, frame: Any, described: dict[str, Any], work: Work, out: Path | None, json: bool) -> None:
     """On the terminal, as JSON, or into a file."""
-    about = {"cafexai": __version__, "model": work.request.model, "data": work.request.data, "rows": len(work.data)}
+    about = {"cafexai": __version__, "model": work.source.model, "data": work.source.data, "rows": len(work.data)}
     told = output.as_json({**about, **described})
     if out is not None:
         if out.suffix.lower() in (".md", ".json"):
             output.write_text(out, (told if out.suffix.lower() == ".json" else text).rstrip("\n") + "\n")
         else:
             output.write_frame(out, frame)
-        typer.echo(f"{out}: written, over {len(work.data)} rows of {work.request.data}.", err=json)
+        typer.echo(f"{out}: written, over {len(work.data)} rows of {work.source.data}.", err=json)
     if json:
         typer.echo(told)
     elif out is None:

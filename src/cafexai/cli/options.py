@@ -1,11 +1,26 @@
-"""The options that commands share, described once."""
+"""The options that commands share, described once.
+
+A command takes groups of options as parameters (``source: Source``); ``expand`` gives each of their fields an option.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+from . import parsing
+from .errors import UseProblem
+
+if TYPE_CHECKING:
+    from .._engine.request import Request
+    from ..cafe import CAFE
 
 Model = Annotated[
     str,
@@ -38,11 +53,115 @@ Baseline = Annotated[
 ]
 Output = Annotated[str | None, typer.Option(help="Which of several outputs: its name, such as logits, or its place.")]
 Sensitivity = Annotated[str, typer.Option("--c", help="Conflict sensitivity, 0 to 1; several as 0,0.5,1.")]
-Netting = Annotated[
-    str | None, typer.Option(help="path (as published), feature or unit; if none of these four is named, the model decides.")
+Variant = Annotated[
+    str, typer.Option(help="How influence is propagated: default, published (the paper), feature (keeps features apart).")
 ]
-Flows = Annotated[str | None, typer.Option(help="peak (as published) or mean.")]
-Biases = Annotated[str | None, typer.Option(help="scores (as published) or reference.")]
-Norms = Annotated[str | None, typer.Option(help="frozen (as published) or, with --biases reference, open.")]
+Netting = Annotated[str | None, typer.Option(help="Option of the variant: path, unit or feature.")]
+Flows = Annotated[str | None, typer.Option(help="Option of the variant: peak or mean.")]
+Biases = Annotated[str | None, typer.Option(help="Option of the variant: scores or reference.")]
+Norms = Annotated[str | None, typer.Option(help="Option of the variant: frozen or open.")]
+NormMean = Annotated[str | None, typer.Option(help="Option of the variant, for frozen norms: bias or linear.")]
+Attention = Annotated[str | None, typer.Option(help="Option of the variant: frozen.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows at a time; chosen to fit the cache if not given.")]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output, for machines.")]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model and data, as files."""
+
+    model: Model
+    data: DataFile
+    weights: Weights = None
+    columns: Columns = None
+    schema: SchemaFile = None
+    tokenizer: Tokenizer = None
+    preprocess: Preprocess = None
+    encoding: Encoding = None
+    trust: Trust = False
+
+
+@dataclass(frozen=True)
+class How:
+    """How a model is explained: the variant and c."""
+
+    c: Sensitivity = "0.5"
+    variant: Variant = "default"
+    netting: Netting = None
+    flows: Flows = None
+    biases: Biases = None
+    norms: Norms = None
+    norm_mean: NormMean = None
+    attention: Attention = None
+
+    def explainer(self, model: Any, **info: Any) -> CAFE:
+        """The explainer of a model. Several values of c start at 0.5."""
+        from ..cafe import CAFE
+
+        single = parsing.sensitivity(self.c)
+        options = {name: value for name, value in vars(self).items() if name not in ("c", "variant")}
+        return CAFE(model, 0.5 if isinstance(single, list) else single, self.variant, **options, **info)
+
+    def one_c(self, why: str) -> float:
+        """The single c that a command needs; ``why`` ends the error."""
+        number = parsing.sensitivity(self.c)
+        if isinstance(number, list):
+            raise UseProblem(f"--c {self.c}: {why}")
+        return float(number)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of each row: options of ``CAFE.explain``."""
+
+    target: Target = None
+    against: Against = None
+    output: Output = None
+    batch_size: BatchSize = None
+
+    def request(self, classes: tuple[str, ...] | None, **more: Any) -> Request:
+        """The request, and whether every class is meant."""
+        from .._engine.request import Request
+
+        target = parsing.output(self.target, "target", classes)
+        return Request(
+            target=None if target == "all" else target,
+            against=parsing.output(self.against, "against", classes),
+            output=parsing.part(self.output),
+            batch_size=self.batch_size,
+            **more,
+        )
+
+
+GROUPS = (Source, How, Asked)
+
+
+def expand(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with one option for each field of its groups."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hint in GROUPS}
+    parameters: dict[str, inspect.Parameter] = {}
+    for one in inspect.signature(command).parameters.values():
+        if one.name in groups:
+            fields = get_type_hints(groups[one.name], include_extras=True)
+            for field in dataclasses.fields(groups[one.name]):
+                default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+                parameters[field.name] = _parameter(field.name, default, fields[field.name])
+        else:
+            parameters[one.name] = _parameter(one.name, one.default, hints[one.name])
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+            for name, group in groups.items()
+        }
+        command(**made, **given)
+
+    call.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    call.__annotations__ = {name: one.annotation for name, one in parameters.items()}
+    return call
+
+
+def _parameter(name: str, default: Any, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)

@@ -15,8 +15,7 @@ from ..loading.file_errors import OutputProblem
 from .errors import UseProblem
 
 if TYPE_CHECKING:
-    from ..explanation import Explanation
-    from ..explanations import Explanations
+    from ..explanation import Explanation, Explanations
     from ..loading import Data
 
 SHOWN = 3  # rows on the terminal
@@ -141,13 +140,13 @@ def _row(explanation: Explanation, row: int, data: Data, key: dict[str, Any]) ->
     one = explanation[row]
     target = one.target[0].tolist()
     names = one.names()
-    numbers = (one._flat(part)[0].tolist() for part in (one.positive, one.negative, one.combined))
+    numbers = (one.flat(part)[0].tolist() for part in (one.positive, one.negative, one.combined))
     columns: dict[str, Any] = dict(zip(("positive", "negative", "net"), numbers, strict=True))
     values = one.values()
     if values is not None:
         columns = {"value": values, **columns}
-    if one.correction is not None:
-        columns["refined"] = one._flat(one.refined)[0].tolist()
+    if one.refinement is not None:
+        columns["refined"] = one.flat(one.refined)[0].tolist()
     features = [
         {"name": name, **{word: numbers[place] for word, numbers in columns.items()}}
         for place, name in enumerate(names)

@@ -1,8 +1,7 @@
-"""One request: a model, data, and what is asked of them."""
+"""A model and data, loaded from files, and what is asked of them."""
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -17,74 +16,47 @@ from ..loading.model_inputs import load_function, load_tokenizer
 from ..loading.user_code import raised
 from . import parsing
 from .errors import UseProblem, asked
+from .options import Asked, How, Source
 from .status import Status
 
 if TYPE_CHECKING:
-    from ..explanation import Explanation
-    from ..explanations import Explanations
+    from ..explanation import Explanation, Explanations
 
 WORDS = ("mean", "median", "mode")
 USUAL = "usual"  # a baseline that nobody has chosen: zero, and for texts the mask token
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What the user typed, for all commands; see options.py."""
-
-    model: str
-    data: str
-    weights: Path | None = None
-    trust: bool = False
-    schema: Path | None = None
-    columns: str | None = None
-    encoding: str | None = None
-    tokenizer: Path | None = None
-    preprocess: str | None = None
-    rows: str | None = None
-    target: str | None = None
-    against: str | None = None
-    baseline: str = USUAL
-    c: str = "0.5"
-    netting: str | None = None
-    flows: str | None = None
-    biases: str | None = None
-    norms: str | None = None
-    batch_size: int | None = None
-    output: str | None = None
-
-
 class Work:
-    """The model and the data of a request, loaded one after the other."""
+    """The model and the data of a command, loaded one after the other."""
 
-    def __init__(self, request: Request, status: Status) -> None:
-        self.request, self.status = request, status
-        status.doing(f"reading {request.data}")
-        self.schema = None if request.schema is None else read_schema(request.schema)
-        self.all = self.read(request.data, "the data")
-        self.data = self.all.take(parsing.rows(request.rows, len(self.all)))
-        status.doing(f"loading {request.model}")
-        self.model = load_model(request.model, request.weights, request.trust)
-        if self.all.form == "texts" and request.tokenizer is None and not hasattr(self.model, "from_raw"):
-            raise UseProblem(f"{request.data}: texts need the tokenizer of the model: --tokenizer FOLDER.")
-        self.preprocess = load_function(request.preprocess)
-        self.tokenizer = load_tokenizer(request.tokenizer)
-        if request.baseline == USUAL:
-            masked = self.all.form == "texts" and getattr(self.tokenizer, "mask_token_id", None) is not None
-            self.request = dataclasses.replace(request, baseline="mask" if masked else "zero")
+    def __init__(self, source: Source, status: Status, rows: str | None = None, baseline: str = USUAL) -> None:
+        self.source, self.status = source, status
+        status.doing(f"reading {source.data}")
+        self.schema = None if source.schema is None else read_schema(source.schema)
+        self.all = self.read(source.data, "the data")
+        self.data = self.all.take(parsing.rows(rows, len(self.all)))
+        status.doing(f"loading {source.model}")
+        self.model = load_model(source.model, source.weights, source.trust)
+        if self.all.form == "texts" and source.tokenizer is None and not hasattr(self.model, "from_raw"):
+            raise UseProblem(f"{source.data}: texts need the tokenizer of the model: --tokenizer FOLDER.")
+        self.preprocess = load_function(source.preprocess)
+        self.tokenizer = load_tokenizer(source.tokenizer)
+        masked = self.all.form == "texts" and getattr(self.tokenizer, "mask_token_id", None) is not None
+        self.baseline = baseline if baseline != USUAL else "mask" if masked else "zero"
         self.inputs, self.shown = self.as_inputs(self.data)
         for note in self.all.notes:
             typer.echo(f"cafexai: note: {note}", err=True)
 
     def read(self, path: str, what: str) -> Data:
         """The rows of a file, with the columns that were chosen."""
-        return read_data(path, parsing.names(self.request.columns), encoding=self.request.encoding, what=what)
+        return read_data(path, parsing.names(self.source.columns), encoding=self.source.encoding, what=what)
 
     def as_inputs(self, data: Data, path: str | None = None) -> tuple[Any, Any]:
         """Rows in the form that the model takes, and as they are shown."""
         try:
             return model_inputs(self.model, data, schema=self.schema, preprocess=self.preprocess)
         except DataProblem as error:
-            raise DataProblem(f"{path or self.request.data}: {str(error).removeprefix('the data: ')}") from error
+            raise DataProblem(f"{path or self.source.data}: {str(error).removeprefix('the data: ')}") from error
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -95,11 +67,11 @@ class Work:
     @property
     def baselines(self) -> Any:
         """What rows are compared with, and the data that words such as "mean" are about."""
-        wanted = self.request.baseline
+        wanted = self.baseline
         if wanted in ("zero", "mask") and self.tokenizer is not None and self.all.form == "texts":
             return wanted
         if wanted == "mask":
-            raise UseProblem(f"--baseline mask: only texts have a mask token, and {self.request.data} holds {self.all.form}.")
+            raise UseProblem(f"--baseline mask: only texts have a mask token, and {self.source.data} holds {self.all.form}.")
         if wanted == "zero":
             return None
         if wanted in WORDS:
@@ -109,7 +81,7 @@ class Work:
                 (place,) = parsing.rows(wanted.removeprefix("row:"), len(self.all))
             except (UseProblem, ValueError):
                 last = len(self.all) - 1
-                raise UseProblem(f"--baseline {wanted}: give a row of {self.request.data}, row:0 to row:{last}.") from None
+                raise UseProblem(f"--baseline {wanted}: give a row of {self.source.data}, row:0 to row:{last}.") from None
             return self.as_inputs(self.all.take([place]))[0]
         if not Path(wanted).exists():
             raise UseProblem(
@@ -117,14 +89,14 @@ class Work:
             )
         data = self.read(wanted, "the baseline")
         if data.form != self.data.form:
-            raise DataProblem(f"--baseline {wanted}: it holds {data.form}, and {self.request.data} {self.data.form}.")
+            raise DataProblem(f"--baseline {wanted}: it holds {data.form}, and {self.source.data} {self.data.form}.")
         made = self.as_inputs(data, wanted)[0]
         return made if len(data) == 1 else self._stacked(made)
 
     def _stacked(self, inputs: Any) -> Any:
         """Several baselines, to average over: one more dimension in front."""
         if isinstance(inputs, list):
-            raise DataProblem(f"--baseline {self.request.baseline}: give one text.")
+            raise DataProblem(f"--baseline {self.baseline}: give one text.")
         if self.schema is not None:
             inputs = self.schema.encode(inputs)
         elif hasattr(inputs, "columns"):
@@ -134,35 +106,21 @@ class Work:
 
     def background(self) -> Any:
         """The data that "mean", "median" and "mode" are about."""
-        return self.as_inputs(self.all)[0] if self.request.baseline in WORDS else None
+        return self.as_inputs(self.all)[0] if self.baseline in WORDS else None
 
-    def explain(self) -> Explanation | Explanations:
-        """The scores of the chosen rows."""
-        from ..cafe import CAFE
+    def explain(self, how: How, asked: Asked) -> Explanation | Explanations:
+        """The scores of the chosen rows; for several c or all classes, several explanations."""
+        from .._engine.request import Question
 
-        request = self.request
-        c = parsing.sensitivity(request.c)
-        options: dict[str, Any] = {"batch_size": request.batch_size, "tokenizer": self.tokenizer, "display": self.shown}
-        options["output"] = parsing.part(request.output)
-        options["against"] = parsing.output(request.against, "against", self.classes)
-        if isinstance(c, list):
-            options["c"] = c
-        target = parsing.output(request.target, "target", self.classes)
+        c = parsing.sensitivity(how.c)
         baselines, background = self.baselines, self.background()
+        request = asked.request(self.classes, baselines=baselines, display=self.shown)
+        question = Question(every_class=asked.target == "all", several_c=tuple(c) if isinstance(c, list) else None)
         self.status.doing(f"explaining {len(self.data)} row{'s' * (len(self.data) != 1)}")
 
         def call() -> Any:
-            cafe = CAFE(
-                self.model,
-                0.5 if isinstance(c, list) else c,
-                request.netting,
-                flows=request.flows,
-                biases=request.biases,
-                norms=request.norms,
-                background=background,
-                schema=self.schema,
-            )
-            return cafe.explain(self.inputs, baselines, target=target, **options)
+            cafe = how.explainer(self.model, background=background, schema=self.schema, tokenizer=self.tokenizer)
+            return cafe._explained(self.inputs, request, question)
 
         return self.called(call)
 
@@ -176,7 +134,7 @@ class Work:
         """The chosen rows as the one tensor that methods compare."""
         tensors = self.given().tensors
         if len(tensors) > 1:
-            raise DataProblem(f"{self.request.data}: methods are compared on one input, and these are {len(tensors)}.")
+            raise DataProblem(f"{self.source.data}: methods are compared on one input, and these are {len(tensors)}.")
         return tensors[0]
 
     def baseline_tensor(self) -> Any:
@@ -188,7 +146,7 @@ class Work:
             return None
         (stack,) = zip(*self.called(lambda: references(wanted, self.given(), background, self.model)), strict=True)
         if len(stack) > 1:
-            raise UseProblem(f"--baseline {self.request.baseline}: methods take one baseline; give a file of one row.")
+            raise UseProblem(f"--baseline {self.baseline}: methods take one baseline; give a file of one row.")
         return stack[0]
 
     def supported(self) -> Any:
@@ -206,7 +164,7 @@ class Work:
 
     def called(self, call: Callable[[], Any]) -> Any:
         """What a call of ours returns; its errors are about options, or about the data."""
-        return called(call, self.request.model, self.request.data, self.data.form == "table")
+        return called(call, self.source.model, self.source.data, self.data.form == "table")
 
 
 def called(call: Callable[[], Any], model: str, data: str, table: bool = True) -> Any:
@@ -246,15 +204,15 @@ def read_schema(path: Path) -> Any:
         raise UseProblem(f"--schema {path}: {str(error).partition(': ')[2]}") from error
 
 
-def schema_text(request: Request) -> str:
+def schema_text(source: Source) -> str:
     """What the columns are taken for, in the form of a file for --schema."""
     from ..schema import Schema
 
-    data = read_data(request.data, parsing.names(request.columns), encoding=request.encoding)
+    data = read_data(source.data, parsing.names(source.columns), encoding=source.encoding)
     if data.form != "table":
-        raise DataProblem(f"{request.data}: a schema describes the columns of a table, and these are {data.form}.")
-    if request.schema is not None:
-        schema = read_schema(request.schema)
+        raise DataProblem(f"{source.data}: a schema describes the columns of a table, and these are {data.form}.")
+    if source.schema is not None:
+        schema = read_schema(source.schema)
     else:
         filled = [name for name in data.names if data.kinds[name] != "nothing"]
         schema = Schema.from_frame(data.rows[filled])
@@ -263,4 +221,4 @@ def schema_text(request: Request) -> str:
     with tempfile.TemporaryDirectory() as folder:
         schema.write(Path(folder) / "schema.toml")
         text = (Path(folder) / "schema.toml").read_text(encoding="utf-8")
-    return "\n".join([f"# {request.data}: {len(data)} rows", *gaps, "", text.rstrip("\n")])
+    return "\n".join([f"# {source.data}: {len(data)} rows", *gaps, "", text.rstrip("\n")])

@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from .._extras import needs
 from . import options, parsing
-from .batch import Background, Baseline, model_of
+from .batch import Background, Baseline, class_names, model_of
 from .errors import UseProblem
-from .request import Request, called
+from .request import called
 from .status import Status
 
 Host = Annotated[str, typer.Option(help="Where it listens; 0.0.0.0 for everybody who can reach this machine.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="The port.")]
 
 
+@options.expand
 def serve(
     model: options.Model,
+    *,
     weights: options.Weights = None,
     schema: options.SchemaFile = None,
     columns: options.Columns = None,
-    target: options.Target = None,
-    against: options.Against = None,
-    output: options.Output = None,
     baseline: Baseline = "zero",
     background: Background = None,
-    c: options.Sensitivity = "0.5",
-    netting: options.Netting = None,
-    flows: options.Flows = None,
-    biases: options.Biases = None,
-    norms: options.Norms = None,
+    asked: options.Asked,
+    how: options.How,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     trust: options.Trust = False,
@@ -44,28 +40,21 @@ def serve(
     """
     needs("starlette", "explorer")
     needs("uvicorn", "explorer")
-    from ..cafe import CAFE
     from ..loading import columns_of_model
     from ..serving.rows import Answerer
     from ..serving.run import serve as listen
 
-    sensitivity = parsing.sensitivity(c)
-    if isinstance(sensitivity, list) or target == "all":
-        raise UseProblem("serve: a result is about one output and one c. Start a server for each.")
+    how.one_c("a result is about one c. Start a server for each.")
+    if asked.target == "all":
+        raise UseProblem("--target all: a result is about one output. Start a server for each.")
     _free(host, port)
-    request = Request(model, background or baseline, weights, trust, schema, columns, baseline=baseline, c=c, output=output)
+    source = options.Source(model, background or baseline, weights, columns, schema, trust=trust)
     with Status().running() as status:
-        made, known, baselines, about = model_of(request, status, background)
-    classes = tuple(known.classes if known is not None else getattr(made, "class_names", None) or ())
-    asked = {
-        "target": parsing.output(target, "target", classes),
-        "against": parsing.output(against, "against", classes),
-        "output": parsing.part(output),
-    }
-    settings: dict[str, Any] = {"flows": flows, "biases": biases, "norms": norms, "background": about, "schema": known}
-    cafe = called(lambda: CAFE(made, sensitivity, netting, **settings), model, "the settings")
+        made, known, baselines, about = model_of(source, baseline, status, background)
+    request = asked.request(class_names(made, known), baselines=baselines)
+    cafe = called(lambda: how.explainer(made, background=about, schema=known), model, "the settings")
     names = parsing.names(columns) or (columns_of_model(made) if known is None else None)
-    answerer = Answerer(cafe, names, baselines, {name: value for name, value in asked.items() if value is not None})
+    answerer = Answerer(cafe, names, request)
     typer.echo(f"cafexai: http://{host}:{port}/v1/explain takes rows; Ctrl-C ends it.", err=True)
     listen(answerer, host, port)
 

@@ -108,5 +108,5 @@ def _strongest(of: Question, top: int) -> list[int]:
     target = (of.target,) if isinstance(of.target, int) else of.target
     single = select_output(of.f(of.rows), of.output).ndim == 1
     e = CAFE.published(of.f, 1.0).explain(of.rows, of.baselines, target=None if single else target, output=of.output)
-    total = e._flat(e.positive)[0] + e._flat(e.negative)[0]
+    total = e.flat(e.positive)[0] + e.flat(e.negative)[0]
     return sorted(total.topk(min(top, len(total))).indices.tolist())

@@ -22,8 +22,6 @@ def explore(
     label: str | None = None,
     second: Any = None,
     columns: Sequence[str] | None = None,
-    tokenizer: Any = None,
-    preprocess: Any = None,
     output: Any = None,
     title: str = "data",
     host: str = HOST,
@@ -43,15 +41,13 @@ def explore(
         raise ValueError(f"explore({type(cafe).__name__}, ...): give the explainer: explore(CAFE(model), data).")
 
     def rows(values: Any) -> Rows:
-        return Rows(cafe.model, table_of(values), columns=columns, label=label, schema=cafe.schema, preprocess=preprocess)
+        return Rows(cafe.model, table_of(values), columns=columns, label=label, schema=cafe.schema, preprocess=cafe.preprocess)
 
     own = rows(data)
     if label is not None and label not in own.data.names:
         raise ValueError(f"explore(..., label={label!r}): there is no such column; there are {', '.join(own.data.names[:20])}.")
     try:
-        session = Session(
-            cafe, own, second=None if second is None else rows(second), tokenizer=tokenizer, output=output, title=title
-        )
+        session = Session(cafe, own, second=None if second is None else rows(second), output=output, title=title)
     except DataProblem as error:
         raise ValueError(f"explore(cafe, data): {error}") from error
     explorer = Explorer(session, host, port, token_file)

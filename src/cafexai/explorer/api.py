@@ -12,7 +12,7 @@ from .conflicts import pairs_view
 from .exports import command, python_lines, report, scores
 from .methods import Runs
 from .overview import by_group, drift, overview
-from .requests import BIASES, NETTING, Choice, Refused, listing, mapping, whole, word
+from .requests import Choice, Refused, listing, mapping, whole, word
 from .row import row_view
 from .rows import Edits
 from .scoring import Scoring
@@ -70,8 +70,7 @@ class Api:
             "all_columns": len(self.table.names),
             "editable": {name: {"kind": one.kind, "words": one.words} for name, one in session.rows.editable.items()},
             "start": vars(session.start),
-            "netting": NETTING,
-            "biases": BIASES,
+            "variants": list(session.variants),
             "baselines": session.baselines,
             "methods": list(METHODS),
             "endings": ["csv", *(["parquet"] if find_spec("pyarrow") else [])],

@@ -18,8 +18,8 @@ PAIRS = 10
 
 
 def pairs_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
-    """Which features cancelled which, netting being by feature."""
-    by_feature = dataclasses.replace(session.aimed(place, choice), netting="feature")
+    """Which features cancelled which, by the variant "feature"."""
+    by_feature = dataclasses.replace(session.aimed(place, choice), variant="feature")
     given = session.given(session.rows.inputs([place])[0])
     count = sum(one[0].numel() for one in given.tensors)
     groups = regions(given.tensors[0].shape[1:]) if len(given.tensors) == 1 and given.tensors[0].ndim == 4 else None

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._engine.variant import Variant
 from .._extras import needs
 from ..adapters.exports import storable
 from ..reporting import report_page
@@ -55,14 +56,18 @@ def command(session: Session, places: Sequence[int], choice: Choice) -> str:
     words += [word for name in OPTIONS if (value := sources.get(name)) for word in (f"--{name}", value)]
     words += ["--trust"] if sources.get("trust") else []
     words += ["--rows", ",".join(map(str, places)), "--c", f"{choice.c:g}", "--baseline", choice.baseline]
-    start = session.start
-    if (choice.netting, choice.flows, choice.biases) != (start.netting, start.flows, start.biases) or "way" in sources:
-        words += ["--netting", choice.netting, "--flows", choice.flows, "--biases", choice.biases]
-        words += ["--norms", session.norms(choice)]
+    words += [word for name, value in _variant(session, choice) for word in (f"--{name.replace('_', '-')}", value)]
     for name in ("target", "against"):
         value = getattr(choice, name)
         words += [] if value is None else [f"--{name}", str(value)]
     return shlex.join(words)
+
+
+def _variant(session: Session, choice: Choice) -> list[tuple[str, str]]:
+    """The variant and, if it is a custom one, its options, by name."""
+    if choice.variant != "custom":
+        return [("variant", choice.variant)]
+    return [("variant", "default"), *session.variants["custom"].changes_from(Variant()).items()]
 
 
 OPTIONS = ("weights", "schema", "columns", "encoding", "tokenizer", "preprocess", "output")
@@ -79,8 +84,7 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
         return ""
     lines = [*start, f"rows = frame[{list(rows.columns)!r}].iloc[{list(places)!r}].copy()"]
     lines += [f"rows[{name!r}] = {value!r}" for name, value in edits.get("cells", {}).items()]
-    settings = [f"model, {choice.c!r}, {choice.netting!r}", f"flows={choice.flows!r}", f"biases={choice.biases!r}"]
-    settings.append(f"norms={session.norms(choice)!r}")
+    settings = [f"model, {choice.c!r}", *(f"{name}={value!r}" for name, value in _variant(session, choice))]
     baseline = "None"
     if choice.baseline.startswith("row:"):
         baseline = f"frame[{list(rows.columns)!r}].iloc[[{choice.baseline.removeprefix('row:')}]]"

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-NETTING, FLOWS, BIASES = ("path", "feature", "unit"), ("peak", "mean"), ("scores", "reference")
 TYPICAL = ("mean", "median", "mode")
 
 
@@ -25,23 +24,20 @@ class Choice:
     """How rows are explained."""
 
     c: float = 0.5
-    netting: str = "path"
-    flows: str = "peak"
-    biases: str = "scores"
+    variant: str = "default"  # or "published", "feature"; "custom" is what the page was started with
     baseline: str = "zero"  # or "mask", "mean", "median", "mode", "row:N"
     target: int | None = None  # None is the predicted class, or the only output
     against: int | None = None
 
     @classmethod
-    def of(cls, given: Any, rows: int, outputs: int) -> Choice:
+    def of(cls, given: Any, rows: int, outputs: int, variants: Sequence[str]) -> Choice:
         """From a request; whatever is missing is as usual."""
         values = dict(mapping(given, "choice"))
         if odd := set(values) - {field.name for field in dataclasses.fields(cls)}:
             raise Refused(f"There is no choice called {sorted(odd)[0]!r}.")
         made = cls(**values)
         number(made.c, "c", 0, 1)
-        for name, words in (("netting", NETTING), ("flows", FLOWS), ("biases", BIASES)):
-            word(getattr(made, name), words, name)
+        word(made.variant, variants, "variant")
         if not isinstance(made.baseline, str):
             raise Refused("The baseline is a word.", "baseline")
         if made.baseline.startswith("row:"):

@@ -83,7 +83,7 @@ def ledger(e: Explanation, most: int) -> dict[str, Any]:
     if kind == "image":
         found["maps"], found["size"] = _maps(e)
     if kind == "text":
-        up, down = (e._flat(one)[0].tolist() for one in (e.positive, e.negative))
+        up, down = (e.flat(one)[0].tolist() for one in (e.positive, e.negative))
         found["words"] = [
             {"text": name, "up": up[i], "down": down[i], "told": f"up {number(up[i])}, down {number(down[i])}"}
             for i, name in enumerate(e.names())
@@ -99,9 +99,9 @@ def text_of(page: str) -> str:
 
 def _maps(e: Explanation) -> tuple[list[dict[str, str]], list[int]]:
     """The picture, and where it pushed up, down, what remains and what cancelled, on one scale."""
-    up, down, net = (channels_first(e._each(one)[0])[0].double().sum(0) for one in (e.positive, e.negative, e.combined))
+    up, down, net = (channels_first(e.parts(one)[0])[0].double().sum(0) for one in (e.positive, e.negative, e.combined))
     reach = max(up.max().item(), down.max().item())
-    image = channels_first(e._each(e.shown)[0])[0]
+    image = channels_first(e.parts(e.shown)[0])[0]
     maps = {
         "pushed up": (up, UP),
         "pushed down": (down, DOWN),

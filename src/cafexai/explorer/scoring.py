@@ -90,19 +90,19 @@ class Scoring:
             self._words(e)
             return
         part = by_region(e) if e.kind == "image" else e
-        up, down = (part._flat(one).double().cpu() for one in (part.positive, part.negative))
+        up, down = (part.flat(one).double().cpu() for one in (part.positive, part.negative))
         self.names, self.categories = part.names(), dict(part.categories)
         self.up = up.sum(0).numpy() if self.up is None else self.up + up.sum(0).numpy()
         self.down = down.sum(0).numpy() if self.down is None else self.down + down.sum(0).numpy()
         wanted = [place for place in places if place in self.sample]
         if wanted:
             own = torch.tensor([place - places.start for place in wanted])
-            values = None if part.grouped and part.display is None else part._flat(part.shown).double().cpu()[own].numpy()
+            values = None if part.grouped and part.display is None else part.flat(part.shown).double().cpu()[own].numpy()
             nets = (up - down)[own].float().numpy()
             self.kept += [(p, nets[i], None if values is None else values[i]) for i, p in enumerate(wanted)]
 
     def _words(self, e: Explanation) -> None:
-        up, down = (e._flat(one).double().cpu().tolist() for one in (e.positive, e.negative))
+        up, down = (e.flat(one).double().cpu().tolist() for one in (e.positive, e.negative))
         for row in range(len(e)):
             for place, name in enumerate(e.names(row)):
                 if name and (name in self.by_word or len(self.by_word) < MOST_WORDS):

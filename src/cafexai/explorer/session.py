@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import threading
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from .._engine.forward import select_output
 from .._engine.job import as_arguments
-from .._engine.variant import Way
+from .._engine.variant import Variant
 from .._inputs.baselines import references
 from .._inputs.convert import taken
 from .._inputs.prepare import Inputs, has_own_columns, prepare
@@ -37,7 +36,6 @@ class Session:
         rows: Rows,
         *,
         second: Rows | None = None,
-        tokenizer: Any = None,
         output: Any = None,
         target: int | None = None,
         title: str = "data",
@@ -45,11 +43,10 @@ class Session:
         sources: dict[str, str] | None = None,
     ) -> None:
         self.cafe, self.rows, self.second = cafe, rows, second
-        self.tokenizer, self.output, self.title = tokenizer, output, title
+        self.tokenizer, self.output, self.title = cafe.tokenizer, output, title
         self.second_title = second_title
         self.sources = sources or {}  # where model and data come from, in Python and as a command
         self.worker, self.slow = Worker("cafexai-model"), Worker("cafexai-methods")
-        self._cafes: dict[tuple[str, str, str], CAFE] = {}
         self._baselines: dict[str, Any] = {}
         self._recent: dict[Any, Any] = {}
         self._lock = threading.Lock()
@@ -62,15 +59,8 @@ class Session:
             )
         if not isinstance(cafe.c, (int, float)):
             raise ValueError("explore(CAFE(model, c={...}), ...): the page has one c for all layers; give one number.")
-        self.way = self._decided(target)
-        self.start = Choice(float(cafe.c), self.way.netting, self.way.flows, self.way.biases, self.baselines[0], target)
-
-    def _decided(self, target: int | None) -> Way:
-        """How the model is explained, by its first row if that was left to it."""
-        if self.cafe.way is None:
-            inputs, display = self.rows.inputs([0])
-            self._explained(Choice(target=target), inputs, None, display, {}, self.cafe)
-        return self.cafe.way or Way()
+        self.variants = dict(Variant.PRESETS) | ({"custom": cafe.variant} if cafe.variant.name == "custom" else {})
+        self.start = Choice(float(cafe.c), cafe.variant.name, self.baselines[0], target)
 
     @property
     def output_names(self) -> list[str]:
@@ -82,21 +72,11 @@ class Session:
 
     def chosen(self, given: Any) -> Choice:
         """The choice of a request."""
-        return Choice.of(given, len(self.rows), self.count if self.count > 1 else 0)
+        return Choice.of(given, len(self.rows), self.count if self.count > 1 else 0, list(self.variants))
 
     def cafe_for(self, choice: Choice) -> CAFE:
-        """The explainer with these settings; c is given with each call."""
-        key = (choice.netting, choice.flows, choice.biases)
-        if key not in self._cafes:
-            made = copy.copy(self.cafe)
-            same = key == (self.way.netting, self.way.flows, self.way.biases)
-            made.way = self.way if same else Way(*key, self.norms(choice))
-            self._cafes[key] = made
-        return self._cafes[key]
-
-    def norms(self, choice: Choice) -> str:
-        """Norms are open if they were when the page began, and if the biases are in the reference."""
-        return self.way.norms if choice.biases == "reference" else "frozen"
+        """The explainer with these settings."""
+        return self.cafe.replace(c=choice.c, variant=self.variants[choice.variant])
 
     def explain(
         self, places: Sequence[int], choice: Choice, edits: Edits | None = None, *, rows: Rows | None = None, **more: Any
@@ -146,17 +126,13 @@ class Session:
             raise Refused("Its baseline is no row of its inputs.", "baseline")
         return tuple(torch.zeros_like(x) if part is None else part for part, x in zip(parts, given.tensors, strict=True))
 
-    def _explained(
-        self, choice: Choice, inputs: Any, baseline: Any, display: Any, more: dict[str, Any], cafe: CAFE | None = None
-    ) -> Explanation:
+    def _explained(self, choice: Choice, inputs: Any, baseline: Any, display: Any, more: dict[str, Any]) -> Explanation:
         try:
-            return (cafe or self.cafe_for(choice)).explain(
+            return self.cafe_for(choice).explain(
                 inputs,
                 baseline,
                 target=choice.target,
                 against=choice.against,
-                c=choice.c,
-                tokenizer=self.tokenizer,
                 display=display,
                 output=self.output,
                 show_progress=False,

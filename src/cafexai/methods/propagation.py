@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from .._core.value import Scores
 from .._engine.batches import carry_out
 from .._engine.job import Job
 from .._engine.model import Subject
+from .._engine.request import Request
+from .._engine.variant import Variant
 from .._inputs.perturbations import DataNoise
 from .._inputs.prepare import Inputs
 from ..cafe import CAFE
@@ -29,13 +31,11 @@ def cafe(
     case: Case,
     *,
     c: C = 0.5,
-    netting: str | None = None,
-    flows: str | None = None,
-    biases: str | None = None,
-    norms: str | None = None,
+    variant: str | Variant = "default",
+    **options: Any,
 ) -> Tensor:
-    """The combined scores of ``CAFE(model, c)``; ``CAFE(model).explain`` has them apart, with the biases."""
-    return CAFE(case.model, c, netting, flows=flows, biases=biases, norms=norms).attribute(case.x, case.stack, case.wanted)
+    """The net scores of ``CAFE(model, c, variant, ...)``; ``CAFE(model).explain`` has positive and negative ones."""
+    return CAFE(case.model, c, variant, **options).attribute(case.x, case.stack, case.wanted)
 
 
 @method(aimed=False)
@@ -50,24 +50,22 @@ def cafe_refined(
     *,
     refine: int = 20,
     c: C = 0.5,
-    netting: str | None = "unit",
-    flows: str | None = "mean",
-    biases: str | None = "reference",
-    norms: str | None = "open",
+    variant: str | Variant = "default",
     ridge: float = 1.0,
     seed: int = 0,
     background: Tensor | None = None,
 ) -> Tensor:
-    """CAFE's scores, at any depth those of deep models, corrected by ``refine`` evaluations a row: ``refined`` + ``absent``.
+    """CAFE's net scores, corrected by ``refine`` evaluations per row: ``refined`` + ``absent``.
 
     The rows are perturbed by the noise of ``background``, by default that of x; categories of one group move together.
     """
     data = case.x if background is None else background.to(case.x)
     data = data if len(data) > 1 else torch.cat([data, *(one[:1] for one in case.starts)])
     how = Refine(refine, DataNoise(data, case.groups), ridge, seed)
-    cafe = CAFE(case.model, c, netting, flows=flows, biases=biases, norms=norms)
-    e = cafe.explain(case.x, case.stack, case.wanted, refine=how)
-    return cast(Tensor, e.refined) + cast(Tensor, e.absent)
+    cafe = CAFE(case.model, c, variant)
+    e = cafe.refine(cafe.explain(case.x, case.stack, case.wanted), how)
+    assert e.refinement is not None
+    return cast(Tensor, e.refined) + cast(Tensor, e.refinement.absent)
 
 
 @method(baselines=False, aimed=False)
@@ -91,7 +89,7 @@ def deeplift_revealcancel(case: Case) -> Tensor:
 def carried(given: Case, settings: Settings, finish: Callable[[Passed], Tensor] = lambda passed: _net(passed)) -> Tensor:
     """The scores that a carrier gives, averaged over the baselines."""
     stack = [(one,) for one in given.baselines]
-    job = Job(Subject(given.model), Inputs((given.x,), False, None), stack, settings, given.wanted)
+    job = Job(Subject(given.model), Inputs((given.x,), False, None), stack, settings, Request(target=given.wanted))
     (chunks,) = carry_out(job, lambda passed: (finish(passed),), lambda parts: torch.stack(parts).mean(0)).values()
     return torch.cat(chunks)
 

@@ -41,7 +41,7 @@ def columns(entries: Mapping[Any, Explanation], most: int) -> dict[Any, Shown]:
     names = [name for name in first.names() if name]
     kept = [i for i, name in enumerate(first.names()) if name]
     scores = {
-        key: np.stack([one._flat(part)[0].double().cpu().numpy()[kept] for part in (one.positive, one.negative, one.combined)])
+        key: np.stack([one.flat(part)[0].double().cpu().numpy()[kept] for part in (one.positive, one.negative, one.combined)])
         for key, one in entries.items()
     }
     order = np.argsort(-sum(three[0] + three[1] for three in scores.values()), kind="stable")

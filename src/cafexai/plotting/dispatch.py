@@ -32,9 +32,9 @@ def picture_of(explanation: Explanation, row: int, most: int, beside: Any) -> Pi
 
 def view(explanation: Explanation) -> str:
     """One of "table", "image" and "text"; groups of features are a table, unless they are words."""
-    if explanation.tokens and explanation.names() == explanation.tokens[0]:
+    if explanation.features.tokens and explanation.names() == explanation.features.tokens[0]:
         return "text"
-    return "table" if explanation.grouped or explanation.tokens is not None else explanation.kind
+    return "table" if explanation.grouped or explanation.features.tokens is not None else explanation.kind
 
 
 def _row_of(beside: Any, row: int, explanation: Explanation) -> Any:
@@ -44,5 +44,5 @@ def _row_of(beside: Any, row: int, explanation: Explanation) -> Any:
     if isinstance(beside, Explanation):
         return beside[row] if len(beside) == len(explanation) else beside
     scores = torch.as_tensor(beside)
-    every = explanation._each(explanation.positive)[0].shape
+    every = explanation.parts(explanation.positive)[0].shape
     return scores[row] if scores.shape == every else scores

@@ -97,8 +97,8 @@ def _scale(axes: Axes, drawn: Any, extend: str, hidden: bool = False) -> None:
 
 def _other(explanation: Explanation, beside: Any) -> np.ndarray:
     """The scores to stand beside, per pixel."""
-    shape = tuple(explanation._each(explanation.positive)[0].shape)
-    scores = beside._each(beside.combined)[0] if isinstance(beside, Explanation) else torch.as_tensor(beside)
+    shape = tuple(explanation.parts(explanation.positive)[0].shape)
+    scores = beside.parts(beside.combined)[0] if isinstance(beside, Explanation) else torch.as_tensor(beside)
     scores = scores[None] if tuple(scores.shape) == shape[1:] else scores
     if tuple(scores.shape) != shape:
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from .._engine.variant import ALLOWED, Variant
 from ..explanation import Explanation
 
 
@@ -35,7 +36,7 @@ def labels(names: Sequence[str], longest: int) -> list[str]:
 def class_name(explanation: Explanation) -> str:
     """The name of the explained class of the first row; "" if it has none."""
     index, names = explanation.target[0].tolist(), explanation.class_names
-    if names is None or explanation.settings.get("target_layer") is not None or len(index) != 1 or index[0] >= len(names):
+    if names is None or explanation.meta.settings.get("target_layer") is not None or len(index) != 1 or index[0] >= len(names):
         return ""
     return shortened(names[index[0]], 40)
 
@@ -52,17 +53,13 @@ def probability(explanation: Explanation) -> str:
     return "" if explanation.probability is None else f"probability {percent(explanation.probability[0].item())}"
 
 
-def way_line(explanation: Explanation) -> str:
-    """How the scores were made, and why, if the model decided it; "" for the published way."""
-    settings = explanation.settings
-    words = [f"netting by {settings.get('netting')}"] * (settings.get("netting", "path") != "path")
-    words += ["mean flows"] * (settings.get("flows") == "mean")
-    words += ["biases in the reference"] * (settings.get("biases") == "reference")
-    words += ["norms open"] * (settings.get("norms") == "open")
-    reason = settings.get("chosen", "as asked")
-    return ", ".join(words) + (f": {reason}" if words and reason != "as asked" else "")
+def variant_name(explanation: Explanation) -> str:
+    """The variant in words; of files that do not name it, by its options."""
+    settings = explanation.meta.settings
+    options = {name: settings[name] for name in ALLOWED if settings.get(name)}
+    return str(Variant.preset("published").replace(**options)) if options else "published"
 
 
 def with_c(explanation: Explanation) -> str:
-    """The constant c, and the way if it is not the published one."""
-    return ", ".join(filter(None, [f"c = {explanation.settings.get('c')}", way_line(explanation)]))
+    """The constant c and the variant."""
+    return f"c = {explanation.meta.c}, variant {variant_name(explanation)}"

@@ -28,13 +28,13 @@ def per_pixel(scores: Tensor) -> np.ndarray:
 def maps(explanation: Explanation) -> dict[str, np.ndarray]:
     """Positive, negative, net and conflict of every pixel; the conflict is what cancelled there, the smaller of both."""
     parts = (explanation.positive, explanation.negative, explanation.combined)
-    up, down, net = (per_pixel(explanation._each(part)[0]) for part in parts)
+    up, down, net = (per_pixel(explanation.parts(part)[0]) for part in parts)
     return {"positive": up, "negative": down, "net": net, "conflict": np.minimum(up, down)}
 
 
 def seen(explanation: Explanation) -> np.ndarray:
     """The image as it looks: (height, width) or (height, width, 3), from 0 to 1."""
-    values = explanation._each(explanation.shown)[0]
+    values = explanation.parts(explanation.shown)[0]
     picture = values[0].double() if channels_last(tuple(values.shape)) else values[0].double().permute(1, 2, 0)
     picture = picture[..., :3] if picture.shape[-1] >= 3 else picture.mean(-1)
     low, high = picture.min(), picture.max()

@@ -43,7 +43,7 @@ def shown(explanation: Explanation, most: int = 12, digits: int = 4) -> Shown:
     """The explanation of one row, with ``digits`` significant digits for the largest net score, start or end."""
     lines = [*feature_lines(explanation, most), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()
-    return in_digits(lines, start, end, digits, explanation.correction is not None)
+    return in_digits(lines, start, end, digits, explanation.refinement is not None)
 
 
 def in_digits(lines: Sequence[Line], start: float, end: float, digits: int = 4, corrected: bool = False) -> Shown:

@@ -31,8 +31,8 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
     if most < 1:
         raise ValueError(f"most={most}: give the number of features to show, at least 1.")
     parts = (explanation.positive, explanation.negative, explanation.combined)
-    positive, negative, net = (explanation._flat(part)[0].double().cpu() for part in parts)
-    refined = None if explanation.correction is None else explanation._flat(explanation.refined)[0].double().cpu()
+    positive, negative, net = (explanation.flat(part)[0].double().cpu() for part in parts)
+    refined = None if explanation.refinement is None else explanation.flat(explanation.refined)[0].double().cpu()
     names, values = explanation.names(), explanation.values()
     order = [i for i in (positive + negative).argsort(descending=True, stable=True).tolist() if names[i]]  # "": nothing there
     lines = []
@@ -56,14 +56,14 @@ def bias_line(explanation: Explanation) -> Line:
 def sum_line(explanation: Explanation, name: str) -> Line:
     """All features of one row together."""
     up, down, net = (
-        explanation._flat(p).double().sum().item() for p in (explanation.positive, explanation.negative, explanation.combined)
+        explanation.flat(p).double().sum().item() for p in (explanation.positive, explanation.negative, explanation.combined)
     )
     return Line(name, "", up, down, net)
 
 
 def conflict_share(explanation: Explanation) -> Tensor:
     """The conflict of each row as a share of all influence of its features: 0 if all push one way, 0.5 if all is cancelled."""
-    influence = explanation._flat(explanation.positive).sum(1) + explanation._flat(explanation.negative).sum(1)
+    influence = explanation.flat(explanation.positive).sum(1) + explanation.flat(explanation.negative).sum(1)
     return explanation.conflict / influence.clamp_min(torch.finfo(influence.dtype).tiny)
 
 

@@ -60,12 +60,14 @@ def summary(explanation: Explanation, most: int = 12) -> Picture:
 def features(explanation: Explanation) -> list[Feature]:
     """By mean influence, largest first; words that occur in several rows are one."""
     parts = (explanation.positive, explanation.negative, explanation.combined)
-    up, down, net = (explanation._flat(part).double().cpu().numpy() for part in parts)
+    up, down, net = (explanation.flat(part).double().cpu().numpy() for part in parts)
     rows = len(explanation)
     if view(explanation) != "text":
         names, places = explanation.names(), np.arange(up.shape[1])
-        values = explanation._flat(explanation.shown).double().cpu().numpy()
-        if values.shape != up.shape or (explanation.grouped and explanation.display is None):  # groups have no single value
+        values = explanation.flat(explanation.shown).double().cpu().numpy()
+        if values.shape != up.shape or (
+            explanation.grouped and explanation.features.display is None
+        ):  # groups have no single value
             values = np.full(up.shape, np.nan)
         own = [
             (name, up[:, i], down[:, i], net[:, i], _ranks(values[:, i])) for i, name in zip(places, names, strict=True) if name
@@ -183,7 +185,7 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
 def _of_images(explanation: Explanation) -> Picture:
     """Mean maps over all rows, and the conflicts."""
     parts = (explanation.positive, explanation.negative, explanation.combined)
-    means = [per_pixel(explanation._each(part)[0].double().mean(0, keepdim=True)) for part in parts]
+    means = [per_pixel(explanation.parts(part)[0].double().mean(0, keepdim=True)) for part in parts]
     sides = dict(zip(("positive", "negative", "net"), means, strict=True))
     drawn = figure(12.5, 7.2)
     halves: Any = drawn.subfigures(2, 1, height_ratios=(4.4, 2.8))

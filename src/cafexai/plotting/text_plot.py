@@ -35,7 +35,7 @@ class Word:
 def words(explanation: Explanation) -> tuple[list[Word], list[Word]]:
     """The words of one row in their order, and what stands apart: special tokens and the biases."""
     parts = (explanation.positive, explanation.negative, explanation.combined)
-    scores = zip(*(explanation._flat(part)[0].tolist() for part in parts), strict=True)
+    scores = zip(*(explanation.flat(part)[0].tolist() for part in parts), strict=True)
     found = [Word(name, *three) for name, three in zip(explanation.names(), scores, strict=True) if name]
     bias = Word("bias", explanation.bias_positive.item(), explanation.bias_negative.item(), explanation.bias.item())
     return [word for word in found if word.text != APART], [*(word for word in found if word.text == APART), bias]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,15 +17,17 @@ from .._core.activation import LARGE
 from .._core.tolerance import widest
 from .._engine.forward import forward, plain_output
 from .._engine.job import Batch, Job
+from .._engine.model import Subject
 from .._extras import progress
 from .._inputs import at_least
+from .._inputs.baselines import background_rows
+from .._inputs.groups import default_names
 from .._inputs.groups import places as group_places
 from .._inputs.perturbations import DataNoise
 from .._inputs.target import picked
-from ..explanation import Explanation, Tensors
+from ..explanation import Explanation, Refinement, Tensors
 from .fit import Fit, fitted, sloped
 
-K = TypeVar("K")
 SLOPE = 2.5  # evaluations that a row with its slopes costs
 
 
@@ -49,9 +51,9 @@ class Refine:
     slopes: bool = True
 
     def __post_init__(self) -> None:
-        at_least("explain", 2, refine=self.samples)
+        at_least("refine", 2, refine=self.samples)
         if self.samples % 2:
-            raise ValueError(f"explain(..., refine={self.samples}): give an even number; samples are held out in pairs.")
+            raise ValueError(f"refine(..., {self.samples}): give an even number; samples are held out in pairs.")
         at_least("Refine", 0, seed=self.seed)
         if isinstance(self.ridge, bool) or not isinstance(self.ridge, (int, float)) or not 0 < self.ridge < math.inf:
             raise ValueError(f"Refine(..., ridge={self.ridge!r}): give a positive number.")
@@ -59,38 +61,56 @@ class Refine:
             raise ValueError(f"Refine(..., perturb={self.perturb!r}): give a function (rows, generator) -> disturbed rows.")
 
 
-def refined(
-    job: Job, entries: dict[K, Explanation], refine: Refine, background: Callable[[int], Tensor], groups: Any
-) -> dict[K, Explanation]:
-    """The explanations, of all classes and all c, with their corrections: the model is evaluated once for all of them."""
-    first = next(iter(entries.values()))
+def refine_explanation(subject: Subject, explanation: Explanation, refine: Refine, background: Any) -> Explanation:
+    """The explanation with its corrections, which sum to 0."""
+    kept = explanation.job
+    if kept is None:
+        raise ValueError("refine(explanation): it was read from a file or copied. Explain the rows again, then refine.")
+    if kept.question.layer is not None:
+        raise ValueError("refine(explanation): it is of a layer. Rows are perturbed at the inputs; refine scores of these.")
+    if kept.given.words is not None:
+        raise ValueError("refine(explanation): corrections are those of tokens. Explain with CAFE(model, words=False) first.")
+    job: Job = dataclasses.replace(kept, subject=subject)
     shapes = [x.shape[1:] for x in job.given.tensors]
-    index = None if groups is None else group_places(groups, shapes, first.names)[0].to(first.output.device)
-    noises = _noises(refine, shapes, background, index)
+    groups = job.request.feature_groups
+    names = job.given.names if job.given.names is not None else default_names(shapes)
+    index = None if groups is None else group_places(groups, shapes, lambda: names)[0].to(explanation.output.device)
+    noises = _noises(refine, shapes, lambda place: _background(background, job, place), index)
     numbers = any(x.is_floating_point() for x in job.given.tensors)
-    steep = refine.slopes and bool(noises) and numbers and _known(job, first)
-    fits: dict[K, list[Fit]] = {key: [] for key in entries}
+    steep = refine.slopes and bool(noises) and numbers and _known(job, explanation)
+    fits: list[Fit] = []
     chunks = _chunks(job, refine.samples)
-    several = len(chunks) > 1 or job.show_progress
-    for rows in progress(chunks, "refining", "batch", job.show_progress) if several else chunks:
-        batch, parts = job.batch(rows), {key: _rows(explanation, rows) for key, explanation in entries.items()}
+    several = len(chunks) > 1 or job.request.show_progress
+    for rows in progress(chunks, "refining", "batch", job.request.show_progress) if several else chunks:
+        batch, part = job.batch(rows), _rows(explanation, rows)
         count = max(2, 2 * round(refine.samples / SLOPE / 2)) if steep else refine.samples
         versions = _versions(refine, batch, noises, job.given.is_tuple, count)
-        asked = _with_slopes(job, batch, versions, parts, first.final is not None) if steep else None
+        asked = _with_slopes(job, batch, versions, part, explanation.meta.final is not None) if steep else None
         if steep and asked is None:  # the model leaves autograd somewhere
             steep, versions = False, _versions(refine, batch, noises, job.given.is_tuple, refine.samples)
-        answers, slopes = asked or (_answers(job, batch, versions, first), {})
-        lost, present, distance = _lost(batch.tensors, versions, [r[rows] for r in first._each(first.baselines)], index)
-        for key, (target, against, output, combined) in parts.items():
-            change = output[:, None].to(answers) - _picked(answers, target, against)
-            scores = _by_group(combined.to(lost), index)
-            if steep:
-                steps = _as_scores(slopes[key], distance, index)
-                fits[key].append(sloped(lost, present, scores, change, steps, refine.ridge))
-            else:
-                fits[key].append(fitted(lost, present, scores, change, refine.ridge))
+        baselines = [r[rows] for r in explanation.parts(explanation.baselines)]
+        lost, present, distance = _lost(batch.tensors, versions, baselines, index)
+        scores = part.combined.to(lost)
+        if asked is not None:
+            answers, slopes = asked
+            change = part.output[:, None].to(answers) - _picked(answers, part.target, part.against)
+            fits.append(sloped(lost, present, scores, change, _as_scores(slopes, distance, index), refine.ridge))
+        else:
+            answers = _answers(job, batch, versions, explanation)
+            change = part.output[:, None].to(answers) - _picked(answers, part.target, part.against)
+            fits.append(fitted(lost, present, scores, change, refine.ridge))
     how = {"samples": int(refine.samples), "ridge": refine.ridge, "seed": int(refine.seed), "slopes": steep}
-    return {key: _with_fit(explanation, fits[key], how, groups is not None) for key, explanation in entries.items()}
+    return _with_fit(explanation, fits, how)
+
+
+def _background(background: Any, job: Job, place: int) -> Tensor:
+    """The background of one input, whose noise perturbs rows."""
+    if background is None:
+        raise ValueError(
+            "refine(...): perturbed by the noise of which data? Give them: CAFE(model, background=x_train), or a function: "
+            "Refine(20, perturb=lambda rows, generator: ...)."
+        )
+    return background_rows(background, place, job.subject.model, job.given.columns, job.given.schema)
 
 
 class _Rows(NamedTuple):
@@ -99,12 +119,12 @@ class _Rows(NamedTuple):
     target: Tensor
     against: Tensor | None
     output: Tensor
-    combined: Tensor  # (rows, elements)
+    combined: Tensor  # (rows, features)
 
 
 def _rows(explanation: Explanation, rows: slice) -> _Rows:
     against = None if explanation.against is None else explanation.against[rows]
-    flat = explanation._flat(explanation.combined)[rows]
+    flat = explanation.flat(explanation.combined)[rows]
     return _Rows(explanation.target[rows], against, explanation.output[rows], flat)
 
 
@@ -128,8 +148,8 @@ def _chunks(job: Job, samples: int) -> list[slice]:
     """Rows whose versions fit into memory; further arguments of forward may belong to all rows at once."""
     rows = job.given.rows
     width = max(samples, sum(x[0].numel() for x in job.given.tensors))
-    step = job.batch_size or max(1, LARGE // (samples * width))
-    step = rows if job.extra and job.batch_size is None else step
+    step = job.request.batch_size or max(1, LARGE // (samples * width))
+    step = rows if job.extra and job.request.batch_size is None else step
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
@@ -160,10 +180,12 @@ def _versions(refine: Refine, batch: Batch, noises: Sequence[DataNoise], several
 def _answers(job: Job, batch: Batch, versions: list[Tensor], explanation: Explanation) -> Tensor:
     """The outputs at all versions, logits where a final softmax is left out: (rows, samples, *output)."""
     rows, samples = versions[0].shape[:2]
-    width = 1 if job.extra else samples if job.batch_size is None else max(1, job.batch_size // rows)
+    width = 1 if job.extra else samples if job.request.batch_size is None else max(1, job.request.batch_size // rows)
     settings = dataclasses.replace(job.settings, carrier=PathScores)
     dimensions = explanation.target.shape[1]
-    job = dataclasses.replace(job, settings=settings, features=None, target=(0,) * dimensions or None, against=None)
+    job = dataclasses.replace(
+        job, settings=settings, features=None, request=job.request.replace(target=(0,) * dimensions or None, against=None)
+    )
 
     def parts() -> Iterator[Tensor]:
         for start in range(0, samples, width):
@@ -171,7 +193,7 @@ def _answers(job: Job, batch: Batch, versions: list[Tensor], explanation: Explan
             count = len(tensors[0]) // rows
             references = tuple(None if r is None else r.repeat_interleave(count, 0) for r in batch.references)
             one = dataclasses.replace(batch, tensors=tensors, references=references)
-            if explanation.final is None:
+            if explanation.meta.final is None:
                 outputs = plain_output(job, one)
             else:
                 passed = forward(job, one, settings)
@@ -184,9 +206,7 @@ def _answers(job: Job, batch: Batch, versions: list[Tensor], explanation: Explan
 
 def _finite(answers: Tensor) -> Tensor:
     if not bool(answers.isfinite().all()):
-        raise ValueError(
-            "explain(..., refine=...): the model gives NaN or infinite values at perturbed rows; give smaller ones."
-        )
+        raise ValueError("refine(...): the model gives NaN or infinite values at perturbed rows; give smaller ones.")
     return answers
 
 
@@ -216,7 +236,7 @@ def _graph(job: Job, batch: Batch, end: bool) -> Tensor:
 
 def _known(job: Job, explanation: Explanation) -> bool:
     """Whether slopes would be those of the explained output, which may be a logit inside the model; seen at the first row."""
-    if explanation.final is None:
+    if explanation.meta.final is None:
         return True
     one = slice(0, 1)
     output = _graph(job, job.batch(one), end=True)
@@ -225,17 +245,15 @@ def _known(job: Job, explanation: Explanation) -> bool:
     return torch.allclose(found.to(known), known, rtol=1e-4, atol=1e-6)
 
 
-def _with_slopes(
-    job: Job, batch: Batch, versions: list[Tensor], parts: Mapping[K, _Rows], end: bool
-) -> tuple[Tensor, dict[K, Tensor]] | None:
-    """The outputs at all versions, and for each explanation the slopes there, (rows, samples, elements); NaN for codes.
+def _with_slopes(job: Job, batch: Batch, versions: list[Tensor], part: _Rows, end: bool) -> tuple[Tensor, Tensor] | None:
+    """The outputs at all versions, and the slopes there, (rows, samples, elements); NaN for codes.
 
     None if the output hangs on no number in a way that autograd knows.
     """
     rows, samples = versions[0].shape[:2]
-    width = 1 if job.extra else samples if job.batch_size is None else max(1, job.batch_size // rows)
+    width = 1 if job.extra else samples if job.request.batch_size is None else max(1, job.request.batch_size // rows)
     found: list[Tensor] = []
-    slopes: dict[K, list[Tensor]] = {key: [] for key in parts}
+    slopes: list[Tensor] = []
     for start in range(0, samples, width):
         tensors = tuple(part[:, start : start + width].flatten(0, 1).detach() for part in versions)
         numbers = [x.requires_grad_() for x in tensors if x.is_floating_point()]
@@ -243,14 +261,12 @@ def _with_slopes(
         if not outputs.requires_grad:
             return None
         outputs = outputs.view(rows, -1, *outputs.shape[1:])
-        for key, (target, against, *_) in parts.items():
-            picked = _picked(outputs, target, against).sum()
-            each = iter(torch.autograd.grad(picked, numbers, retain_graph=True, materialize_grads=True))
-            flat = [next(each) if x.is_floating_point() else torch.full(x.shape, torch.nan, device=x.device) for x in tensors]
-            joined = torch.cat([part.reshape(rows, outputs.shape[1], -1).to(widest(part.device)) for part in flat], 2)
-            slopes[key].append(joined)
+        picked = _picked(outputs, part.target, part.against).sum()
+        each = iter(torch.autograd.grad(picked, numbers, materialize_grads=True))
+        flat = [next(each) if x.is_floating_point() else torch.full(x.shape, torch.nan, device=x.device) for x in tensors]
+        slopes.append(torch.cat([one.reshape(rows, outputs.shape[1], -1).to(widest(one.device)) for one in flat], 2))
         found.append(outputs.detach().to(widest(outputs.device)))
-    return _finite(torch.cat(found, 1)), {key: _finite_or_none(torch.cat(part, 1)) for key, part in slopes.items()}
+    return _finite(torch.cat(found, 1)), _finite_or_none(torch.cat(slopes, 1))
 
 
 def _finite_or_none(slopes: Tensor) -> Tensor:
@@ -307,13 +323,11 @@ def _by_group(values: Tensor, index: Tensor | None) -> Tensor:
     return values.new_zeros(*values.shape[:-1], int(index.max()) + 1).index_add_(-1, index, values)
 
 
-def _with_fit(explanation: Explanation, fits: list[Fit], how: dict[str, Any], grouped: bool) -> Explanation:
+def _with_fit(explanation: Explanation, fits: list[Fit], how: dict[str, Any]) -> Explanation:
     """The explanation with what was fitted, in its shapes and numbers."""
-    parts = explanation._each(explanation.combined)
+    parts = explanation.parts(explanation.combined)
 
     def shaped(flat: Tensor) -> Tensors:
-        if grouped:
-            return flat.to(parts[0])
         columns = flat.split([part[0].numel() for part in parts], 1)
         shapes = tuple(column.reshape(part.shape).to(part) for column, part in zip(columns, parts, strict=True))
         return shapes if isinstance(explanation.combined, tuple) else shapes[0]
@@ -322,4 +336,4 @@ def _with_fit(explanation: Explanation, fits: list[Fit], how: dict[str, Any], gr
     values: dict[str, Any] = {
         name: shaped(part) if part.ndim > 1 else part.to(explanation.output) for name, part in joined._asdict().items()
     }
-    return dataclasses.replace(explanation, **values, settings={**explanation.settings, "refine": how})
+    return explanation.replace(refinement=Refinement(**values), settings={**explanation.meta.settings, "refine": how})

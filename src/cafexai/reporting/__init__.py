@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import replace_file
-from ..explanation import Explanation
-from ..explanations import Explanations
+from ..explanation import Explanation, Explanations
 from .page import ReportOptions, report_page
 
 if TYPE_CHECKING:

@@ -42,16 +42,16 @@ def about_model(explanation: Explanation, model: Any) -> list[tuple[str, Any]]:
         layers = ", ".join(name or "the model itself" for name in explanation.bias_by_layer)
         facts.append(("Model", "not described: it was not given to the report"))
         facts += [("Layers with constants", layers)] * bool(layers)
-    if explanation.settings.get("layer") is not None:
-        facts.append(("Seen at", f"layer {explanation.settings['layer']}"))
+    if explanation.meta.settings.get("layer") is not None:
+        facts.append(("Seen at", f"layer {explanation.meta.settings['layer']}"))
     return facts
 
 
 def about_data(explanation: Explanation, data: str | None) -> list[tuple[str, Any]]:
     """The rows, what is explained of them, and what they are compared with."""
-    count = explanation._flat(explanation.positive).shape[1]
+    count = explanation.flat(explanation.positive).shape[1]
     what = {
-        "image": "images of {} values each".format(" x ".join(map(str, explanation._each(explanation.positive)[0].shape[1:]))),
+        "image": "images of {} values each".format(" x ".join(map(str, explanation.parts(explanation.positive)[0].shape[1:]))),
         "text": "texts",
     }.get(kind_of(explanation), f"rows of {count} {counted(explanation)}")
     facts: list[tuple[str, Any]] = [("Data", data)] if data else []
@@ -59,8 +59,8 @@ def about_data(explanation: Explanation, data: str | None) -> list[tuple[str, An
     outputs = Counter(targets(explanation))
     text = ", ".join(f"{name} ({rows:,} row{'s' * (rows != 1)})" for name, rows in outputs.most_common(6))
     facts.append(("The score", text + (f" and {len(outputs) - 6} others" if len(outputs) > 6 else "")))
-    if explanation.final or explanation.probability is not None:
-        last = f", before its final {explanation.final}," if explanation.final else ""
+    if explanation.meta.final or explanation.probability is not None:
+        last = f", before its final {explanation.meta.final}," if explanation.meta.final else ""
         facts.append(("Scale", f"the score is a logit: the number from which the model{last} computes the probability"))
     facts.append(("Baseline", _baseline(explanation)))
     return facts
@@ -68,8 +68,8 @@ def about_data(explanation: Explanation, data: str | None) -> list[tuple[str, An
 
 def _baseline(explanation: Explanation) -> Any:
     """What every row is compared with."""
-    parts = explanation._each(explanation.baselines)
-    units = " (in the numbers that the model reads)" if explanation.display is not None else ""
+    parts = explanation.parts(explanation.baselines)
+    units = " (in the numbers that the model reads)" if explanation.features.display is not None else ""
     if not len(explanation):
         return "none"
     if _nothing(explanation):
@@ -78,10 +78,10 @@ def _baseline(explanation: Explanation) -> Any:
         return f"{', '.join(words)}{units}"
     if any((part != part[:1]).any() for part in parts):
         return f"a different one for each row{units}"
-    values = explanation._flat(parts if len(parts) > 1 else parts[0])[0].tolist()
+    values = explanation.flat(parts if len(parts) > 1 else parts[0])[0].tolist()
     if len(set(values)) == 1:
         return f"{number(values[0])} everywhere{units}"
-    names = explanation.names() if len(explanation.names()) == len(values) and explanation.tokens is None else None
+    names = explanation.names() if len(explanation.names()) == len(values) and explanation.features.tokens is None else None
     if names is None or len(values) > LISTED:
         return f"the same for all rows, from {number(min(values))} to {number(max(values))}{units}"
     pairs = zip(names, values, strict=True)
@@ -92,20 +92,24 @@ def _baseline(explanation: Explanation) -> Any:
 
 def _nothing(explanation: Explanation) -> bool:
     """The baseline that stands where none was given: zeros, and -1 for codes."""
-    return all(not (part if part.is_floating_point() else part + 1).any() for part in explanation._each(explanation.baselines))
+    return all(not (part if part.is_floating_point() else part + 1).any() for part in explanation.parts(explanation.baselines))
 
 
 def _meaning(explanation: Explanation, name: str, value: float) -> str:
     """A baseline value, as a category where it is one."""
-    words = explanation.categories.get(name, ())
-    known = explanation.display is None and value == int(value) and 0 <= int(value) < len(words) if value == value else False
+    words = explanation.features.categories.get(name, ())
+    known = (
+        explanation.features.display is None and value == int(value) and 0 <= int(value) < len(words)
+        if value == value
+        else False
+    )
     return words[int(value)] if known else number(value)
 
 
 def left_out(explanation: Explanation) -> Html:
     """What the scores do not say: frozen values, features that the model cuts off, notes."""
     lines: list[Any] = [f"Taken as a constant at each row: {one}." for one in explanation.frozen]
-    for name, amounts in explanation.cut.items():
+    for name, amounts in explanation.checks.cut.items():
         tried = amounts[~amounts.isnan()]
         does = f"at most {number(tried.abs().max().item())}" if len(tried) else "unknown, it could not be tried"
         lines.append(f"{name}: the model cuts off influence, which is not in the score. In all, against its baseline: {does}.")
@@ -131,7 +135,7 @@ def check(explanation: Explanation, names: list[str], prefix: str) -> Html:
                 f"the model. Before rounding the sums miss it by at most {small(errors[row].item())} (in ",
                 where,
                 f").{relative} The pass that was explained differs from a plain call of the model by at most "
-                f"{small(explanation.output_error)}. These are the limits of computer arithmetic; larger errors are refused.",
+                f"{small(explanation.checks.output_error)}. These are rounding errors; larger ones are refused.",
             ),
             tag(
                 "p",
@@ -144,7 +148,7 @@ def check(explanation: Explanation, names: list[str], prefix: str) -> Html:
 
 def again(explanation: Explanation, by: tuple[str, ...], command: str | None) -> Html:
     """The settings, as a command where there was one, as Python and as JSON."""
-    settings = dict(explanation.settings)
+    settings = dict(explanation.meta.settings)
     words = ("c", "netting", "flows", "norm_mean", "biases")
     made = ", ".join(f"{word}={_python(settings[word])}" for word in words if word in settings)
     asked = [f"{word}={_python(settings[word])}" for word in ("layer", "target_layer") if settings.get(word) is not None]
@@ -183,8 +187,8 @@ def again(explanation: Explanation, by: tuple[str, ...], command: str | None) ->
 
 def counted(explanation: Explanation) -> str:
     """What the scores of a table are of: features, or groups of them that have no value."""
-    one = explanation._flat(explanation.positive).shape[1] == 1
-    return ("group" if explanation.grouped and explanation.display is None else "feature") + "s" * (not one)
+    one = explanation.flat(explanation.positive).shape[1] == 1
+    return ("group" if explanation.grouped and explanation.features.display is None else "feature") + "s" * (not one)
 
 
 def small(value: float) -> str:
@@ -208,7 +212,7 @@ def tiles(entries: Mapping[str, Explanation]) -> Html:
     worst = max(one.completeness_error.abs().max().item() for one in entries.values())
     kind = kind_of(first)
     unit = {"image": "parts of each picture", "text": "words at most"}.get(kind) or counted(first)
-    count = 9 if kind == "image" else first._flat(first.positive).shape[1]
+    count = 9 if kind == "image" else first.flat(first.positive).shape[1]
     numbers = [
         (f"{len(first):,}", "row" if len(first) == 1 else "rows"),
         (f"{count:,}", unit),

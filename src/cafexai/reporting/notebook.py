@@ -95,7 +95,7 @@ def _rows(explanation: Explanation) -> str:
     chance = [] if explanation.probability is None else ["probability"]
     head = ["row", "explained", "output", *chance, "conflict", "of all influence", "strongest features (net)"]
     rows = f"{len(explanation)} row" + "s" * (len(explanation) != 1)
-    features = explanation._flat(explanation.positive).shape[1]
+    features = explanation.flat(explanation.positive).shape[1]
     title = f"Explanation of {rows}, {features} features ({with_c(explanation)})"
     return table(head, lines, title, explanation.notes, more, (0, 1, len(head) - 1))
 

@@ -67,13 +67,13 @@ def value_ranges(explanation: Explanation) -> dict[str, str]:
     if kind_of(explanation) != "table" or explanation.values() is None:
         return {}
     found = {}
-    for name, column in zip(explanation.names(), explanation._flat(explanation.shown).double().T, strict=True):
+    for name, column in zip(explanation.names(), explanation.flat(explanation.shown).double().T, strict=True):
         column = column[~column.isnan()]
         if not len(column):
             found[name] = "missing"
-        elif name in explanation.categories:
+        elif name in explanation.features.categories:
             codes, counts = column.unique(return_counts=True)
-            word = explanation.categories[name][int(codes[counts.argmax()])]
+            word = explanation.features.categories[name][int(codes[counts.argmax()])]
             found[name] = word if len(codes) == 1 else f"mostly {word}"
         else:
             low, high = number(column.min().item()), number(column.max().item())

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, TypedDict
 
-from ..explanation import Explanation
-from ..explanations import Explanations
+from ..explanation import Explanation, Explanations
 from .about import about_data, about_model, again, check, left_out, tiles
 from .escape import Html, html, joined, tag
 from .ledger_table import bar_styles
@@ -76,7 +75,7 @@ def report_page(
         _section("What a score is not", _limits()),
         _section("Make it again", again(first, by, command)),
     ]
-    made = f"Made by cafexai {first.settings.get('version', '')} with torch {first.settings.get('torch', '')}."
+    made = f"Made by cafexai {first.meta.settings.get('version', '')} with torch {first.meta.settings.get('torch', '')}."
     foot = tag("footer", made, " One file; it loads nothing and sends nothing.")
     body = joined([tag("header", tag("h1", title)), tag("main", *sections), foot])
     return _document(title, body)

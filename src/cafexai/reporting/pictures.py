@@ -24,7 +24,7 @@ WORD_STEPS = 10  # thicknesses of the lines over and under words
 def image_row(one: Explanation, side: int) -> Html:
     """The picture, and where it pushed up, down, what remains and what cancelled: one scale for all four maps."""
     parts = (one.positive, one.negative, one.combined)
-    up, down, net = (_smaller(channels_first(one._each(part)[0])[0].double().sum(0), side) for part in parts)
+    up, down, net = (_smaller(channels_first(one.parts(part)[0])[0].double().sum(0), side) for part in parts)
     reach = max(up.max().item(), down.max().item())
     maps = {
         "pushed up": (up, UP),
@@ -32,7 +32,7 @@ def image_row(one: Explanation, side: int) -> Html:
         "net": (net, UP),
         "conflict": (torch.minimum(up, down), CONFLICT),
     }
-    figures = [_figure(picture(channels_first(one._each(one.shown)[0])[0], side), "the picture")]
+    figures = [_figure(picture(channels_first(one.parts(one.shown)[0])[0], side), "the picture")]
     figures += [_figure(heat(values, reach, colour), name) for name, (values, colour) in maps.items()]
     return tag("div", *figures, kind="maps")
 
@@ -71,7 +71,7 @@ def png(pixels: Tensor, kind: int, colours: Tensor | None = None, opaque: Tensor
 
 def text_row(one: Explanation) -> Html:
     """The words in their order: a line over a word is what it pushed up, one under it what it pushed down."""
-    up, down = (one._flat(part)[0].tolist() for part in (one.positive, one.negative))
+    up, down = (one.flat(part)[0].tolist() for part in (one.positive, one.negative))
     reach = max(*up, *down) or 1.0
     words = []
     for word, plus, minus in zip(one.names(), up, down, strict=True):

@@ -23,7 +23,7 @@ def rows(explanation: Explanation, names: Sequence[str], prefix: str, label: str
     """One element per row; ``prefix`` begins its address in the page, ``label`` says which of several explanations it is of."""
     kind, count = kind_of(explanation), len(explanation)
     shares = conflict_share(explanation).tolist()
-    sides = [explanation._flat(part).sum(1) for part in (explanation.positive, explanation.negative)]
+    sides = [explanation.flat(part).sum(1) for part in (explanation.positive, explanation.negative)]
     reach = max([side.max().item() for side in sides if count], default=0.0)
     side = 112 if count <= 20 else 64 if count <= 200 else 32
     what = targets(explanation)

@@ -57,7 +57,7 @@ def _within(one: Explanation, name: str) -> bool:
     """All that was cancelled of this feature shows in its positive score."""
     assert one.conflict_pairs is not None
     place = one.names().index(name)
-    return bool(one.conflict_pairs[0, place].sum() <= one._flat(one.positive)[0, place])
+    return bool(one.conflict_pairs[0, place].sum() <= one.flat(one.positive)[0, place])
 
 
 def _strongest(row: Shown) -> list[Html]:

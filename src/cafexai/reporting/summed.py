@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from ..explanation import Explanation, Tensors
+from ..explanation import Explanation, Refinement, Tensors
 
 VERTICAL, HORIZONTAL = ("top", "middle", "bottom"), ("left", "middle", "right")
 
@@ -17,27 +17,26 @@ def summed(explanation: Explanation, places: Tensor, names: Sequence[str]) -> Ex
     """Feature i of row r is counted to the name at ``places[r, i]`` (rows, features): positive, negative and net apart."""
 
     def together(scores: Tensors) -> Tensor:
-        flat = explanation._flat(scores)
+        flat = explanation.flat(scores)
         return flat.new_zeros(len(flat), len(names)).scatter_add_(1, places.to(flat.device), flat)
 
-    return dataclasses.replace(
-        explanation,
+    return explanation.replace(
         positive=together(explanation.positive),
         negative=together(explanation.negative),
         combined=together(explanation.combined),
-        correction=None if explanation.correction is None else together(explanation.correction),
+        refinement=_refinement(explanation, together),
         feature_names=tuple(names),
         tokens=None,
         display=None,
         categories={},
         conflict_pairs=None,
-        settings={**explanation.settings, "grouped": True},
+        settings={**explanation.meta.settings, "grouped": True},
     )
 
 
 def by_region(explanation: Explanation) -> Explanation:
     """Images in nine regions, from top left to bottom right."""
-    mask = region_mask(explanation._each(explanation.positive)[0].shape[1:])
+    mask = region_mask(explanation.parts(explanation.positive)[0].shape[1:])
     return summed(explanation, mask.flatten().expand(len(explanation), -1), region_names())
 
 
@@ -66,14 +65,13 @@ def average(explanation: Explanation) -> Explanation:
     """The mean of all rows as one row: it adds up from the mean start to the mean output."""
 
     def mean(values: Tensors) -> Tensor:
-        return explanation._flat(values).double().mean(0, keepdim=True)
+        return explanation.flat(values).double().mean(0, keepdim=True)
 
-    return dataclasses.replace(
-        explanation[0],
+    return explanation[0].replace(
         positive=mean(explanation.positive),
         negative=mean(explanation.negative),
         combined=mean(explanation.combined),
-        correction=None if explanation.correction is None else mean(explanation.correction),
+        refinement=_refinement(explanation, mean),
         output=explanation.output.double().mean(0, keepdim=True),
         baseline_output=explanation.baseline_output.double().mean(0, keepdim=True),
         bias_by_layer={layer: scores.double().mean(0, keepdim=True) for layer, scores in explanation.bias_by_layer.items()},
@@ -81,8 +79,14 @@ def average(explanation: Explanation) -> Explanation:
         tokens=None,
         display=None,
         conflict_pairs=None,
-        settings={**explanation.settings, "grouped": True},
+        settings={**explanation.meta.settings, "grouped": True},
     )
+
+
+def _refinement(explanation: Explanation, change: Callable[[Tensors], Tensor]) -> Refinement | None:
+    """The refinement with its correction changed, if there is one."""
+    fit = explanation.refinement
+    return None if fit is None else dataclasses.replace(fit, correction=change(fit.correction))
 
 
 def channels_last(images: Tensor) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..explanation import Explanation
-from ..plotting.labels import labels, percent, probability, shortened, way_line
+from ..plotting.labels import labels, percent, probability, shortened, with_c
 from ..plotting.rounding import shown
 from ..plotting.row_lines import conflict_share
 
@@ -35,7 +35,7 @@ def ledger(explanation: Explanation, most: int = 12) -> Ledger:
 def _text(explanation: Explanation, most: int) -> str:
     row = shown(explanation, most)
     table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net", "refined")]
-    refined = explanation.correction is not None
+    refined = explanation.refinement is not None
     table.append(("baseline output", "", "", "", row.start, row.start if refined else ""))
     for name, line in zip(labels([line.name for line in row.lines], 40), row.lines, strict=True):
         table.append((name, line.value, line.positive, line.negative, line.net, line.refined))
@@ -45,8 +45,7 @@ def _text(explanation: Explanation, most: int) -> str:
     chance = f", {probability(explanation)}" if explanation.probability is not None else ""
     return "\n".join(
         [
-            f"What moved {explanation.target_name()}{chance} (c = {explanation.settings.get('c')})",
-            *([way] if (way := way_line(explanation)) else []),
+            f"What moved {explanation.target_name()}{chance} ({with_c(explanation)})",
             *([f"all numbers {row.times}"] if row.times else []),
             *body,
             *remarks(explanation),
@@ -75,21 +74,21 @@ def pair_lines(explanation: Explanation, most: int = 3) -> list[str]:
 
 def refined_lines(explanation: Explanation) -> list[str]:
     """How well the scores predict what perturbations do, where that was tried."""
-    if explanation.combined_error is None or explanation.refined_error is None:
+    if (fit := explanation.refinement) is None:
         return []
-    before, after = explanation.combined_error.item(), explanation.refined_error.item()
+    before, after = fit.combined_error.item(), fit.refined_error.item()
     return [f"at perturbed rows, net misses the change of the output by {before:.4g}, refined by {after:.4g}"]
 
 
 def frozen_lines(explanation: Explanation) -> list[str]:
     """What the model does that the scores of this row do not say."""
     lines = []
-    for name, amount in explanation.cut.items():
+    for name, amount in explanation.checks.cut.items():
         if (does := amount.item()) != 0:
             what = "how much it does was not tried" if math.isnan(does) else f"against its baseline it does {does:+.4g}"
             lines.append(f"{shortened(name, 40)}: influence that the model cuts off is not in its score; {what}")
-    if explanation.model_at_baseline is not None:
-        itself, start = explanation.model_at_baseline.item(), explanation.baseline_output.item()
+    if explanation.checks.model_at_baseline is not None:
+        itself, start = explanation.checks.model_at_baseline.item(), explanation.baseline_output.item()
         if abs(itself - start) > 1e-3 * max(abs(itself), abs(start)):
             lines.append(f"model(baseline) itself is {itself:.4g}: {itself - start:+.4g} comes from what is frozen at this row")
     return lines

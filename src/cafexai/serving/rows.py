@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from .._engine.request import Request
 from .._extras import needs
 from .._inputs.table_values import is_missing
 from ..batch._bad_rows import explained_apart
-from ..cafe import CAFE
+from ..cafe import CAFE, explain_request
 from ..explanation import Explanation
 
 Row = Mapping[str, Any] | Sequence[Any]
@@ -20,10 +21,8 @@ Row = Mapping[str, Any] | Sequence[Any]
 class Answerer:
     """Explains rows together; a row that cannot be explained gets the reason, the others their scores."""
 
-    def __init__(
-        self, cafe: CAFE, columns: Sequence[str] | None = None, baselines: Any = None, options: Mapping[str, Any] | None = None
-    ) -> None:
-        self._cafe, self._baselines, self._options = cafe, baselines, dict(options or {})
+    def __init__(self, cafe: CAFE, columns: Sequence[str] | None = None, request: Request | None = None) -> None:
+        self._cafe, self._request = cafe, (request or Request()).replace(show_progress=False)
         self.raw = hasattr(type(cafe.model), "from_raw")
         known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names
         self.columns = None if known is None else tuple(known)
@@ -42,10 +41,9 @@ class Answerer:
         return results
 
     def _explain(self, rows: Any) -> Explanation:
-        explain: Any = self._cafe.explain
         plain = isinstance(rows, np.ndarray) and self.columns is not None and self._cafe.feature_names is None
-        named = {"feature_names": self.columns} if plain else {}
-        return explain(rows, self._baselines, show_progress=False, **named, **self._options)
+        cafe = self._cafe.replace(feature_names=self.columns) if plain else self._cafe
+        return explain_request(cafe, rows, self._request)
 
     def _alike(self, rows: Sequence[Row], bad: dict[int, str]) -> list[list[int]]:
         """Places of rows that can be put into one table."""
@@ -110,7 +108,7 @@ def _no_numbers(row: Sequence[Any], names: Sequence[str] | None) -> str | None:
 def _results(explanation: Explanation) -> list[dict[str, Any]]:
     """Plain numbers and words of all rows."""
     names = explanation.names()
-    scores = [explanation._flat(part).tolist() for part in (explanation.positive, explanation.negative, explanation.combined)]
+    scores = [explanation.flat(part).tolist() for part in (explanation.positive, explanation.negative, explanation.combined)]
     single = {
         "output": explanation.output,
         "baseline_output": explanation.baseline_output,

@@ -1,10 +1,9 @@
-// The choices of an explanation: c, netting, biases, baseline, target.
+// The choices of an explanation: c, variant, baseline, target.
 import { field, h, options, wrong } from "./dom.js";
 import { about, keep, state } from "./state.js";
 
 const WORDS = {
-  path: "by path (as published)", feature: "by feature", unit: "by unit",
-  scores: "have scores (as published)", reference: "belong to the reference",
+  default: "default", published: "published (the paper)", feature: "feature (keeps features apart)", custom: "as started",
   zero: "zero", mask: "mask token", mean: "mean of the data", median: "median of the data", mode: "mode of the data", row: "another row …",
 };
 
@@ -31,10 +30,8 @@ export function choices(changed) {
     parts.push(field(label, select));
     return select;
   };
-  choose("netting", "Netting", about.netting.map((one) => [one, WORDS[one]]), state.choice.netting)
-    .addEventListener("change", (event) => set("netting", event.target.value));
-  choose("biases", "Biases", about.biases.map((one) => [one, WORDS[one]]), state.choice.biases)
-    .addEventListener("change", (event) => set("biases", event.target.value));
+  choose("variant", "Variant", about.variants.map((one) => [one, WORDS[one]]), state.choice.variant)
+    .addEventListener("change", (event) => set("variant", event.target.value));
   if (about.baselines.length > 1) baseline(choose, set, controls, parts);
   if (about.outputs.length) {
     const all = about.outputs.map((name, place) => [place, name]);

@@ -32,7 +32,7 @@ function drawPairs(result) {
   const most = Math.max(...result.amounts.flat(), 1e-30);
   return clear(view.pairs, h("ul", { id: "pair-sentences" }, result.sentences.map((one) => h("li", null, one))),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Map of pairs" }, h("table", { class: "map" },
-      h("caption", null, `What the feature of the line pushed up and the feature of the column pushed down, as far as it cancelled (${result.target}; netting by feature).`),
+      h("caption", null, `What the feature of the line pushed up and the feature of the column pushed down, as far as it cancelled (${result.target}; variant feature).`),
       h("thead", null, h("tr", null, h("th", { scope: "col" }, "up \\ down"), result.names.map((name) => h("th", { scope: "col" }, h("span", null, name))))),
       h("tbody", null, result.names.map((name, i) => h("tr", null, h("th", { scope: "row" }, name), result.names.map((_, j) => {
         const value = result.amounts[i][j];

@@ -49,7 +49,7 @@ function draw(result) {
   const most = Math.max(...result.bars.map((one) => Math.max(one.exact[0], one.exact[1])), 1e-30);
   const what = { text: "word", image: "part of the picture" }[result.kind] || "feature";
   return clear(view.all,
-    h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, netting by ${result.choice.netting}). On average ${result.mean} of all influence cancelled.`),
+    h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, variant ${result.choice.variant}). On average ${result.mean} of all influence cancelled.`),
     h("div", { class: "two" },
       h("div", null, h("h3", null, "Mean scores"), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Mean scores" }, h("table", { class: "ledger" },
         h("thead", null, h("tr", null, [what, "down | up", "up", "down", "net"].map((word) => h("th", { scope: "col", class: word === "down | up" ? "middle" : null }, word)))),

@@ -159,7 +159,7 @@ function pages(result) {
 function told(progress) {
   view.bar.value = progress.done / progress.total;
   const left = progress.left && progress.done < progress.total ? `, about ${Math.max(1, Math.round(progress.left))} s more` : "";
-  const how = `c = ${progress.choice.c}, netting by ${progress.choice.netting}`;
+  const how = `c = ${progress.choice.c}, variant ${progress.choice.variant}`;
   view.progress.textContent = progress.trouble ? `Scoring ended at row ${progress.done}: ${progress.trouble}`
     : progress.done < progress.total ? `${progress.done.toLocaleString("en")} of ${progress.total.toLocaleString("en")} rows are scored (${how})${left}.` : `All rows are scored (${how}).`;
   const same = JSON.stringify(Object.entries(progress.choice).sort()) === JSON.stringify(Object.entries(state.choice).sort());

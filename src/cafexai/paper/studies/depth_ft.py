@@ -49,10 +49,10 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
     scores, found = {}, {}
     for netting, norm_mean, biases, c in (*WAYS, *UNITS):
         own = named(f"{netting} c={c}", model) if netting in OWN else None
-        cafe = own or CAFE(model, float(c), netting, norm_mean=norm_mean, biases=biases)
+        cafe = own or CAFE(model, float(c), "published", netting=netting, norm_mean=norm_mean, biases=biases)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            e = cafe.explain(x, target=target, batch_size=100, show_progress=False)
+            e: Any = cafe.explain(x, target=target, batch_size=100, show_progress=False)
         key = " ".join((netting, norm_mean, biases, c))
         scores[key] = e.combined
         ratio = e.positive.sum(1) / e.output.abs()

@@ -14,12 +14,12 @@ CAFES = ("cafe c=0", "cafe c=0.5", "cafe c=1")
 FAST = ("gradient_x_input", "lrp", "deeplift_rescale", "gradient_shap", "integrated_gradients", "smoothgrad")
 ALL = (*FAST, "deeplift_revealcancel", "kernel_shap", "shapley_value_sampling", "lime", *CAFES)
 NETTED = ("feature c=0", "feature c=0.5", "feature c=1")  # CAFE with netting="feature": ours, not in the paper
-UNITS = ("unit c=0", "unit c=0.5", "unit c=1", "deep c=0.5", "deep c=1")  # with netting="unit", and the default of deep models
+UNITS = ("unit c=0", "unit c=0.5", "unit c=1", "deep c=0.5", "deep c=1")  # with netting="unit", and the default
 WAYS: dict[str, dict[str, Any]] = {
-    "cafe": {"netting": "path"},
-    "feature": {"netting": "feature"},
-    "unit": {"netting": "unit"},
-    "deep": {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"},
+    "cafe": {"variant": "published"},
+    "feature": {"variant": "published", "netting": "feature"},
+    "unit": {"variant": "published", "netting": "unit"},
+    "deep": {"variant": "default"},
 }
 
 

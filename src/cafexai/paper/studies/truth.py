@@ -22,7 +22,7 @@ DEFAULT, PUBLISHED, RIVAL = "cafe", "cafe_published", "integrated_gradients"
 REFINED, SAMPLED = "cafe_refined", "shapley_value_sampling"
 EVALUATING = (REFINED, SAMPLED)  # they put features away themselves
 RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
-DEEP = "unit mean reference open"  # the default of deep models
+DEEP = "unit mean reference open"  # the default variant, by its options
 FEATURE = "feature mean reference frozen c=0.5"  # a carrier with a price per feature
 VARIANTS = (
     "path peak reference frozen c=0.5",
@@ -72,7 +72,8 @@ def evaluating(
         start = time.perf_counter()
         if name == REFINED:
             how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
-            of_group = CAFE(model).explain(x, baselines, target, feature_groups=numbers, refine=how).refined
+            cafe = CAFE(model)
+            of_group = cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined
             found = torch.as_tensor(of_group)[:, numbers]
         else:
             own = {"target": target, "baselines": baselines, "feature_groups": numbers, "n_samples": samples}
@@ -80,15 +81,6 @@ def evaluating(
         scores[name] = found.to(x) / sizes[numbers]  # metrics sum over the elements of a group
         notes[name] = {"seconds": time.perf_counter() - start}
     return scores, notes
-
-
-def way_of(model: Any, x: Tensor) -> str:
-    """What ``CAFE(model)`` chooses and why."""
-    cafe = CAFE(model)
-    cafe.attribute(x[:1], target=0)
-    assert cafe.way is not None
-    way = cafe.way
-    return f"{way.netting}, {way.flows}, {way.biases}, {way.norms}: {way.reason}"
 
 
 def summary(values: Mapping[str, Tensor]) -> dict[str, list[float]]:

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._extras import needs
-from ._files import read_file, write_file
-from .explanation import Explanation, Tensors
+from .._extras import needs
+from .._files import read_file, write_file
+from .explanation import Explanation
+from .files import pack, unpack
+from .parts import Tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     import pandas
     from typing_extensions import Unpack
 
-    from .plotting.picture import Picture
-    from .reporting import ReportOptions
+    from ..plotting.picture import Picture
+    from ..reporting import ReportOptions
 
 FORMAT, UNCHECKED = "several 2", "several 1"  # of files; those of version 0.1 have no checksum
 
@@ -81,18 +83,18 @@ class Explanations(Mapping[Any, Explanation]):
 
     def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
         """Write one report about all of them, as ``Explanation.report`` does."""
-        from .reporting import write_report
+        from ..reporting import write_report
 
         return write_report(self, path, **options)
 
     def plot(self, row: int = 0, most: int = 8) -> Picture:
         """One row of all: what c changes, or the nets (maps of images) side by side; needs matplotlib."""
-        from .plotting.comparison_plots import several
+        from ..plotting.comparison_plots import several
 
         return several(self.by, self.rows(row), most)
 
     def _repr_html_(self) -> str:
-        from .reporting.notebook import explanations_page
+        from ..reporting.notebook import explanations_page
 
         return explanations_page(self.by, self)
 
@@ -102,7 +104,7 @@ class Explanations(Mapping[Any, Explanation]):
         names: dict[int, str] = {}  # id of a tensor -> where it was written first
         entries = []
         for place, (key, explanation) in enumerate(self._entries.items()):
-            own, described = explanation.packed()
+            own, described = pack(explanation)
             shared = {}
             for name, tensor in own.items():
                 full = names.setdefault(id(tensor), f"{place}/{name}")
@@ -121,7 +123,7 @@ class Explanations(Mapping[Any, Explanation]):
             for entry in described["entries"]:
                 key = tuple(entry["key"]) if isinstance(entry["key"], list) else entry["key"]
                 own = {name: tensors[full] for name, full in entry["tensors"].items()}
-                found[key] = Explanation.unpacked(own, entry["described"], f"{call}, {' and '.join(described['by'])} {key}")
+                found[key] = unpack(Explanation, own, entry["described"], f"{call}, {' and '.join(described['by'])} {key}")
             return cls(tuple(described["by"]), found)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{call}: what the file holds are no explanations ({error!r}).") from error

@@ -1,0 +1,81 @@
+"""Carry out a job: chunks of rows, forward and back, and from the pieces the explanations."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.backward import Passed
+from ..explanation import Explanation, Explanations
+from .ablation import cut_features, model_at_baseline
+from .assemble import Piece, assembled, averaged, by_word, grouped, pieces
+from .batches import R, Results, carry_out
+from .diagnose import refuse_chance, refuse_explained, refuse_rows
+from .forward import drawn_output, plain_output
+from .job import Job
+
+SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
+
+
+def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations:
+    """One explanation; or several, by class, by c or by both. ``meta`` describes the explainer."""
+    question, groups = job.question, job.request.feature_groups
+    several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
+    finish = functools.partial(pieces, every_class=question.every_class)
+    entries: dict[Any, Explanation] = {}
+    for (place, number), chunks in run_job(job, finish, averaged, "explain").items():
+        c = several[place]
+        explanation = assembled(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
+        if explanation.frozen and question.layer is None:
+            explanation = _with_what_was_frozen(job, chunks, explanation, groups is not None)
+        if entries:
+            first = next(iter(entries.values()))
+            shared = first.flat_fields()
+            explanation = explanation.replace(**{name: shared[name] for name in SHARED})
+        entries[place if isinstance(c, Mapping) else c, number] = explanation
+    if groups is not None:
+        entries = {key: grouped(explanation, groups) for key, explanation in entries.items()}
+    if job.given.words is not None:
+        entries = {key: by_word(explanation, job.given.words) for key, explanation in entries.items()}
+    kept = job.without_model()
+    entries = {key: dataclasses.replace(explanation, job=kept) for key, explanation in entries.items()}
+    return _by_what_differs(entries, question.several_c is not None, question.every_class)
+
+
+def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str) -> Results[R]:
+    """Carry out the job; where the model itself does not take such rows, say so."""
+    try:
+        return carry_out(job, finish, mean)
+    except Exception as error:
+        if isinstance(error, (RuntimeError, ValueError)):
+            one = job.batch(slice(0, 1))
+            refuse_rows(error, call, job.subject.model, job.given.tensors, lambda: plain_output(job, one))
+        refuse_chance(error, call, lambda seed: drawn_output(job, job.batch(), seed))
+        refuse_explained(error, call, lambda: plain_output(job, job.batch()))
+        raise
+
+
+def _with_what_was_frozen(job: Job, chunks: Sequence[Piece], explanation: Explanation, groups: bool) -> Explanation:
+    """The explanation with the effects of the model that its scores do not show."""
+    cut: Mapping[str, Tensor] = {}
+    if all(chunk.cut is not None for chunk in chunks):
+        reached = [torch.cat(same) for same in zip(*(chunk.cut or [] for chunk in chunks), strict=True)]
+        cut = cut_features(job, explanation, reached, not (groups and job.features is not None))
+    at_baseline = explanation.checks.model_at_baseline
+    if job.settings.biases_in_reference:
+        at_baseline = model_at_baseline(job, explanation)
+    return explanation.replace(cut=cut, model_at_baseline=at_baseline)
+
+
+def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_class: bool) -> Explanation | Explanations:
+    """A single explanation, or several by c, by class or by both."""
+    if several_c and every_class:
+        return Explanations(("c", "target"), entries)
+    if several_c or every_class:
+        return Explanations(("c" if several_c else "target",), {key[every_class]: e for key, e in entries.items()})
+    return next(iter(entries.values()))

@@ -1,0 +1,130 @@
+"""From a call of the user to a job: inputs to tensors, baselines to references, options to settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from .._carriers import CARRIERS, PAIRED
+from .._core.feature_index import Features
+from .._core.run import C, Sensitivity, Settings
+from .._inputs.baselines import references
+from .._inputs.convert import taken
+from .._inputs.groups import default_names, joined, places
+from .._inputs.prepare import Inputs, model_dtype, prepare
+from .._inputs.words import masked
+from .job import Job, as_arguments
+from .model import Subject
+from .model_info import ModelInfo
+from .request import Question, Request
+from .variant import Variant
+
+
+class Explainer(NamedTuple):
+    """A model, and how it is explained."""
+
+    subject: Subject
+    c: C
+    variant: Variant
+    info: ModelInfo
+
+
+def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Question, call: str) -> Job:
+    """Check the call and bring it into one form, before the model runs. ``call`` is its name, for errors."""
+    subject, info, layer = explainer.subject, explainer.info, question.layer
+    subject.ready(call)
+    for option, name in (("layer", layer), ("target_layer", question.target_layer)):
+        if name is not None:
+            subject.has_module(option, name)
+    only_net = call == "attribute"
+    ready = taken(inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw)
+    given = prepare(
+        ready.inputs,
+        subject.model,
+        question.shown_names,
+        ready.display,
+        info.tokenizer,
+        columns=info.feature_names,
+        schema=info.schema,
+        words=info.words and request.feature_groups is None and layer is None and not only_net,
+        mask=ready.mask,
+        call=call,
+    )
+    if ready.names:
+        given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
+    groups = request.feature_groups
+    if given.grouping is not None and layer is None and not only_net:
+        groups = given.grouping if groups is None else joined(given.grouping, groups)
+    baselines = request.baselines
+    about: tuple[str, ...] = ()
+    if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
+        baselines, about = masked(baselines, given.tensors[0], info.tokenizer)
+    stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
+    names = subject.names.values()
+    several = question.several_c
+    return Job(
+        subject,
+        given,
+        stack,
+        _settings(explainer, given, request.pairs),
+        request.replace(feature_groups=groups),
+        question,
+        extra=as_arguments(ready.extra),
+        class_names=info.class_names,
+        probability=info.probability,
+        notes=(*_notes_of_model(subject, question), *ready.notes, *given.notes, *about),
+        latent_baselines=request.baselines,
+        features=_features(explainer.variant, given, groups, question),
+        sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
+        only_net=only_net,
+    )
+
+
+def _settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
+    variant = explainer.variant
+    carrier = CARRIERS[variant.netting]
+    if pairs and carrier not in PAIRED:
+        raise ValueError(
+            f'explain(..., pairs=True): netting={variant.netting!r} mixes features. Set CAFE(model, variant="feature").'
+        )
+    settings = Settings(
+        PAIRED[carrier] if pairs else carrier,
+        Sensitivity(explainer.c, explainer.subject.names.values()),
+        variant.norm_mean,
+        variant.biases == "reference",
+        norms=variant.norms,
+        flows=variant.flows,
+    )
+    if all(x.is_floating_point() for x in given.tensors):
+        return settings
+    dtype = torch.promote_types(model_dtype(explainer.subject.model)[0], settings.dtype)  # codes have no precision of their own
+    return dataclasses.replace(settings, dtype=dtype)
+
+
+def _features(
+    variant: Variant, given: Inputs, groups: Any, question: Question
+) -> Callable[[list[torch.Size]], Features] | None:
+    """Which elements are one feature, for a carrier that keeps features apart."""
+    if not CARRIERS[variant.netting].by_feature:
+        return None
+    if question.layer is not None and not question.start:
+        raise ValueError(
+            'explain_layer(..., from_inputs=True): with netting="feature" contributions are those of the inputs or of the '
+            "layer itself. Use another variant, or from_inputs=False."
+        )
+
+    def features(shapes: list[torch.Size]) -> Features:
+        if groups is None:
+            return Features.of(shapes)
+        names = given.names if given.names is not None and question.layer is None else default_names(shapes)
+        return Features.of(shapes, places(groups, shapes, lambda: names)[0])
+
+    return features
+
+
+def _notes_of_model(subject: Subject, question: Question) -> tuple[str, ...]:
+    """What the model itself says of its output."""
+    return tuple(getattr(subject.model, "explanation_notes", ())) if question.target_layer is None else ()

@@ -1,0 +1,388 @@
+"""The result: plain detached tensors that add up to the output."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._files import read_file, write_file
+from .._inputs.groups import default_names, is_index
+from ..errors import warn
+from .files import FORMAT, UNCHECKED, pack, unpack
+from .parts import KINDS, PLACES, Checks, FeatureInfo, Meta, Refinement, Tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas
+    from typing_extensions import Unpack
+
+    from ..plotting.picture import Picture
+    from ..plotting.plots import Plots
+    from ..reporting import ReportOptions
+    from ..reporting.text_ledger import Ledger
+
+PER_ROW = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Scores of one output for each row: ``baseline_output + bias + sum of combined = output``.
+
+    ``positive``, ``negative`` >= 0 and ``combined`` = positive - negative (also as ``net``) are shaped like the explained
+    input (a tuple for several), or (rows, groups) with feature groups.
+    """
+
+    positive: Tensors
+    negative: Tensors
+    combined: Tensors
+    bias_by_layer: Mapping[str, Tensor]  # layer -> (rows, 3): positive, negative and net score of its constants
+    output: Tensor  # (rows,)
+    baseline_output: Tensor  # (rows,): the output at the baseline (computed without biases if biases have scores of their own)
+    target: Tensor  # (rows, dimensions of the output)
+    inputs: Tensors
+    baselines: Tensors
+    checks: Checks
+    features: FeatureInfo = field(default_factory=FeatureInfo)
+    meta: Meta = field(default_factory=Meta)
+    refinement: Refinement | None = None  # with CAFE.refine
+    against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
+    probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
+    conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
+    job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
+
+    @classmethod
+    def of(cls, **values: Any) -> Explanation:
+        """From values by their flat names: those of ``features``, ``checks``, ``meta`` and ``refinement`` find their place."""
+        parts: dict[str, dict[str, Any]] = {"checks": {}, "features": {}, "meta": {}}
+        for name in [name for name in values if name in PLACES]:
+            value, (part, own) = values.pop(name), PLACES[name]
+            if part != "refinement" or value is not None:
+                parts.setdefault(part, {})[own] = value
+        return cls(**values, **{part: KINDS[part](**own) for part, own in parts.items()})
+
+    def replace(self, **changes: Any) -> Explanation:
+        """Another explanation with some values changed, by their flat names."""
+        for name in [name for name in changes if name in PLACES]:
+            part, own = PLACES[name]
+            base = changes.get(part, getattr(self, part))
+            changes[part] = dataclasses.replace(base, **{own: changes.pop(name)})
+        return dataclasses.replace(self, **changes)
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of version 0.1, which now are in a part."""
+        if name not in PLACES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        part, own = PLACES[name]
+        warn(f"explanation.{name} is deprecated and goes in 0.3. Write explanation.{part}.{own} instead.", DeprecationWarning)
+        holder = getattr(self, part)
+        return None if holder is None else getattr(holder, own)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "job": None}
+
+    def __len__(self) -> int:
+        return len(self.output)
+
+    def __repr__(self) -> str:
+        shape = tuple(tuple(p.shape) for p in self.parts(self.positive))
+        return (
+            f"Explanation(rows={len(self)}, scores={shape[0] if len(shape) == 1 else shape}, c={self.meta.settings.get('c')}, "
+            f"completeness_error={self.checks.completeness_error.abs().max().item() if len(self) else 0:.2g})"
+        )
+
+    def __getitem__(self, rows: int | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanation:
+        """The explanation of some rows, by index, slice, indices or a mask; an integer keeps the row dimension."""
+        rows = self._places(rows)
+
+        def pick(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value[rows]
+            if isinstance(value, tuple) and value and all(isinstance(v, Tensor) for v in value):
+                return tuple(v[rows] for v in value)
+            return value
+
+        values = {name: pick(value) for name, value in self.flat_fields().items()}
+        if self.features.tokens is not None:
+            values["tokens"] = tuple(self.features.tokens[place] for place in torch.arange(len(self))[rows].tolist())
+        for name in PER_ROW:
+            values[name] = {layer: pick(numbers) for layer, numbers in values[name].items()}
+        return Explanation.of(**values, job=None if self.job is None else self.job.take(rows))
+
+    def flat_fields(self) -> dict[str, Any]:
+        """All values by their flat names."""
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name not in (*KINDS, "job")}
+        for name, (part, own) in PLACES.items():
+            holder = getattr(self, part)
+            if holder is not None:
+                values[name] = getattr(holder, own)
+        return values
+
+    def _places(self, rows: Any) -> slice | Tensor:
+        """Rows as tensors take them."""
+        if isinstance(rows, slice):
+            return rows
+        if is_index(rows):
+            if not -len(self) <= rows < len(self):
+                raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
+            return slice(int(rows), int(rows) + 1 or None)
+        index = torch.zeros(())
+        if isinstance(rows, (np.ndarray, Tensor)) or (isinstance(rows, list) and not {bool} < set(map(type, rows))):
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):
+                index = torch.as_tensor(rows).cpu()
+        if index.shape == (0,) or index.dtype == torch.uint8:  # an empty list; bytes would be a mask
+            index = index.long()
+        if index.ndim != 1 or index.is_floating_point() or (index.dtype == torch.bool and len(index) != len(self)):
+            raise TypeError(
+                f"explanation[{rows!r}]: it has {len(self)} rows, which are taken by an integer, a slice, a list or tensor of "
+                "integers, or a mask with true or false for each of them. Scores of features are in e.positive, e.negative, "
+                "e.combined and, by name, in e.to_frame()."
+            )
+        if index.dtype != torch.bool and bool(((index < -len(self)) | (index >= len(self))).any()):
+            raise IndexError(f"explanation[{rows!r}]: there are {len(self)} rows.")
+        return index
+
+    @staticmethod
+    def parts(tensors: Tensors) -> tuple[Tensor, ...]:
+        """One tensor per input."""
+        return tensors if isinstance(tensors, tuple) else (tensors,)
+
+    def flat(self, tensors: Tensors) -> Tensor:
+        """Scores or values of all features of a row side by side: ``e.flat(e.positive)`` is (rows, features)."""
+        return torch.cat([part.reshape(len(self), part.shape[1:].numel()) for part in self.parts(tensors)], 1)
+
+    @property
+    def bias_positive(self) -> Tensor:
+        """What all constants of the model pushed up. (rows,)"""
+        return self._bias(0)
+
+    @property
+    def bias_negative(self) -> Tensor:
+        """What all constants of the model pushed down. (rows,)"""
+        return self._bias(1)
+
+    @property
+    def bias(self) -> Tensor:
+        """The net share of the constants. (rows,)"""
+        return self._bias(2)
+
+    def _bias(self, column: int) -> Tensor:
+        return sum((scores[:, column] for scores in self.bias_by_layer.values()), torch.zeros_like(self.output))
+
+    @property
+    def net(self) -> Tensors:
+        """positive - negative; the same as ``combined``."""
+        return self.combined
+
+    @property
+    def completeness_error(self) -> Tensor:
+        """Sum of all scores minus (output - baseline_output). (rows,)"""
+        return self.checks.completeness_error
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on how the explanation was made."""
+        return self.meta.notes
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """What was treated as a constant, and where."""
+        return self.meta.frozen
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the outputs."""
+        return self.meta.class_names
+
+    @property
+    def refined(self) -> Tensors:
+        """combined + correction, which sum to the output as well. Shaped like combined.
+
+        Raises:
+            ValueError: The explanation was not refined.
+        """
+        if self.refinement is None:
+            raise ValueError("explanation.refined: not computed. Call e = cafe.refine(e, 20) first.")
+        pairs = zip(self.parts(self.combined), self.parts(self.refinement.correction), strict=True)
+        sums = tuple(net + more for net, more in pairs)
+        return sums if isinstance(self.combined, tuple) else sums[0]
+
+    @property
+    def frozen_part(self) -> Tensor:
+        """The output of the model at the baseline minus ``baseline_output``: the effect of what is frozen. (rows,)
+
+        Raises:
+            ValueError: It is not known: biases have scores of their own, or codes have no baseline.
+        """
+        if self.checks.model_at_baseline is None:
+            raise ValueError('frozen_part: not known. It needs biases="reference" and, for codes, a baseline.')
+        return self.checks.model_at_baseline - self.baseline_output
+
+    @property
+    def conflict(self) -> Tensor:
+        """s_conf = min(sum of positive, sum of negative) over the features. (rows,)"""
+        return torch.minimum(self.flat(self.positive).sum(1), self.flat(self.negative).sum(1))
+
+    def pairs(self, row: int = 0, most: int = 10) -> list[tuple[str, str, float]]:
+        """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
+
+        The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
+        """
+        if self.conflict_pairs is None:
+            raise ValueError('pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
+        names, amounts = (*self[row].names(), "(bias)"), self[row].conflict_pairs
+        assert amounts is not None
+        values, order = amounts[0].flatten().sort(descending=True, stable=True)
+        found = zip(values[:most].tolist(), order[:most].tolist(), strict=True)
+        return [(names[place // len(names)], names[place % len(names)], value) for value, place in found if value > 0]
+
+    @property
+    def grouped(self) -> bool:
+        """Scores are those of groups of features, which have no single value."""
+        return bool(self.meta.settings.get("grouped"))
+
+    @property
+    def shown(self) -> Tensors:
+        """The values of the features, in the units of the user."""
+        return self.inputs if self.features.display is None else self.features.display
+
+    def names(self, row: int = 0) -> tuple[str, ...]:
+        """A name for every feature; for tokens, the words of one row."""
+        if self.features.tokens is not None:
+            return self.features.tokens[row]
+        if self.features.names is not None:
+            return self.features.names
+        return default_names([part.shape[1:] for part in self.parts(self.positive)])
+
+    @property
+    def kind(self) -> str:
+        """What a row is: "text" (words), "image" (channels, height, width), or "table"."""
+        if self.features.tokens is not None:
+            return "text"
+        parts = self.parts(self.positive)
+        return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
+
+    def target_name(self, row: int = 0) -> str:
+        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
+        layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
+        names = self.class_names if layer is None else None
+        parts = [self.target] if self.against is None else [self.target, self.against]
+        called = [_called(index[row].tolist(), names) for index in parts]
+        kind = "unit" if layer is not None else "output" if names is None else "logit"
+        words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
+        words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
+        return " ".join(words)
+
+    def values(self, row: int = 0) -> list[str | float | None] | None:
+        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
+        if self.features.tokens is not None or (self.grouped and self.features.display is None):
+            return None
+        found: list[str | float | None] = []
+        numbers = self[row].flat(self[row].shown)[0].tolist()
+        for name, number in zip(self.names(row), numbers, strict=True):
+            known = self.features.categories.get(name)
+            code = None if number != number else number
+            found.append(known[int(number)] if known is not None and code is not None else code)
+        return found
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A long table: one line per row and feature, and one for the bias; needs pandas."""
+        from ..adapters.exports import long_table
+
+        return long_table(self)
+
+    def top(self, row: int = 0, most: int = 3) -> pandas.DataFrame:
+        """The features with most influence on one row, as a small table; needs pandas."""
+        from ..adapters.exports import top
+
+        return top(self, row, most)
+
+    def to_shap(self, scores: str = "combined") -> Any:
+        """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output.
+
+        "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
+        first minus the second is the output. Several inputs stand side by side; pictures have their channels last.
+        """
+        from ..adapters.exports import for_shap
+
+        return for_shap(self, scores)
+
+    def to_shapash(self) -> Any:
+        """A compiled SmartExplainer of shapash with the combined scores of a table."""
+        from ..adapters.exports import for_shapash
+
+        return for_shapash(self)
+
+    def to_explainerdashboard(self, y: Any = None) -> Any:
+        """A RegressionExplainer for ExplainerDashboard with the combined scores of a table; ``y`` are the true values."""
+        from ..adapters.exports import for_explainerdashboard
+
+        return for_explainerdashboard(self, y)
+
+    def ledger(self, row: int = 0, most: int = 12) -> Ledger:
+        """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table."""
+        from ..reporting.text_ledger import ledger
+
+        return ledger(self[row], most)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures: ``e.plot(0)`` for one row, ``e.plot.summary()``, ``.pairs()``, ``.biases()``; needs matplotlib."""
+        from ..plotting.plots import Plots
+
+        return Plots(self)
+
+    def summary(self, most: int = 12) -> Picture:
+        """All rows as a picture; the same as ``e.plot.summary()``."""
+        return self.plot.summary(most)
+
+    def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
+        """Deprecated: ``e.plot.pairs()``."""
+        warn("explanation.plot_pairs is deprecated and goes in 0.3. Write explanation.plot.pairs instead.", DeprecationWarning)
+        return self.plot.pairs(row, most)
+
+    def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
+        """Deprecated: ``e.plot.biases()``."""
+        warn(
+            "explanation.plot_biases is deprecated and goes in 0.3. Write explanation.plot.biases instead.", DeprecationWarning
+        )
+        return self.plot.biases(row, most)
+
+    def _repr_html_(self) -> str:
+        from ..reporting.notebook import explanation_page
+
+        return explanation_page(self)
+
+    def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
+        """Write a report: one HTML file for readers without Python. Options: see ``cafexai.reporting.write_report``."""
+        from ..reporting import write_report
+
+        return write_report(self, path, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file with all numbers, settings and a checksum; needs safetensors.
+
+        It is there as a whole or not at all. A file of this name is replaced, through a symbolic link the file behind it.
+        """
+        tensors, described = pack(self)
+        write_file(path, "Explanation", tensors, {"format": FORMAT, **described})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Explanation:
+        """Read what ``save`` wrote; refused if the file was changed, or if shapes, signs or sums are not right."""
+        return unpack(cls, *read_file(path, "Explanation", FORMAT, UNCHECKED), f"Explanation.load({os.fspath(path)!r})")
+
+
+def _called(index: list[int], names: tuple[str, ...] | None) -> str:
+    """One output by its name, or by its place."""
+    if names is not None and len(index) <= 1:
+        return repr(names[index[0] if index else 0])
+    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

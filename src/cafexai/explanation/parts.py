@@ -1,0 +1,80 @@
+"""The parts of an explanation beside its scores: features, checks, meta data, refinement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+Tensors = Tensor | tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class FeatureInfo:
+    """What is known of the features."""
+
+    names: tuple[str, ...] | None = None  # None: made up from their positions
+    tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
+    display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the names of its codes in ``display``
+
+
+@dataclass(frozen=True)
+class Checks:
+    """How exactly the scores sum to the output, and what they cannot show."""
+
+    completeness_error: Tensor  # (rows,): combined + bias - (output - baseline_output)
+    output_error: float = 0.0  # the largest difference between the explained output and that of the model
+    model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model at the baseline
+    cut: Mapping[str, Tensor] = field(default_factory=dict)  # feature whose gradient path is broken (cast, .item(),
+    # .detach()) -> output change when it is set to its baseline, (rows,)
+
+
+@dataclass(frozen=True)
+class Meta:
+    """How the explanation was made."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)  # c, options of the variant, layer, versions
+    notes: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()  # what was treated as a constant, and where
+    final: str | None = None  # "sigmoid" or "softmax": left out at the end, the scores are about its logit
+    class_names: tuple[str, ...] | None = None  # of the outputs
+
+    @property
+    def c(self) -> Any:
+        """The conflict sensitivity."""
+        return self.settings.get("c")
+
+    @property
+    def variant(self) -> str:
+        """The name of the variant: "default", "published", "feature" or "custom"."""
+        return str(self.settings.get("variant", "custom"))
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of cafexai and torch."""
+        return {"cafexai": str(self.settings.get("version", "")), "torch": str(self.settings.get("torch", ""))}
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What evaluations at perturbed rows add to the net scores (``CAFE.refine``)."""
+
+    correction: Tensors  # like combined, sum 0
+    absent: Tensors  # like combined: for features at their baseline, the change per unit; no part of the sum
+    correction_error: Tensors  # like combined: standard errors of correction and absent
+    combined_error: Tensor  # (rows,): root mean square of what combined misses at the perturbed rows
+    refined_error: Tensor  # (rows,): what refined + absent misses there, held out of the fit
+
+
+# Where each flat name lives: in files, and as attributes of version 0.1.
+PLACES = {
+    **{name: ("features", name) for name in ("tokens", "display", "categories")},
+    "feature_names": ("features", "names"),
+    **{name: ("checks", name) for name in ("completeness_error", "output_error", "model_at_baseline", "cut")},
+    **{name: ("meta", name) for name in ("settings", "notes", "frozen", "final", "class_names")},
+    **{name: ("refinement", name) for name in ("correction", "absent", "correction_error", "combined_error", "refined_error")},
+}
+KINDS = {"features": FeatureInfo, "checks": Checks, "meta": Meta, "refinement": Refinement}
