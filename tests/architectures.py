@@ -155,8 +155,8 @@ add("exported FT-Transformer", exported, numbers(3, 5))
 def adds_up(e):
     """Within 1e-4 of the change of the output and 1e-5 of the scores, but never of scores that are far from the output."""
     change = (e.output - e.baseline_output).abs().double()
-    scores = e._flat(e.combined).abs().double().sum(1) + e.bias.abs().double()
+    scores = e.flat(e.combined).abs().double().sum(1) + e.bias.abs().double()
     assert (e.completeness_error.abs() <= 1e-4 * change + 1e-5 * scores).all()
-    total = e.baseline_output.double() + e.bias.double() + e._flat(e.combined).double().sum(1)
+    total = e.baseline_output.double() + e.bias.double() + e.flat(e.combined).double().sum(1)
     size = torch.maximum(e.output.abs().double().mean(), torch.maximum(change, e.output.abs().double()))
     assert ((total - e.output.double()).abs() <= 1e-3 * size).all()

@@ -71,7 +71,7 @@ def _explained(reader: Reader, inputs: tuple[Tensor, ...], constants: dict[str, 
     right = bool(torch.isfinite(missing).all() and (missing <= allowed).all() and (apart < 1e-3).all())
     return {
         "verdict": "explained" if right else "wrong",
-        "way": "deep" if e.settings["netting"] == "unit" else "published",
+        "way": "deep" if e.meta.settings["netting"] == "unit" else "published",
         "missing": _short((missing / change.abs().clamp_min(1e-30)).max()),
         "of allowed": _short((missing / allowed.clamp_min(1e-30)).max()),
         "apart": _short(apart.max()),
@@ -83,7 +83,7 @@ def _explained(reader: Reader, inputs: tuple[Tensor, ...], constants: dict[str, 
 def _apart(e: Explanation, output: Tensor) -> Tensor:
     """How far the explained output is from that of the model; by our own check where a final sigmoid or softmax is left out."""
     if any("is left out" in note for note in e.notes):
-        return torch.as_tensor(e.output_error).double()
+        return torch.as_tensor(e.checks.output_error).double()
     return (e.output.double() - output).abs() / output.abs().clamp_min(1e-30)
 
 

@@ -345,10 +345,10 @@ def test_overview_groups_and_drift(server, visit):
     cafe, frame = explainer()
     e = cafe.explain(frame)
     line = page.locator(".ledger tbody tr", has_text="income").locator("td").all_inner_texts()
-    assert float(line[1]) == pytest.approx(e._flat(e.positive)[:, 1].mean().item(), rel=1e-3)
-    assert float(line[2]) == pytest.approx(e._flat(e.negative)[:, 1].mean().item(), rel=1e-3)
+    assert float(line[1]) == pytest.approx(e.flat(e.positive)[:, 1].mean().item(), rel=1e-3)
+    assert float(line[2]) == pytest.approx(e.flat(e.negative)[:, 1].mean().item(), rel=1e-3)
     page.locator("#group").select_option("city")
-    share = e.conflict / (e._flat(e.positive) + e._flat(e.negative)).sum(1)
+    share = e.conflict / (e.flat(e.positive) + e.flat(e.negative)).sum(1)
     mean = share[torch.tensor((frame["city"] == "Rome").to_numpy())].mean().item()
     row = page.locator(".layers tbody tr", has_text="Rome").first
     row.wait_for()
@@ -356,7 +356,7 @@ def test_overview_groups_and_drift(server, visit):
     page.locator("#apart").wait_for()
     later = pd.concat([frame[:50]]).assign(income=frame["income"][:50] / 2)
     other = cafe.explain(later)
-    other_share = other.conflict / (other._flat(other.positive) + other._flat(other.negative)).sum(1)
+    other_share = other.conflict / (other.flat(other.positive) + other.flat(other.negative)).sum(1)
     page.locator("figcaption", has_text=f"later.csv: 50 of 50 rows, {100 * other_share.mean().item():.2f}\u00a0%").wait_for()
 
 
@@ -381,7 +381,7 @@ def test_take_away(server, folder, visit, tmp_path):
     download.value.save_as(tmp_path / "scores.csv")
     scores = pd.read_csv(tmp_path / "scores.csv")
     assert scores["row"].unique().tolist() == [8]
-    np.testing.assert_allclose(scores["combined"][:-1], e._flat(e.combined)[0].numpy(), rtol=1e-5)
+    np.testing.assert_allclose(scores["combined"][:-1], e.flat(e.combined)[0].numpy(), rtol=1e-5)
     page.locator("#which-found").check()
     with page.expect_download() as download:
         page.locator("#csv").click()

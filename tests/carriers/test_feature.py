@@ -263,7 +263,7 @@ def test_all_classes_several_c_layers_units_and_batches():
     torch.testing.assert_close(cafe.explain(x, stack, target=1).positive, mean)
     by_layer = NET(model, c={"1": 0.0, "3": 1.0}).explain(x, target=1)
     assert not torch.allclose(by_layer.positive, whole.positive)
-    assert whole.settings["netting"] == "feature"
+    assert whole.meta.settings["netting"] == "feature"
     with pytest.raises(ValueError, match="start=False"):
         cafe.explain(x, layer="1", start=False)
     with pytest.raises(ValueError, match='"path"'):

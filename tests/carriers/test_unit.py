@@ -229,9 +229,9 @@ def test_all_architectures_by_unit(name):
             inputs, references, target=1, check=check, **options
         )
         adds_up(e)
-        size = 1 + e._flat(e.positive).abs().max()
-        assert e._flat(e.positive).min() >= 0
-        assert (e._flat(e.positive) - e._flat(e.negative) - e._flat(e.combined)).abs().max() <= 1e-5 * size
+        size = 1 + e.flat(e.positive).abs().max()
+        assert e.flat(e.positive).min() >= 0
+        assert (e.flat(e.positive) - e.flat(e.negative) - e.flat(e.combined)).abs().max() <= 1e-5 * size
         assert (e.bias_positive - e.bias_negative - e.bias).abs().max() <= 1e-5 * (1 + e.bias_positive.max())
 
 
@@ -250,8 +250,8 @@ def test_all_options():
         reported = cafe.explain(x, target=2, layer=layer, start=False)
         torch.testing.assert_close(hidden.combined, reported.combined)
         torch.testing.assert_close(hidden.positive, reported.positive)
-    assert one.settings["netting"] == "unit"
-    assert one.settings["flows"] == "peak"
+    assert one.meta.settings["netting"] == "unit"
+    assert one.meta.settings["flows"] == "peak"
     with pytest.raises(ValueError, match='the words are "peak"'):
         CAFE(model, variant="published", flows="larger")
 
@@ -263,7 +263,7 @@ def test_the_published_method_by_its_name():
         CAFE(model, 0.7, "published", netting="path", biases="scores").explain(x, target=1),
     )
     assert torch.equal(e.positive, expected.positive)
-    assert [e.settings[word] for word in ("c", "netting", "flows", "biases")] == [0.7, "path", "peak", "scores"]
+    assert [e.meta.settings[word] for word in ("c", "netting", "flows", "biases")] == [0.7, "path", "peak", "scores"]
     found = METHODS["cafe"](model, x, target=1, netting="unit", flows="mean")
     torch.testing.assert_close(found, CAFE(model, variant="published", netting="unit", flows="mean").attribute(x, None, 1))
 

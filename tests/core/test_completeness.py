@@ -113,7 +113,7 @@ def test_as_the_output_a_softmax_spelled_out_is_left_out(softmax):
     x, layer = torch.randn(3, 4), nn.Linear(4, 3)
     e = explained(lambda v: SOFTMAXES[softmax](layer(v)), x, target=2)
     logit = explained(layer, x, target=2)
-    assert e.final == "softmax"
+    assert e.meta.final == "softmax"
     torch.testing.assert_close(e.output, logit.output)
     torch.testing.assert_close(e.combined, logit.combined)
 

@@ -161,7 +161,7 @@ def test_totals_by_unit_are_made_where_a_function_asks(monkeypatch):
     scores = cafe.attribute(x, target=1)
     assert widths == [9, 2]  # before the activation, and at the output, where it is looked at whether it is finite
     e = cafe.explain(x, target=1)
-    assert e.settings["netting"] == "unit"
+    assert e.meta.settings["netting"] == "unit"
     torch.testing.assert_close(scores, e.combined, rtol=1e-10, atol=1e-12)
     eager = CAFE(Block())
     monkeypatch.setattr("cafexai._carriers.unit.LARGE", 0)  # as for values that are too large to wait

@@ -60,7 +60,7 @@ def test_codes_that_the_model_makes_of_a_column_are_followed(way, netting):
             if biases == "reference":
                 torch.testing.assert_close(e.baseline_output, model(start).detach().flatten().expand(3))
             assert e.combined[:2, 0].abs().min() > 0
-            assert not e.cut
+            assert not e.checks.cut
 
 
 LINEAR = nn.Linear(3, 1).double()
@@ -89,10 +89,10 @@ def test_features_that_are_cut_off_are_named_with_what_they_do(way, netting):
         without = X.clone()
         without[:, 0] = start[0]
         assert not e.combined[:, 0].any()
-        assert list(e.cut) == ["x0"]
-        torch.testing.assert_close(e.cut["x0"], (model(X) - model(without)).detach().flatten())
+        assert list(e.checks.cut) == ["x0"]
+        torch.testing.assert_close(e.checks.cut["x0"], (model(X) - model(without)).detach().flatten())
         lines = [line for line in e.ledger(1).splitlines() if line.startswith("x0: influence that the model cuts off")]
-        assert (f"{e.cut['x0'][1].item():+.4g}" in lines[0]) if e.cut["x0"][1] else not lines
+        assert (f"{e.checks.cut['x0'][1].item():+.4g}" in lines[0]) if e.checks.cut["x0"][1] else not lines
         assert e[1:].cut["x0"].shape == (2,)
 
 
@@ -105,11 +105,11 @@ def test_a_feature_that_is_cut_off_on_one_way_alone_is_named(netting):
         return table(hidden[:, 0]) + x[:, 1:2] + x[:, 2:]
 
     e = CAFE(model, variant="published", netting=netting).explain(X, feature_names=["a", "b", "c"])
-    assert set(e.cut) == {"a", "b"}  # b has a score, too
+    assert set(e.checks.cut) == {"a", "b"}  # b has a score, too
     assert e.combined[:, 1].abs().min() > 0
     without = X.clone()
     without[:, 1] = 0
-    torch.testing.assert_close(e.cut["b"], (model(X) - model(without)).detach().flatten())
+    torch.testing.assert_close(e.checks.cut["b"], (model(X) - model(without)).detach().flatten())
 
 
 def _only_positive(x):
@@ -121,13 +121,13 @@ def _only_positive(x):
 @pytest.mark.parametrize("model", [lambda x: x[:, :1] / x[:, 2:], _only_positive])
 def test_where_the_model_cannot_be_asked_what_a_feature_does_is_not_known(model):
     e = CAFE(model, variant="published", biases="reference").explain(torch.tensor([[1.0, 2.0, 4.0]]))
-    assert e.cut["x2"].isnan().all()
+    assert e.checks.cut["x2"].isnan().all()
     assert "was not tried" in e.ledger()
 
 
 def test_a_large_row_does_not_hide_what_is_cut_off_in_others():
     e = CAFE(lambda x: x[:, :1] + x[:, 1:].detach()).explain(torch.tensor([[1.0, 5.0], [1e8, 0.0]]))
-    torch.testing.assert_close(e.cut["x1"], torch.tensor([5.0, 0.0]))
+    torch.testing.assert_close(e.checks.cut["x1"], torch.tensor([5.0, 0.0]))
 
 
 def test_groups_of_features_have_one_score():
@@ -162,17 +162,17 @@ def test_for_all_classes_and_a_probability():
 
     e = CAFE(model).explain(X, target=1)
     logits = layer(X) - layer(torch.cat([torch.zeros(3, 1), X[:, 1:]], 1))
-    torch.testing.assert_close(e.cut["x0"], logits[:, 1].detach())  # in units of what is explained
+    torch.testing.assert_close(e.checks.cut["x0"], logits[:, 1].detach())  # in units of what is explained
     for one in CAFE(model).explain(X, target="all", c=[0.0, 1.0]).values():
-        assert one.cut["x0"].isnan().all()  # nothing is tried there
+        assert one.checks.cut["x0"].isnan().all()  # nothing is tried there
 
 
 def test_cut_features_are_saved(tmp_path):
     e = CAFE(CUTS["detach"], variant="published", biases="reference").explain(X)
     e.save(tmp_path / "e.safetensors")
     again = Explanation.load(tmp_path / "e.safetensors")
-    torch.testing.assert_close(dict(again.cut), dict(e.cut))
-    torch.testing.assert_close(again.model_at_baseline, e.model_at_baseline)
+    torch.testing.assert_close(dict(again.checks.cut), dict(e.checks.cut))
+    torch.testing.assert_close(again.checks.model_at_baseline, e.checks.model_at_baseline)
 
 
 def test_the_model_at_the_baseline_and_what_freezing_moves_it_by():
@@ -186,13 +186,13 @@ def test_the_model_at_the_baseline_and_what_freezing_moves_it_by():
     for netting in NETTINGS:
         e = CAFE(model, variant="published", netting=netting, biases="reference").explain(x, baselines, target=1)
         expected = torch.stack([torch.logit(model(one)[:, 1]) for one in baselines]).mean(0).detach()
-        torch.testing.assert_close(e.model_at_baseline, expected)
+        torch.testing.assert_close(e.checks.model_at_baseline, expected)
         torch.testing.assert_close(e.baseline_output + e.frozen_part, expected)
         assert e.frozen_part.abs().min() > 1e-2
         assert f"model(baseline) itself is {expected[0].item():.4g}" in e.ledger(0)
     plain = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     e = CAFE(plain, variant="published", biases="reference").explain(X, X[:1])
-    torch.testing.assert_close(e.model_at_baseline, plain(X[:1]).detach().flatten().expand(3))
+    torch.testing.assert_close(e.checks.model_at_baseline, plain(X[:1]).detach().flatten().expand(3))
     assert not e.frozen_part.abs().max() > 1e-9
     with pytest.raises(ValueError, match='biases="reference"'):
         _ = CAFE(plain).explain(X).frozen_part
@@ -206,6 +206,6 @@ def test_a_feature_that_is_also_detached_is_named(netting):
         return torch.relu(x[:, 0] * 2 + x[:, 2]) * x[:, 0].detach() + x[:, 1]
 
     e = CAFE(model, variant="published", netting=netting).explain(X)
-    assert list(e.cut) == ["x0"]
+    assert list(e.checks.cut) == ["x0"]
     without = torch.cat([torch.zeros(3, 1), X[:, 1:]], 1)
-    torch.testing.assert_close(e.cut["x0"], model(X) - model(without))
+    torch.testing.assert_close(e.checks.cut["x0"], model(X) - model(without))

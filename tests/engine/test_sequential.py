@@ -66,7 +66,7 @@ def same(run):
     assert list(one.bias_by_layer) == list(two.bias_by_layer)
     for layer, scores in one.bias_by_layer.items():
         torch.testing.assert_close(scores, two.bias_by_layer[layer], rtol=1e-13, atol=1e-13)
-    assert (one.notes, one.frozen, one.settings) == (two.notes, two.frozen, two.settings)
+    assert (one.notes, one.frozen, one.meta.settings) == (two.notes, two.frozen, two.settings)
     assert one.positive.dtype == two.positive.dtype
     return one
 

@@ -161,7 +161,7 @@ def test_data_frames_keep_their_column_names(model, x, frame):
     names = ["age", "height", "weight", "income"]
     data = frame(dict(zip(names, x.numpy().T, strict=True)))
     e = CAFE(model).explain(data)
-    assert e.feature_names == tuple(names)
+    assert e.features.names == tuple(names)
     same(e, CAFE(model).explain(x))
     same(e, CAFE(model).explain(x.numpy()))
     table = e.to_frame()
@@ -182,7 +182,7 @@ def test_integer_columns_of_a_frame_are_quantities(model):
 def test_feature_groups(model, x):
     e = CAFE(model).explain(x, feature_names=list("abcd"))
     grouped = CAFE(model).explain(x, feature_names=list("abcd"), feature_groups={"ends": ["a", "d"]})
-    assert grouped.feature_names == ("ends", "b", "c")
+    assert grouped.features.names == ("ends", "b", "c")
     close(grouped.positive, torch.stack([e.positive[:, 0] + e.positive[:, 3], e.positive[:, 1], e.positive[:, 2]], 1))
     close(grouped.negative[:, 0], e.negative[:, 0] + e.negative[:, 3])
     close(grouped.conflict, e.conflict)
@@ -297,14 +297,14 @@ def test_save_and_load(model, x, tmp_path):
     ):
         e.save(tmp_path / "e.safetensors")
         loaded = Explanation.load(tmp_path / "e.safetensors")
-        assert loaded.feature_names == e.feature_names
-        assert loaded.settings == e.settings
+        assert loaded.features.names == e.features.names
+        assert loaded.meta.settings == e.meta.settings
         assert loaded.frozen == e.frozen
         assert loaded.notes == e.notes
-        assert loaded.output_error == e.output_error
+        assert loaded.checks.output_error == e.checks.output_error
         assert list(loaded.bias_by_layer) == list(e.bias_by_layer)
         for name in ("positive", "negative", "combined", "inputs", "baselines"):
-            for one, two in zip(e._each(getattr(e, name)), loaded._each(getattr(loaded, name)), strict=True):
+            for one, two in zip(e.parts(getattr(e, name)), loaded.parts(getattr(loaded, name)), strict=True):
                 assert torch.equal(one, two)
         assert torch.equal(loaded.bias, e.bias)
         assert torch.equal(loaded.target, e.target)
@@ -408,7 +408,7 @@ def test_report_at_a_layer_with_a_bias_of_its_own(model, x):
 def test_names_of_the_input_do_not_name_a_hidden_layer(model, x):
     frame = pd.DataFrame(x.numpy(), columns=list("abcd"))
     e = CAFE(model).explain(frame, layer="1")
-    assert e.feature_names is None
+    assert e.features.names is None
     assert len(e.to_frame()) == 6 * 9
     assert "x0" in e.ledger(0)
 
@@ -474,7 +474,7 @@ def test_masks_of_groups_may_have_a_row_in_front():
     for same in (mask[None], mask.tolist(), mask.numpy()):
         assert torch.equal(CAFE(model).explain(x, target=0, feature_groups=same).combined, expected)
     whole = CAFE(model).explain(x, target=0, feature_groups=torch.tensor([7]))
-    assert whole.feature_names == ("group 7",)
+    assert whole.features.names == ("group 7",)
     torch.testing.assert_close(whole.combined[:, 0], expected.sum(1))
     image = torch.randn(2, 1, 4)
     rows = CAFE(nn.Flatten()).explain(image, target=0, feature_groups=torch.tensor([[0, 0, 1, 1]]))
@@ -492,10 +492,10 @@ def test_errors_are_combined_over_baselines():
     lacks = torch.stack([one.completeness_error for one in each])
     assert not torch.equal(lacks[0], lacks.mean(0))
     torch.testing.assert_close(e.completeness_error, lacks.mean(0), rtol=1e-6, atol=1e-12)
-    worst = [one.output_error for one in each]
+    worst = [one.checks.output_error for one in each]
     assert len(set(worst)) > 1
     assert worst[0] < max(worst)
-    assert e.output_error == max(worst)
+    assert e.checks.output_error == max(worst)
 
 
 def test_outputs_by_path():

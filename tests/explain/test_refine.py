@@ -138,7 +138,7 @@ def test_slopes_foretell_what_noise_does():
     missed = {}
     for slopes in (True, False):
         e = CAFE(model, background=data).explain(x, refine=Refine(20, slopes=slopes), target=0)
-        assert e.settings["refine"]["slopes"] is slopes
+        assert e.meta.settings["refine"]["slopes"] is slopes
         for name, scores in (("plain", e.combined), (slopes, e.refined)):
             missed[name] = (change - (noise / x[:, None] * scores[:, None]).sum(2)).square().mean().item()
     assert missed[True] < 0.8 * missed["plain"]
@@ -157,9 +157,9 @@ def test_models_that_leave_autograd_are_evaluated_plainly():
 
     model, x, data = Alone().eval(), rows(3, 5), rows(30, 5, seed=1)
     e = CAFE(model, background=data).explain(x, refine=8, target=0)
-    assert e.settings["refine"]["slopes"] is False
+    assert e.meta.settings["refine"]["slopes"] is False
     plain = CAFE(model.net, background=data).explain(x, refine=Refine(8, slopes=False), target=0)
-    torch.testing.assert_close(e.correction, plain.correction)
+    torch.testing.assert_close(e.refinement.correction, plain.correction)
 
 
 def test_sums_are_kept_and_nothing_else_changes():
@@ -167,10 +167,10 @@ def test_sums_are_kept_and_nothing_else_changes():
     plain, e = CAFE(model).explain(x), CAFE(model, background=data).explain(x, refine=20)
     for name in ("positive", "negative", "combined", "output", "bias"):
         assert torch.equal(getattr(plain, name), getattr(e, name))
-    assert (e.correction.sum(1).abs() < 1e-12).all()
-    assert e.correction.abs().max() > 1e-3
+    assert (e.refinement.correction.sum(1).abs() < 1e-12).all()
+    assert e.refinement.correction.abs().max() > 1e-3
     torch.testing.assert_close(e.baseline_output + e.bias + e.refined.sum(1), e.output)
-    assert not e.absent.any()
+    assert not e.refinement.absent.any()
     with pytest.raises(ValueError, match=r"refine=20"):
         _ = plain.refined
 
@@ -178,9 +178,9 @@ def test_sums_are_kept_and_nothing_else_changes():
 def test_a_linear_model_needs_no_correction():
     model = nn.Linear(4, 2).double()
     e = CAFE(model, background=rows(30, 4)).explain(rows(5, 4, seed=2), refine=10, target=1)
-    assert e.correction.abs().max() < 1e-12
-    assert e.combined_error.max() < 1e-12
-    assert e.refined_error.max() < 1e-12
+    assert e.refinement.correction.abs().max() < 1e-12
+    assert e.refinement.combined_error.max() < 1e-12
+    assert e.refinement.refined_error.max() < 1e-12
 
 
 def test_a_known_quadratic():
@@ -193,15 +193,15 @@ def test_a_known_quadratic():
     best = torch.tensor([4.0, 2.0], dtype=torch.float64)
     best = best + inverse / inverse.sum() * (4 - best.sum())
     torch.testing.assert_close(e.refined[0], best, rtol=0.02, atol=0.02)
-    assert e.refined_error < e.combined_error
+    assert e.refinement.refined_error < e.refinement.combined_error
 
 
 def test_features_at_their_baseline_are_apart():
     x = torch.tensor([[2.0, 0.0, 1.0]], dtype=torch.float64)
     weight = torch.tensor([1.0, 3.0, -1.0], dtype=torch.float64)
     e = CAFE(lambda v: v @ weight, background=rows(50, 3)).explain(x, refine=Refine(60, ridge=1e-6))
-    assert e.absent[0].tolist() == pytest.approx([0, 3, 0], abs=1e-3)
-    assert e.correction[0].tolist() == pytest.approx([0, 0, 0], abs=1e-3)
+    assert e.refinement.absent[0].tolist() == pytest.approx([0, 3, 0], abs=1e-3)
+    assert e.refinement.correction[0].tolist() == pytest.approx([0, 0, 0], abs=1e-3)
 
 
 def test_draws_are_those_of_the_seed_in_any_company():
@@ -210,8 +210,8 @@ def test_draws_are_those_of_the_seed_in_any_company():
     before = torch.get_rng_state()
     e = cafe.explain(x, refine=8, target=1)
     assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(e.correction, cafe.explain(x, refine=Refine(8, seed=0), target=1).correction)
-    assert not torch.equal(e.correction, cafe.explain(x, refine=Refine(8, seed=1), target=1).correction)
+    assert torch.equal(e.refinement.correction, cafe.explain(x, refine=Refine(8, seed=0), target=1).correction)
+    assert not torch.equal(e.refinement.correction, cafe.explain(x, refine=Refine(8, seed=1), target=1).correction)
 
     def noise(given, generator):
         return given + torch.randn(given.shape, generator=generator, dtype=given.dtype)
@@ -230,7 +230,7 @@ def test_all_classes_and_several_c_are_those_alone():
         for target in range(3):
             alone = cafe.explain(x, target=target, c=c, refine=6)
             torch.testing.assert_close(every[c, target].refined, alone.refined)
-            torch.testing.assert_close(every[c, target].refined_error, alone.refined_error)
+            torch.testing.assert_close(every[c, target].refined_error, alone.refinement.refined_error)
 
 
 @pytest.mark.parametrize("end", [nn.Softmax(1), nn.Sigmoid()])
@@ -245,8 +245,8 @@ def test_groups_are_single_features():
     model, x, data = case()
     cafe = CAFE(model, background=data)
     e = cafe.explain(x, feature_groups={"both": [0, 1]}, refine=12)
-    assert e.correction.shape == e.combined.shape == (6, 4)
-    assert (e.correction.sum(1).abs() < 1e-12).all()
+    assert e.refinement.correction.shape == e.combined.shape == (6, 4)
+    assert (e.refinement.correction.sum(1).abs() < 1e-12).all()
     torch.testing.assert_close(
         cafe.explain(x, feature_groups=torch.arange(5), refine=12).correction, cafe.explain(x, refine=12).correction
     )
@@ -258,7 +258,7 @@ def test_superpixels_and_hidden_units():
     x, mask = rows(3, 1, 6, 6), torch.arange(36).view(1, 6, 6) // 12
     e = cafe.explain(x, feature_groups=mask, refine=30, target=0)
     assert e.refined.shape == (3, 3)
-    assert (e.correction.sum(1).abs() < 1e-12).all()
+    assert (e.refinement.correction.sum(1).abs() < 1e-12).all()
     assert cafe.explain(x, refine=6, target=0).refined.shape == x.shape
     unit = cafe.explain(x, refine=6, target=(1, 2, 2), target_layer="0")
     assert unit.correction.abs().max() < 1e-12  # a unit in front of the ReLU is linear
@@ -279,12 +279,12 @@ def test_codes_are_resampled_and_several_inputs_are_tuples():
     model, numbers, city = Shop().double().eval(), rows(7, 2), torch.arange(7) % 6
     data = rows(20, 2, seed=5), torch.randint(0, 6, (20,))
     e = CAFE(model, background=data).explain((numbers, city), refine=10)
-    assert [part.shape for part in e.correction] == [(7, 2), (7,)]
-    assert (sum(part.reshape(7, -1).sum(1) for part in e.correction).abs() < 1e-12).all()
-    assert e.correction[1].any()
+    assert [part.shape for part in e.refinement.correction] == [(7, 2), (7,)]
+    assert (sum(part.reshape(7, -1).sum(1) for part in e.refinement.correction).abs() < 1e-12).all()
+    assert e.refinement.correction[1].any()
     scale = torch.linspace(1, 2, 7, dtype=torch.float64)[:, None]  # further arguments belong to the rows
     scaled = CAFE(model, background=data).explain((numbers, city), additional_forward_args=scale, refine=10)
-    torch.testing.assert_close(scaled.correction[0], e.correction[0] * scale)
+    torch.testing.assert_close(scaled.correction[0], e.refinement.correction[0] * scale)
 
     def swap(given, generator):
         return given[0] + 1, torch.randint(0, 6, given[1].shape, generator=generator)
@@ -351,12 +351,12 @@ def test_files_tables_and_slices_keep_it(tmp_path):
     e.save(tmp_path / "e.safetensors")
     again = Explanation.load(tmp_path / "e.safetensors")
     assert torch.equal(again.refined, e.refined)
-    assert again.settings["refine"] == {"samples": 6, "ridge": 1.0, "seed": 0, "slopes": True}
-    assert torch.equal(again[2].refined_error, e.refined_error[2:3])
+    assert again.meta.settings["refine"] == {"samples": 6, "ridge": 1.0, "seed": 0, "slopes": True}
+    assert torch.equal(again[2].refined_error, e.refinement.refined_error[2:3])
     assert "refined" in e.ledger(0).splitlines()[1]
     assert "refined" not in CAFE(model).explain(x).ledger(0)
     assert "refined" in e.to_frame()
-    wrong = type(e)(**{**vars(e), "correction": e.correction + 1})
+    wrong = type(e)(**{**vars(e), "correction": e.refinement.correction + 1})
     wrong.save(tmp_path / "wrong.safetensors")
     with pytest.raises(ValueError, match="correction changes the sum"):
         Explanation.load(tmp_path / "wrong.safetensors")
@@ -376,7 +376,9 @@ def test_the_method_is_refined_and_absent():
     model, x, data = case()
     way = {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"}
     e = CAFE(model, background=data, **way).explain(x, target=1, refine=10)
-    torch.testing.assert_close(METHODS["cafe_refined"](model, x, target=1, refine=10, background=data), e.refined + e.absent)
+    torch.testing.assert_close(
+        METHODS["cafe_refined"](model, x, target=1, refine=10, background=data), e.refined + e.refinement.absent
+    )
 
 
 def test_masks_put_every_feature_away_equally_often():
@@ -408,4 +410,4 @@ def test_masks_correct_what_masking_does():
     e = CAFE(model).explain(x, refine=Refine(200, Masks(0.0), ridge=1e-3), target=0)
     true = torch.tensor([6.0, 6.0, 1.0], dtype=torch.float64)
     assert torch.corrcoef(torch.stack([e.refined[0], true]))[0, 1] > 0.99
-    assert e.refined_error < e.combined_error
+    assert e.refinement.refined_error < e.refinement.combined_error

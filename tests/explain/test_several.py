@@ -16,7 +16,7 @@ def same(one, two):
     for name in FIELDS:
         torch.testing.assert_close(getattr(one, name), getattr(two, name))
     assert list(one.bias_by_layer) == list(two.bias_by_layer)
-    assert one.settings == two.settings
+    assert one.meta.settings == two.settings
     assert one.notes == two.notes
     assert one.frozen == two.frozen
 

@@ -126,7 +126,7 @@ def test_scores_of_all_rows_are_those_of_explain(session):
     e = session.cafe.explain(frame().drop(columns="paid"))
     np.testing.assert_allclose(scoring.columns["output"], e.output.numpy(), rtol=1e-5)
     np.testing.assert_allclose(scoring.columns["conflict"], e.conflict.numpy(), rtol=1e-5)
-    np.testing.assert_allclose(scoring.up, e._flat(e.positive).sum(0).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(scoring.up, e.flat(e.positive).sum(0).numpy(), rtol=1e-5)
     likely = session.outputs(frame().drop(columns="paid")).softmax(1)
     np.testing.assert_allclose(scoring.columns["confidence"], likely.max(1).values.numpy(), rtol=1e-5)
     truth = torch.tensor((frame()["paid"] == "yes").to_numpy()).long()
@@ -221,9 +221,9 @@ def test_overview_groups_and_drift(session):
     scoring, second = scored(session), scored(session, session.second)
     e = session.cafe.explain(frame().drop(columns="paid"))
     found = overview(scoring)
-    up = dict(zip(e.names(), e._flat(e.positive).mean(0).tolist(), strict=True))
+    up = dict(zip(e.names(), e.flat(e.positive).mean(0).tolist(), strict=True))
     assert {bar["name"]: pytest.approx(bar["exact"][0]) for bar in found["bars"]} == up
-    share = (e.conflict / (e._flat(e.positive) + e._flat(e.negative)).sum(1)).numpy()
+    share = (e.conflict / (e.flat(e.positive) + e.flat(e.negative)).sum(1)).numpy()
     groups = by_group(Table(session.rows), scoring, "city")["groups"]
     assert {one["name"]: one["rows"] for one in groups} == frame()["city"].value_counts().to_dict()
     for one in groups:
@@ -269,7 +269,7 @@ def test_explore_from_python_serves_until_it_is_closed(capsys):
         assert "cafexai explorer" in client.get(explorer.url).text
         row = client.post(explorer.url.split("?")[0] + "api/row", json={"row": 2}).json()
     e = CAFE(model).explain(frame()[["age", "debts"]].iloc[[2]])
-    assert row["now"]["lines"][0]["exact"][0] == pytest.approx(float(e._flat(e.positive).max()), rel=1e-9)
+    assert row["now"]["lines"][0]["exact"][0] == pytest.approx(float(e.flat(e.positive).max()), rel=1e-9)
     explorer.close()
     with pytest.raises(httpx.ConnectError):
         httpx.get(explorer.url)

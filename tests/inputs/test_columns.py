@@ -222,8 +222,8 @@ def test_groups_of_original_columns_refined_saved_and_for_all_classes(tmp_path):
     assert e.values(0)[0] == ""
     assert e.values(0)[2] == table().city[0]
     refined = cafe.explain(table(), target="b", refine=20)
-    assert refined.correction.shape == (60, 4)
-    assert refined.correction.sum(1).abs().max() < 1e-9
+    assert refined.refinement.correction.shape == (60, 4)
+    assert refined.refinement.correction.sum(1).abs().max() < 1e-9
     refined[5:9].save(tmp_path / "e.safetensors")
     again = Explanation.load(tmp_path / "e.safetensors")
     assert again.values(1) == plain.values(6)

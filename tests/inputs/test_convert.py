@@ -329,7 +329,7 @@ def test_half_precision_models_are_scored_in_float32(dtype):
     assert e.positive.dtype == torch.float32
     exact = CAFE(low.float()).explain(x.float(), target=1)
     torch.testing.assert_close(e.combined, exact.combined)
-    assert e.output_error < 0.1
+    assert e.checks.output_error < 0.1
 
 
 def test_checkpointed_modules():

@@ -644,7 +644,7 @@ def test_every_flipped_byte_is_noticed(saved):
             noticed += 1
         else:
             assert same(again, e)
-            assert again.settings == e.settings
+            assert again.meta.settings == e.meta.settings
     assert noticed > 0.9 * len(range(0, len(right), 7))
 
 

@@ -129,7 +129,7 @@ def test_baselines_by_columns():
     two = CAFE(TwoInputs(), schema=SIDES, background=FRAME).explain(FRAME, baselines="mode", target=0)
     assert two.baselines[1][0].tolist() == [0, 1]
     refined = cafe.explain(FRAME, refine=20)
-    assert refined.correction.shape == (4, 3)
+    assert refined.refinement.correction.shape == (4, 3)
 
 
 def test_rows_that_cannot_be_encoded_are_named():

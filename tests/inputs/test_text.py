@@ -194,7 +194,7 @@ def test_pictures_through_the_preprocessing_of_the_model():
     for inputs in (pictures, pixels, list(pixels), torch.tensor(pixels)):
         e = CAFE(network()).explain(inputs, target=1, preprocess=prepared)
         assert torch.equal(e.positive, expected.positive)
-        torch.testing.assert_close(e.display, torch.tensor(pixels).permute(0, 3, 1, 2).double() / 255)  # as it was
+        torch.testing.assert_close(e.features.display, torch.tensor(pixels).permute(0, 3, 1, 2).double() / 255)  # as it was
     single = CAFE(network()).explain(pictures[1], target=1, preprocess=prepared)
     torch.testing.assert_close(single.positive[0], expected.positive[1])
     assert single.kind == "image"

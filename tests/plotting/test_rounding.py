@@ -50,8 +50,8 @@ def close(shown, times, exact, scale):
 
 
 def largest(e):
-    nets = [*e._flat(e.combined)[0].tolist(), e.bias.item(), e.output.item(), e.baseline_output.item()]
-    return max(map(abs, [*nets, e._flat(e.combined).sum().item()]))
+    nets = [*e.flat(e.combined)[0].tolist(), e.bias.item(), e.output.item(), e.baseline_output.item()]
+    return max(map(abs, [*nets, e.flat(e.combined).sum().item()]))
 
 
 def times_of(text):

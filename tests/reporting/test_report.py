@@ -169,7 +169,7 @@ def hostile():
         notes=(f"{EVIL} note",),
         frozen=(f"{EVIL} frozen",),
         cut={f"{EVIL} cut": torch.ones(3)},
-        settings={**explanation.settings, "c": {EVIL: 0.5}},
+        settings={**explanation.meta.settings, "c": {EVIL: 0.5}},
     )
 
 
@@ -402,7 +402,7 @@ def test_texts_have_words_with_both_signs():
 
 def test_several_explanations_in_one_report(tmp_path):
     explanation, model = tabular(4, outputs=3)
-    several = CAFE(model).explain(explanation.inputs, target="all", feature_names=explanation.feature_names)
+    several = CAFE(model).explain(explanation.inputs, target="all", feature_names=explanation.features.names)
     page = several.report(tmp_path / "all.html").read_text("utf-8")
     check_sums(page, 12)
     assert [row["id"] for row in Reader(page).details[:4]] == ["r0-0", "r1-0", "r2-0", "r0-1"]

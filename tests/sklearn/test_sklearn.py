@@ -126,7 +126,7 @@ def test_scaled_pipeline_takes_raw_rows_and_shows_their_units():
     pipeline = make_pipeline(StandardScaler(), MLPClassifier(**SMALL)).fit(raw, TWO)
     explanation = CAFE(from_sklearn(pipeline)).explain(raw)
     torch.testing.assert_close(torch.sigmoid(explanation.output), torch.from_numpy(pipeline.predict_proba(raw)[:, 1]))
-    torch.testing.assert_close(explanation.display, torch.from_numpy(raw))
+    torch.testing.assert_close(explanation.features.display, torch.from_numpy(raw))
     torch.testing.assert_close(explanation.inputs, torch.from_numpy(pipeline[:-1].transform(raw)))
     adds_up(explanation)
     assert f"{raw[0, 0]:.4g}" in explanation.ledger(0)
@@ -158,12 +158,12 @@ def test_one_hot_pipeline():
     pipeline = make_pipeline(ColumnTransformer(parts), MLPClassifier(**SMALL)).fit(table, TWO)
     cafe = CAFE(from_sklearn(pipeline, encoded=True))
     explanation = cafe.explain(table)
-    assert explanation.feature_names == ("num__age", "num__income", "cat__sex_female", "cat__sex_male")
-    assert explanation.display is None
+    assert explanation.features.names == ("num__age", "num__income", "cat__sex_female", "cat__sex_male")
+    assert explanation.features.display is None
     torch.testing.assert_close(torch.sigmoid(explanation.output), torch.from_numpy(pipeline.predict_proba(table)[:, 1]))
     adds_up(explanation)
     grouped = cafe.explain(table, feature_groups={"sex": ["cat__sex_female", "cat__sex_male"]})
-    assert grouped.feature_names == ("num__age", "num__income", "sex")
+    assert grouped.features.names == ("num__age", "num__income", "sex")
 
 
 def test_sparse_output_of_a_step_is_made_dense():
@@ -180,23 +180,23 @@ def test_reordered_columns_keep_their_names_and_units(output):
     pipeline = make_pipeline(parts.set_output(transform=output), MLPRegressor(**SMALL)).fit(numbers, SIGNAL)
     cafe = CAFE(from_sklearn(pipeline))
     explanation = cafe.explain(numbers)
-    assert explanation.feature_names == ("income", "age")
-    np.testing.assert_allclose(explanation.display, numbers[["income", "age"]])
+    assert explanation.features.names == ("income", "age")
+    np.testing.assert_allclose(explanation.features.display, numbers[["income", "age"]])
     assert cafe.explain(numbers, feature_names=["A", "I"]).feature_names == ("I", "A")  # names of the raw columns
 
 
 def test_mixed_features_have_no_units():
     pipeline = make_pipeline(StandardScaler(), PCA(4), MLPRegressor(**SMALL)).fit(X, SIGNAL)
     explanation = CAFE(from_sklearn(pipeline)).explain(X)
-    assert explanation.display is None
-    assert explanation.feature_names == ("pca0", "pca1", "pca2", "pca3")
+    assert explanation.features.display is None
+    assert explanation.features.names == ("pca0", "pca1", "pca2", "pca3")
 
 
 def test_steps_without_names():
     pipeline = make_pipeline(FunctionTransformer(np.tanh), MLPRegressor(**SMALL)).fit(X, SIGNAL)
     explanation = CAFE(from_sklearn(pipeline)).explain(X)
     np.testing.assert_allclose(explanation.output, pipeline.predict(X))
-    np.testing.assert_allclose(explanation.display, X)
+    np.testing.assert_allclose(explanation.features.display, X)
 
 
 def test_pipeline_of_one_step():

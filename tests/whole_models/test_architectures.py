@@ -207,9 +207,9 @@ def test_words_of_a_tokenizer(tmp_path):
     frame = e.to_frame()
     assert list(frame[frame.row == 2].feature[:-1]) == [f"word{i}" for i in ids[2].tolist()]
     assert f"word{ids[1, 0]}" in e.ledger(1)
-    assert e[1:].tokens == e.tokens[1:]
+    assert e[1:].tokens == e.features.tokens[1:]
     e.save(tmp_path / "e.safetensors")
-    assert Explanation.load(tmp_path / "e.safetensors").tokens == e.tokens
+    assert Explanation.load(tmp_path / "e.safetensors").tokens == e.features.tokens
 
 
 class SpelledOut(nn.Module):

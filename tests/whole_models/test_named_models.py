@@ -30,7 +30,7 @@ def holds(cafe, x, start, dtype, tolerance, missing, **options):
     """Sums, rows and missing features of an explanation by the way that is chosen, against nothing and against ``start``."""
     for reference in (None, start):
         e = cafe.explain(x, reference, **options)
-        assert e.settings["netting"] == "unit"
+        assert e.meta.settings["netting"] == "unit"
         adds_up(e)
         assert not any("float64" in note for note in e.notes) or dtype == torch.float32
         row = cafe.explain(x[1:2], None if reference is None else reference[1:2], **options)

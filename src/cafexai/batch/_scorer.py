@@ -66,7 +66,7 @@ class Scorer:
         names = [*(one.name for one in fields), "reason"]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"score(..., keep={list(self.keep)!r}): {twice[0]!r} is a column of the result, too. Rename it.")
-        about = {**described, "settings": {**described.get("settings", {}), **_plain(explanation.settings)}}
+        about = {**described, "settings": {**described.get("settings", {}), **_plain(explanation.meta.settings)}}
         types = arrow.schema(fields, {b"cafexai": json.dumps(about, default=str).encode()})
         return dataclasses.replace(scorer, types=types)
 

@@ -122,7 +122,7 @@ def to_json(result: Any, data: Data, about: dict[str, Any]) -> dict[str, Any]:
         first = explanation if first is None else first
         rows += [_row(explanation, row, data, key) for row in range(len(explanation))]
     assert first is not None
-    settings = dict(first.settings)
+    settings = dict(first.meta.settings)
     if hasattr(result, "by") and "c" in result.by:
         settings.pop("c")  # it is in the rows
     return {
@@ -131,7 +131,7 @@ def to_json(result: Any, data: Data, about: dict[str, Any]) -> dict[str, Any]:
         "settings": settings,
         "frozen": first.frozen,
         "notes": first.notes,
-        "output_error": first.output_error,
+        "output_error": first.checks.output_error,
         "rows": rows,
     }
 

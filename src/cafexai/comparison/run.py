@@ -30,9 +30,6 @@ NOTES = (
 DEFAULT_METRICS = ("infidelity", "infidelity_as_is", "max_sensitivity", "complexity", "completeness_error")
 
 
-DEFAULT, PUBLISHED = "cafe c=0.5", "cafe_published"  # one and the same for shallow models, of which one is shown then
-
-
 def default_methods() -> dict[str, Method]:
     """Every method with its usual settings, CAFE with c = 0, 0.5 and 1."""
     cafes = {f"cafe c={c:g}": functools.partial(METHODS["cafe"], c=c) for c in (0.5, 0.0, 1.0)}
@@ -61,8 +58,7 @@ def compare(
     """Attribute the same rows by many methods and measure each; the draws of a metric are the same for all of them.
 
     ``methods``: names from ``cafexai.methods.METHODS``, or name -> function with their signature
-    (``{"cafe c=1": functools.partial(METHODS["cafe"], c=1.0)}``); None is all of them, CAFE as published only where it is
-    not what ``CAFE(model)`` gives. The others are tested against the first one of CAFE. ``metrics``: names from
+    (``{"cafe c=1": functools.partial(METHODS["cafe"], c=1.0)}``); None is all of them. The others are tested against the first one of CAFE. ``metrics``: names from
     ``cafexai.metrics.METRICS``, such as "infidelity" and "infidelity_as_is",
     "structural_infidelity" (of ``n_units`` random units), "rmse" (against ``truth``), "deletion". ``perturb`` is what
     infidelity does to rows; by default noise of half a standard deviation of each column, with every group of several columns
@@ -103,8 +99,6 @@ def compare(
             scores[name, seed] = _checked(result, given)
         except Exception as error:  # whatever a method raises is its reason
             reasons[name] = _reason(error)
-    if methods is None and _same(scores, DEFAULT, PUBLISHED, draws):
-        asked.pop(PUBLISHED)
     able = {name: method for name, method in asked.items() if name not in reasons}
     notes = [*(NOTES if "completeness_error" in wanted else ()), *_softmax_note(given)]
     for metric, seed in progress([(m, s) for m in wanted for s in draws], "measuring", "metric", show_progress):
@@ -142,12 +136,6 @@ def compare(
     )
 
 
-def _same(scores: Mapping[tuple[str, int], Tensor], one: str, other: str, draws: Iterable[int]) -> bool:
-    """Both methods gave the same scores, to the last digit."""
-    pairs = [(scores.get((one, seed)), scores.get((other, seed))) for seed in draws]
-    return all(a is not None and b is not None and torch.equal(a, b) for a, b in pairs)
-
-
 def _guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
     """The metric of all methods; if one fails, of each by itself, with the reason for those that fail."""
     try:
@@ -171,7 +159,7 @@ def _numbers(found: Any, bench: measure.Bench) -> dict[str, Tensor | str]:
 def _softmax_note(given: Case) -> tuple[str, ...]:
     """Our engine explains the logit behind a final softmax; others cannot know it."""
     with contextlib.suppress(Exception):
-        if CAFE(given.model).explain(given.x[:1], target=given.some(slice(0, 1)).target).final is not None:
+        if CAFE(given.model).explain(given.x[:1], target=given.some(slice(0, 1)).target).meta.final is not None:
             return (
                 "The model ends in a sigmoid or softmax. CAFE, DeepLIFT, LRP and bias back-propagation explain its logit, the "
                 "other methods and the metrics are about the probability: compare on the model without it.",

@@ -35,8 +35,8 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
         "name": rows.name(place),
         "now": ledger(now, most),
         "before": ledger(before, most) if edits else None,
-        "outputs": _outputs(session, place, edits, now.final),
-        "outputs_before": _outputs(session, place, {}, now.final) if edits else None,
+        "outputs": _outputs(session, place, edits, now.meta.final),
+        "outputs_before": _outputs(session, place, {}, now.meta.final) if edits else None,
         "cells": {name: str(value) if isinstance(value, bool) else value for name, value in cells.items()},
         "words": rows.words(place, edits.get("struck", ())),
     }
@@ -49,7 +49,7 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
 
 def ledger(e: Explanation, most: int) -> dict[str, Any]:
     """One explanation in the digits that every view of the library shows, and exact numbers for the bars."""
-    kind = "text" if e.tokens is not None else kind_of(e)
+    kind = "text" if e.features.tokens is not None else kind_of(e)
     part = by_region(e) if kind == "image" else e
     digits = shown(part, most)
     share = conflict_share(e).item()

@@ -68,7 +68,7 @@ class Scoring:
         self.columns["conflict"][where] = e.conflict.cpu().numpy()
         self.columns["share"][where] = conflict_share(e).cpu().numpy()
         outputs = self.session.outputs(self.rows.inputs(places)[0])
-        likely = self.session.probabilities(outputs, e.final)
+        likely = self.session.probabilities(outputs, e.meta.final)
         if outputs.ndim == 2 and outputs.shape[1] > 1:
             self.predicted[where] = outputs.argmax(1).numpy()
         if likely is not None:
@@ -97,7 +97,9 @@ class Scoring:
         wanted = [place for place in places if place in self.sample]
         if wanted:
             own = torch.tensor([place - places.start for place in wanted])
-            values = None if part.grouped and part.display is None else part.flat(part.shown).double().cpu()[own].numpy()
+            values = (
+                None if part.grouped and part.features.display is None else part.flat(part.shown).double().cpu()[own].numpy()
+            )
             nets = (up - down)[own].float().numpy()
             self.kept += [(p, nets[i], None if values is None else values[i]) for i, p in enumerate(wanted)]
 

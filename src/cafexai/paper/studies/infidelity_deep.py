@@ -70,7 +70,8 @@ def attributed(key: str) -> Any:
     if not c:
         return method(key)
     constant = {FIRST_FUNCTION: 0.5, "*": 0.0} if c == FIRST else float(c)
-    return functools.partial(METHODS["cafe"], c=constant, netting="path" if kind == "cafe" else "feature", biases="reference")
+    netting = "path" if kind == "cafe" else "feature"
+    return functools.partial(METHODS["cafe"], c=constant, variant="published", netting=netting, biases="reference")
 
 
 OWN = [
