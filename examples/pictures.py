@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def tumours() -> tuple[Explanation, int]:
     """Explanations of the demo's test set, and the row it prints; with the names of both answers and the probability."""
     explanation, correct = explain_test_set()
     known = {"class_names": ("malignant",), "probability": explanation.output.sigmoid()}
-    return dataclasses.replace(explanation, **known), most_conflicted(explanation, correct)
+    return explanation.replace(**known), most_conflicted(explanation, correct)
 
 
 def digits() -> tuple[nn.Module, Tensor]:
@@ -81,7 +80,7 @@ def review() -> Explanation:
             optimizer.step()
     explanation = CAFE(model.eval()).explain(torch.tensor([[known[word] for word in SHOWN.split()]]))
     names = {"tokens": (tuple(SHOWN.split()),), "class_names": ("good review",)}
-    return dataclasses.replace(explanation, **names, probability=explanation.output.sigmoid())
+    return explanation.replace(**names, probability=explanation.output.sigmoid())
 
 
 def main() -> None:

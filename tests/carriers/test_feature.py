@@ -27,7 +27,7 @@ from naive_methods import layers_of
 from rules.test_rules import build, instances, outputs
 from whole_models.test_architectures import prepared, relative_error
 
-NET = functools.partial(CAFE, netting="feature")
+NET = functools.partial(CAFE, variant="published", netting="feature")
 
 
 # ---- the naive twin -------------------------------------------------------------------------------------------------

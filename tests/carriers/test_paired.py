@@ -291,7 +291,7 @@ def thirds(inputs):
 def test_errors_say_what_to_do():
     model = network("relu", [3, 4, 1], 0)
     x = torch.randn(2, 3).double()
-    with pytest.raises(ValueError, match='netting="feature"'):
+    with pytest.raises(ValueError, match='variant="feature"'):
         CAFE(model).explain(x, pairs=True)
     with pytest.raises(ValueError, match="pairs=True"):
         CAFE(model, variant="published", netting="feature").explain(x).pairs()

@@ -252,7 +252,7 @@ def test_all_options():
         torch.testing.assert_close(hidden.positive, reported.positive)
     assert one.meta.settings["netting"] == "unit"
     assert one.meta.settings["flows"] == "peak"
-    with pytest.raises(ValueError, match='the words are "peak"'):
+    with pytest.raises(ValueError, match="Allowed values: 'peak'"):
         CAFE(model, variant="published", flows="larger")
 
 
@@ -264,7 +264,7 @@ def test_the_published_method_by_its_name():
     )
     assert torch.equal(e.positive, expected.positive)
     assert [e.meta.settings[word] for word in ("c", "netting", "flows", "biases")] == [0.7, "path", "peak", "scores"]
-    found = METHODS["cafe"](model, x, target=1, netting="unit", flows="mean")
+    found = METHODS["cafe"](model, x, target=1, variant="published", netting="unit", flows="mean")
     torch.testing.assert_close(found, CAFE(model, variant="published", netting="unit", flows="mean").attribute(x, None, 1))
 
 

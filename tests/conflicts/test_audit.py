@@ -17,7 +17,7 @@ from cafexai import CAFE
 from cafexai.conflicts import audit, audit_outputs, minimal_conflicts, prevalence, tune_c
 from cafexai.conflicts.audit import _unit
 
-CAFE_1 = functools.partial(CAFE, c=1.0)
+CAFE_1 = functools.partial(CAFE.published, c=1.0)
 WHOLE = st.integers(-4, 4)
 
 

@@ -195,7 +195,7 @@ def test_the_model_at_the_baseline_and_what_freezing_moves_it_by():
     torch.testing.assert_close(e.checks.model_at_baseline, plain(X[:1]).detach().flatten().expand(3))
     assert not e.frozen_part.abs().max() > 1e-9
     with pytest.raises(ValueError, match='biases="reference"'):
-        _ = CAFE(plain).explain(X).frozen_part
+        _ = CAFE.published(plain).explain(X).frozen_part
 
 
 @pytest.mark.parametrize("netting", ["path", "feature", "unit"])

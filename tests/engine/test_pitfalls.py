@@ -245,7 +245,7 @@ def test_a_value_overwritten_by_a_constant():
         h.copy_(torch.ones(2, 3))
         return h.sum(1) + v.sum(1)
 
-    e = scores(f, torch.randn(2, 3))
+    e = CAFE.published(f).explain(torch.randn(2, 3))
     close(e.bias, torch.full((2,), 3.0))
 
 

@@ -118,7 +118,7 @@ def test_a_chain_is_what_following_its_calls_gives(found, rows, c, baseline, sin
 def test_a_chain_is_what_the_paper_says(taken):
     model, x = models.mlp(4, 6, 5, 3, activation=nn.Tanh), torch.randn(3, 4)
     reference = torch.randn(1, 4)
-    e = CAFE(model, 0.3).explain(x, reference, target=1)
+    e = CAFE.published(model, 0.3).explain(x, reference, target=1)
     assert len(taken) == 1
     for row in range(3):
         value = naive.Pair(reference[0], naive.clip(x[row] - reference[0]), naive.clip(reference[0] - x[row]))
@@ -316,7 +316,7 @@ def test_calls_that_ask_for_more_are_followed(options, taken):
     assert not taken
 
 
-@pytest.mark.parametrize("options", [{"netting": "feature"}], ids=str)
+@pytest.mark.parametrize("options", [{"variant": "feature"}], ids=str)
 def test_other_explainers_follow_the_calls(options, taken):
     CAFE(models.mlp(4, 6, 3), **options).explain(torch.randn(2, 4), target=0)
     assert not taken

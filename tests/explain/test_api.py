@@ -35,7 +35,7 @@ def x():
 
 
 def test_shapes_and_the_ledger(model, x):
-    e = CAFE(model).explain(x)
+    e = CAFE.published(model).explain(x)
     assert e.positive.shape == e.negative.shape == e.combined.shape == x.shape
     for name in ("bias_positive", "bias_negative", "bias", "conflict", "output", "baseline_output", "completeness_error"):
         assert getattr(e, name).shape == (6,)
@@ -52,7 +52,7 @@ def test_shapes_and_the_ledger(model, x):
 def test_bias_by_layer_is_the_share_of_each_layer():
     """A linear chain: the bias of the first layer reaches the output through the second weight."""
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
-    e = CAFE(model).explain(torch.randn(3, 2))
+    e = CAFE.published(model).explain(torch.randn(3, 2))
     share = (model[1].weight @ model[0].bias).detach()
     close(e.bias_by_layer["0"][:, 2], share.expand(3))
     close(e.bias_by_layer["1"][:, 2], model[1].bias.detach().expand(3))
@@ -207,8 +207,8 @@ def test_start_at_a_hidden_layer(model, x):
 
 
 def test_report_at_a_hidden_layer(model, x):
-    e = CAFE(model).explain(x, target=2, layer="1", start=False)
-    whole = CAFE(model).explain(x, target=2)
+    e = CAFE.published(model).explain_layer(x, "1", target=2, from_inputs=True)
+    whole = CAFE.published(model).explain(x, target=2)
     assert e.positive.shape == (6, 8)
     later = sum(whole.bias_by_layer[name][:, 2] for name in ("2", "4"))
     close(e.combined.sum(1) + later, whole.output - whole.baseline_output)
@@ -258,7 +258,7 @@ def test_a_final_softmax_or_sigmoid_is_left_out_and_said(model, x, last):
 
 def test_a_sigmoid_inside_is_an_activation(x):
     model = models.mlp(4, 8, 2, activation=nn.Sigmoid)
-    e = CAFE(model).explain(x, target=0)
+    e = CAFE.published(model).explain(x, target=0)
     assert e.notes == ()
     close(e.baseline_output, (model[2].weight[0] / 2).sum().expand(6).detach())
 
@@ -400,8 +400,8 @@ def test_equal_inputs_give_bit_equal_results(model, x):
 
 
 def test_report_at_a_layer_with_a_bias_of_its_own(model, x):
-    e = CAFE(model).explain(x, target=1, layer="2", start=False)
-    later = CAFE(model).explain(x, target=1).bias_by_layer["4"][:, 2]
+    e = CAFE.published(model).explain_layer(x, "2", target=1, from_inputs=True)
+    later = CAFE.published(model).explain(x, target=1).bias_by_layer["4"][:, 2]
     close(e.combined.sum(1) + later, e.output - e.baseline_output)
 
 
@@ -449,19 +449,19 @@ def test_targets_from_the_end_and_by_columns(x):
     assert torch.equal(CAFE(wide).explain(x, target=columns).positive, by_tuple.positive)
 
 
-def test_what_is_set_on_an_explainer_counts(x):
+def test_a_replaced_explainer_and_copies(x):
     import copy
 
     model = models.mlp(4, 6, 3)
-    cafe = CAFE(model, 0.5)
-    cafe.c = 1.0
+    cafe = CAFE(model, 0.5).replace(c=1.0)
     e = cafe.explain(x, target=0)
     assert torch.equal(e.positive, CAFE(model, 1.0).explain(x, target=0).positive)
     assert torch.equal(cafe.attribute(x, target=0), e.combined)
     by_name = CAFE(model, {"1": 0.0})
     again = copy.deepcopy(by_name)  # its modules are others
+    published = again.replace(variant="published")
     assert torch.equal(by_name.explain(x, target=0).positive, again.explain(x, target=0).positive)
-    assert list(again.explain(x, target=0).bias_by_layer) == ["0", "2"]
+    assert list(published.explain(x, target=0).bias_by_layer) == ["0", "2"]
     model[1] = torch.nn.Tanh()
     assert torch.equal(by_name.explain(x, target=0).positive, CAFE(model, {"1": 0.0}).explain(x, target=0).positive)
 
@@ -487,8 +487,8 @@ def test_masks_of_groups_may_have_a_row_in_front():
 def test_errors_are_combined_over_baselines():
     """The mean of what is missing, which is a sum of scores, and the worst output."""
     model, x, stack = models.mlp(6, 64, 64, 2).float(), torch.randn(5, 6).float(), torch.randn(4, 6).float()
-    each = [CAFE(model).explain(x, one, target=0) for one in stack]
-    e = CAFE(model).explain(x, stack[:, None].expand(4, 5, 6), target=0)
+    each = [CAFE.published(model).explain(x, one, target=0) for one in stack]
+    e = CAFE.published(model).explain(x, stack[:, None].expand(4, 5, 6), target=0)
     lacks = torch.stack([one.completeness_error for one in each])
     assert not torch.equal(lacks[0], lacks.mean(0))
     torch.testing.assert_close(e.completeness_error, lacks.mean(0), rtol=1e-6, atol=1e-12)

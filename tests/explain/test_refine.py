@@ -137,7 +137,8 @@ def test_slopes_foretell_what_noise_does():
         change = model(x) - model((x[:, None] - noise).flatten(0, 1)).view(20, 300)
     missed = {}
     for slopes in (True, False):
-        e = CAFE(model, background=data).explain(x, refine=Refine(20, slopes=slopes), target=0)
+        cafe = CAFE.published(model, background=data)
+        e = cafe.refine(cafe.explain(x, target=0), Refine(20, slopes=slopes))
         assert e.meta.settings["refine"]["slopes"] is slopes
         for name, scores in (("plain", e.combined), (slopes, e.refined)):
             missed[name] = (change - (noise / x[:, None] * scores[:, None]).sum(2)).square().mean().item()
@@ -171,7 +172,7 @@ def test_sums_are_kept_and_nothing_else_changes():
     assert e.refinement.correction.abs().max() > 1e-3
     torch.testing.assert_close(e.baseline_output + e.bias + e.refined.sum(1), e.output)
     assert not e.refinement.absent.any()
-    with pytest.raises(ValueError, match=r"refine=20"):
+    with pytest.raises(ValueError, match="cafe.refine"):
         _ = plain.refined
 
 
@@ -324,7 +325,7 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"background=x_train"):
         CAFE(model).explain(x, refine=20)
     for wrong in (0, True, 2.5, float("nan"), "20", 7):
-        with pytest.raises(ValueError, match=r"explain\(\.\.\., refine="):
+        with pytest.raises(ValueError, match=r"refine\(\.\.\., "):
             cafe.explain(x, refine=wrong)
     for ridge in (0, -1.0, float("nan"), True):
         with pytest.raises(ValueError, match="positive number"):
@@ -352,11 +353,11 @@ def test_files_tables_and_slices_keep_it(tmp_path):
     again = Explanation.load(tmp_path / "e.safetensors")
     assert torch.equal(again.refined, e.refined)
     assert again.meta.settings["refine"] == {"samples": 6, "ridge": 1.0, "seed": 0, "slopes": True}
-    assert torch.equal(again[2].refined_error, e.refinement.refined_error[2:3])
+    assert torch.equal(again[2].refinement.refined_error, e.refinement.refined_error[2:3])
     assert "refined" in e.ledger(0).splitlines()[1]
     assert "refined" not in CAFE(model).explain(x).ledger(0)
     assert "refined" in e.to_frame()
-    wrong = type(e)(**{**vars(e), "correction": e.refinement.correction + 1})
+    wrong = e.replace(correction=e.refinement.correction + 1)
     wrong.save(tmp_path / "wrong.safetensors")
     with pytest.raises(ValueError, match="correction changes the sum"):
         Explanation.load(tmp_path / "wrong.safetensors")
@@ -375,7 +376,7 @@ def test_a_single_feature_and_several_explanations_are_saved(tmp_path):
 def test_the_method_is_refined_and_absent():
     model, x, data = case()
     way = {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"}
-    e = CAFE(model, background=data, **way).explain(x, target=1, refine=10)
+    e = CAFE(model, background=data, variant="published", **way).explain(x, target=1, refine=10)
     torch.testing.assert_close(
         METHODS["cafe_refined"](model, x, target=1, refine=10, background=data), e.refined + e.refinement.absent
     )

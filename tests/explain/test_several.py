@@ -122,7 +122,7 @@ def test_the_collection_is_usable(tmp_path):
 
 def test_errors():
     model, x = models.mlp(5, 8, 3), torch.randn(4, 5)
-    with pytest.raises(ValueError, match="ask explain"):
+    with pytest.raises(ValueError, match="use explain_classes"):
         CAFE(model).attribute(x, target="all")
     with pytest.raises(ValueError, match=r"\(rows, classes\)"):
         CAFE(lambda v: model(v)[:, None].expand(-1, 2, 3)).explain(x, target="all")

@@ -26,7 +26,7 @@ def test_attributions_by_name():
     options = {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"}
     for c in (0.0, 0.5):
         found = truth.candidate(f"{truth.DEEP} c={c:g}")(model, x, target=1)
-        torch.testing.assert_close(found, CAFE(model, c, **options).attribute(x, target=1))
+        torch.testing.assert_close(found, CAFE(model, c, "default", **options).attribute(x, target=1))
         torch.testing.assert_close(method(f"deep c={c:g}")(model, x, target=1), found)
     assert torch.equal(truth.candidate("cafe")(model, x, target=1), CAFE(model).attribute(x, target=1))
     published = CAFE.published(model).attribute(x, target=1)

@@ -30,7 +30,7 @@ def table(rows=40, **options):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 12), nn.ReLU(), nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 3))
     names = ["age", "income", "the very first of two long names", "the very first of ten long names", "dose"]
-    return CAFE(model, **{key: options.pop(key) for key in ("netting",) if key in options}).explain(
+    return CAFE(model, **{key: options.pop(key) for key in ("variant",) if key in options}).explain(
         torch.randn(rows, 5), feature_names=names, **options
     )
 
@@ -56,17 +56,17 @@ def text(rows=2):
     torch.manual_seed(0)
     e = CAFE(Bag()).explain(torch.arange(len(WORDS)).repeat(rows, 1), target=1)
     known = {"class_names": ("bad", "good"), "probability": torch.full((rows,), 0.99999)}
-    return dataclasses.replace(e, tokens=(tuple(WORDS),) * rows, **known)
+    return e.replace(tokens=(tuple(WORDS),) * rows, **known)
 
 
 def pairs():
-    return table(4, netting="feature", pairs=True)
+    return table(4, variant="feature", pairs=True)
 
 
 def audited():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 1))
-    return audit(partial(CAFE, c=0.3), model, torch.randn(10, 4))
+    return audit(partial(CAFE.published, c=0.3), model, torch.randn(10, 4))
 
 
 def compared():
@@ -201,7 +201,7 @@ def test_channels_first_and_last_are_the_same_picture():
 @pytest.mark.parametrize(("scale", "shift"), [(1, 0), (255, 0), (4, -2), (1000, 0), (0, 0)])
 def test_images_of_any_range_are_seen(scale, shift):
     e = image(3)[0]
-    picture = seen(dataclasses.replace(e, inputs=e.inputs * scale + shift))
+    picture = seen(e.replace(inputs=e.inputs * scale + shift))
     assert picture.min() >= 0
     assert picture.max() <= 1
     if scale == 255:
@@ -259,7 +259,7 @@ def test_rows_of_fewer_words_show_nothing_for_the_rest():
     scores = {name: getattr(e, name).clone() for name in ("positive", "negative", "combined")}
     for part in scores.values():
         part[0, -2:] = 0
-    short = dataclasses.replace(e, **scores, tokens=((*WORDS[:-2], "", ""),))
+    short = e.replace(**scores, tokens=((*WORDS[:-2], "", ""),))
     assert len(features(short)) == len(features(e)) - 2
     assert "well" not in texts(short.plot(0))
     assert "\n\n" not in short.ledger(0, 50)

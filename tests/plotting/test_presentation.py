@@ -1,6 +1,5 @@
 """The table of text and the picture of one explanation."""
 
-import dataclasses
 import re
 import sys
 from decimal import Decimal
@@ -43,7 +42,7 @@ def scaled(factor):
         for name in ("positive", "negative", "combined", "output", "baseline_output", "completeness_error")
     }
     layers = {name: scores * factor for name, scores in explanation.bias_by_layer.items()}
-    return dataclasses.replace(explanation, **numbers, bias_by_layer=layers)
+    return explanation.replace(**numbers, bias_by_layer=layers)
 
 
 def parts(text):
@@ -126,7 +125,7 @@ def test_ledger_is_aligned_and_says_what_it_is_about():
 
 def test_ledger_shows_values_in_the_units_of_the_user():
     explanation = tabular()
-    shown = dataclasses.replace(explanation, display=explanation.inputs * 0 + torch.tensor([45.0, 52000.0, 0.125, 3.0]))
+    shown = explanation.replace(display=explanation.inputs * 0 + torch.tensor([45.0, 52000.0, 0.125, 3.0]))
     lines = dict(parts(shown.ledger(0))[1:-2])
     assert lines["age"][0] == "45"
     assert lines["income"][0] == "52000"

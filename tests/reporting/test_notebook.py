@@ -76,8 +76,8 @@ def test_nothing_is_printed_while_explaining(notebook):
 
 def nasty():
     names = ["<script>alert(1)</script>", "a & b", '"quoted"', "\u05d0\u05d1", "x" * 200]
-    e = dataclasses.replace(table(3), feature_names=tuple(names), class_names=("<b>", "<b>", "<b>"), notes=("<i>note",))
-    return dataclasses.replace(e, probability=torch.full((3,), 0.5))
+    e = table(3).replace(feature_names=tuple(names), class_names=("<b>", "<b>", "<b>"), notes=("<i>note",))
+    return e.replace(probability=torch.full((3,), 0.5))
 
 
 def long():

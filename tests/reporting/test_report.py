@@ -239,7 +239,7 @@ def test_size(rows, limit):
     names = [f"measurement number {i}" for i in range(30)]
     model = nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 2), nn.Softmax(1))
     explanation = CAFE(model).explain(torch.randn(rows, 30), feature_names=names)
-    explanation = dataclasses.replace(explanation, probability=torch.rand(rows))
+    explanation = explanation.replace(probability=torch.rand(rows))
     page = report_page(explanation, model=model)
     assert len(page.encode()) < limit
     assert page.count("<details") == rows
@@ -290,7 +290,7 @@ def test_conflicts_in_sentences():
     assert explanation.pairs(0) == [("income", "debt", 1.0)]
     assert "All features together pushed the score up by 3.000 and down by 1.000: 1.000 of each cancelled." in text
     assert "income raised the score by 3.000; 1.000 of that was cancelled by debt." in text
-    plain = seen(report_page(dataclasses.replace(explanation, conflict_pairs=None)))
+    plain = seen(report_page(explanation.replace(conflict_pairs=None)))
     assert "The strongest push up: income = 3 (3.000); down: debt = 1 (1.000)." in plain
     assert "cancelled by" not in plain
 
@@ -333,7 +333,7 @@ def test_what_was_left_out_is_said():
 def test_the_check_names_the_worst_row():
     explanation, _ = tabular(5)
     errors = torch.tensor([0.0, 0.0, 0.004, 0.0, 0.001])
-    page = report_page(dataclasses.replace(explanation, completeness_error=errors))
+    page = report_page(explanation.replace(completeness_error=errors))
     assert re.search(r"at most 0\.004 \(in <a href=#r2>Row 2</a>\)", page)
     assert small(6e-6) == "0.000006"
     assert (small(0.0), small(3e-12), small(0.25)) == ("0", "3e-12", "0.2")

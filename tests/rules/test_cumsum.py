@@ -39,10 +39,10 @@ def test_a_difference_of_running_sums_is_the_sum_of_what_lies_between(name, way)
         return torch.exp(torch.tanh(v @ weight) @ matrix.T) @ head
 
     for reference in (None, start):
-        e, f = (CAFE(m, **way).explain(x, reference, 1) for m in (model, written))
+        e, f = (CAFE(m, variant="published", **way).explain(x, reference, 1) for m in (model, written))
         for part in ("positive", "negative", "combined", "bias", "output", "baseline_output"):
             torch.testing.assert_close(getattr(e, part), getattr(f, part))
-        row = CAFE(model, **way).explain(x[1:2], None if reference is None else reference[1:2], 1)
+        row = CAFE(model, variant="published", **way).explain(x[1:2], None if reference is None else reference[1:2], 1)
         torch.testing.assert_close(row.positive[0], e.positive[1])
     assert (e.positive[:, 2] == 0).all()
     assert (e.negative[:, 2] == 0).all()

@@ -80,7 +80,7 @@ def test_against_zero_the_scale_is_as_if_frozen(form):
     torch.manual_seed(2)
     model, x = Spelled(form, form != "rms_norm"), torch.randn(3, WIDTH, dtype=torch.float64)
     frozen = CAFE(model, variant="published", biases="reference", norm_mean="linear").explain(x, target=0)
-    found = CAFE(model, **OPEN).explain(x, target=0)
+    found = CAFE(model, variant="published", **OPEN).explain(x, target=0)
     assert torch.allclose(found.combined, frozen.combined, rtol=0, atol=1e-12)
 
 
@@ -101,7 +101,7 @@ def test_variances_of_zero_and_of_the_reference():
     norm = nn.Sequential(nn.LayerNorm(4, dtype=torch.float64), nn.Linear(4, 1, dtype=torch.float64))
     flat, x = torch.full((1, 4), 2.0, dtype=torch.float64), torch.randn(1, 4, dtype=torch.float64)
     for rows, start in ((x, flat), (flat, x), (flat, flat), (x, x)):
-        e = CAFE(norm, **OPEN).explain(rows, start)
+        e = CAFE(norm, variant="published", **OPEN).explain(rows, start)
         assert e.combined.isfinite().all()
         assert torch.allclose(e.baseline_output + e.combined.sum(1), norm(rows)[:, 0], atol=1e-9)
     no_eps = CAFE(lambda v: (v * torch.rsqrt((v * v).sum(-1, keepdim=True))).sum(-1), **OPEN).explain(x)
@@ -112,4 +112,4 @@ def test_open_norms_need_biases_in_the_reference():
     model = nn.LayerNorm(4)
     for options in ({"norms": "open"}, {"norms": "open", "biases": "scores"}, {"norms": "thawed"}):
         with pytest.raises(ValueError, match="norms="):
-            CAFE(model, **options)
+            CAFE(model, variant="published", **options)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .._engine.diagnose import answer
 from .._engine.model import Subject, with_gradients
 from .._engine.state_guard import Kept
+from .._engine.variant import ALLOWED
 from .._inputs import renamed
 from .._inputs.baselines import references
 from .._inputs.groups import default_names, places
@@ -162,8 +163,10 @@ def method(
 
     def register(own: Callable[..., Tensor]) -> Method:
         name = own.__name__
-        options = [p for p in inspect.signature(own).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        options = [p for p in inspect.signature(own).parameters.values() if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
         known = {option.name for option in options}
+        if any(p.kind is p.VAR_KEYWORD for p in options):
+            known |= set(ALLOWED)  # options of a variant
 
         @functools.wraps(own)
         def run(
