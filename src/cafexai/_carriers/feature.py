@@ -25,6 +25,7 @@ from .._core.backward import Outcome, Passed, halved
 from .._core.completeness import check_sum, proportion
 from .._core.contract import Made, Move
 from .._core.feature_index import Features
+from .._core.flow_rule import FlowRule
 from .._core.functions import ONE_TO_ONE, Function, over_rows
 from .._core.row_index import Rows
 from .._core.run import Run
@@ -178,7 +179,7 @@ class FeatureScores(Scores):
         return positive, negative
 
     def flows(
-        self, phi: Function, keeps_zero: bool, c: float, sides: tuple[Tensor, Tensor]
+        self, phi: Function, keeps_zero: bool, rule: FlowRule, sides: tuple[Tensor, Tensor]
     ) -> tuple[Tensor | None, Tensor, Tensor]:
         """Reference behind phi, change of phi, and what cancelled influence still changes, k - m of the activation rule."""
         reference, delta = self.reference, self.delta.detach()
@@ -188,13 +189,13 @@ class FeatureScores(Scores):
         positive, negative = sides
         total = positive + negative
         points = at_points(delta, total, reference, behind, phi)
-        change, along, against, _ = flows(delta, total, points, phi, c, reference)
+        change, along, against, _ = flows(delta, total, points, phi, rule, reference)
         net = along.add_(against).where((positive > 0) & (negative > 0), 0)  # rounding must not make up what cancels
         return behind, change, net
 
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         positive, negative = self.sides()
-        behind, change, net = self.flows(phi, keeps_zero, self.run.c, (positive, negative))
+        behind, change, net = self.flows(phi, keeps_zero, self.run.flow_rule, (positive, negative))
         rising = self.delta.detach() >= 0
         up = (net + change * rising).div_(_or_one(positive))
         down = (net - change * ~rising).div_(_or_one(negative))

@@ -119,8 +119,8 @@ class PairedScores(FeatureScores):
 
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         result = super()._activated(phi, keeps_zero)
-        sides = self.sides()
-        full, passed_on = (self.flows(phi, keeps_zero, c, sides)[2] for c in (type(self.run.c)(1.0), self.run.c))
+        sides, rule = self.sides(), self.run.flow_rule
+        full, passed_on = (self.flows(phi, keeps_zero, each, sides)[2] for each in (rule.at(1.0), rule))
         value, delta = self.value.requires_grad_(), self.delta.detach()
         (slope,) = torch.autograd.grad(phi(value).sum(), value)
         gate = torch.zeros_like(delta).requires_grad_()

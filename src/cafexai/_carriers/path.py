@@ -147,8 +147,9 @@ class PathScores(Scores):
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         if self.run.along_secants:
             return self._along_secant(phi, keeps_zero)
-        step, reference, behind, phi = self.activation(self.delta, self.reference, phi, keeps_zero, self.run.c)
-        delta, total = InGraph.apply(self.delta, self.total, step, reference, behind, phi, self.run.c)
+        rule = self.run.flow_rule
+        step, reference, behind, phi = self.activation(self.delta, self.reference, phi, keeps_zero, rule)
+        delta, total = InGraph.apply(self.delta, self.total, step, reference, behind, phi, rule)
         return type(self)(self.run, behind, delta, total, self.rows)
 
     def _along_secant(self, phi: Function, keeps_zero: bool) -> Any:

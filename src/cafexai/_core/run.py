@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .mean_flows import Mean
+from .flow_rule import LINEAR_FLOW, FlowRule
 from .steps import Biases, Deltas, Magnitudes, Step
 
 if TYPE_CHECKING:
@@ -69,10 +69,9 @@ class Settings:
     norms: str = "frozen"  # the statistics of normalisations: constants (the paper), or "open", values that depend on the input
     flows: str = "peak"  # what shows of cancelled influence: the larger of its two ways (the paper), or their "mean"
 
-    def c_at(self, path: str) -> float:
-        """The constant c of a module."""
-        c = self.sensitivity(path)
-        return Mean(c) if self.flows == "mean" else c
+    def flow_rule_at(self, path: str) -> FlowRule:
+        """The flow rule of a module."""
+        return FlowRule(self.flows, self.sensitivity(path))
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,9 @@ class Run:
         return x.to(torch.promote_types(x.dtype, self.settings.dtype))
 
     @property
-    def c(self) -> float:
-        """The conflict sensitivity constant where the pass is now."""
-        return Mean(0.0) if self.along_secants else self.settings.c_at(self.path)
+    def flow_rule(self) -> FlowRule:
+        """The flow rule where the pass is now."""
+        return LINEAR_FLOW if self.along_secants else self.settings.flow_rule_at(self.path)
 
     def note_operation(self, name: str) -> None:
         """Count a call."""

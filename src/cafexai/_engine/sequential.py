@@ -72,9 +72,9 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
             elif start is not None:
                 reference = start.expand(len(delta), -1)
         else:
-            c = run.settings.c_at(path)
-            step, before, behind, phi = carrier.activation(delta, reference, layer[0], True, c)
-            arguments, reference = (before, behind, phi, c), behind
+            rule = run.settings.flow_rule_at(path)
+            step, before, behind, phi = carrier.activation(delta, reference, layer[0], True, rule)
+            arguments, reference = (before, behind, phi, rule), behind
         delta, total, *saved = step.apply(delta, total, *arguments)
         run.steps.append((step, *saved))
     return carrier(run, reference, delta, total, None)
