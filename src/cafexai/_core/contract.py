@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .functions import Function
+from .provenance import MadeBy
 from .row_index import Rows
 from .run import Run
 
@@ -36,8 +37,7 @@ class Carrier(abc.ABC):
     rows: Rows
     nominal: torch.dtype | None = None  # the dtype the model sees, where it differs from that of the arguments
     slack = 1.0  # how much more rounding than usual the sums of this carrier have
-    logits: Any = None  # the argument of a sigmoid or softmax that made this value
-    final: str | None = None  # which of the two it was
+    made_by: MadeBy | None = None  # how the value was made, where somebody may ask
     pending = False  # the scores are not computed yet
     meaning: str  # what ``netting=`` says of it
     by_feature = False  # contributions of features are kept apart, so that the pass must know which elements are one feature

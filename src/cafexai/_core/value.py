@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .cumsum import RunningSum
 from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners
 from .input_origin import Origin
+from .provenance import SUM, add_up, kind_of, of_input, origin_of, same_exponentials, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
 from .run import Run
 from .steps import weighted
@@ -33,17 +33,6 @@ S = TypeVar("S", bound="Scores")
 
 class Scores(Carrier):
     """What rules say of a value, and what of it is the same for all carriers."""
-
-    logits: Scores | None
-    origin: Origin | None = None  # where it was made of an input, element by element
-    exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or 1 "over sum" of these
-    root_of: Scores | None = None  # the value that this is the square root of
-    as_scale: Tensor | None = None  # of the scale of a norm: its value, of which reference + delta may have lost digits
-    shifted: Scores | None = None  # this value before something was subtracted from it
-    raised: tuple[Scores, Tensor] | None = None  # the value, and the constant that was added to it
-    larger_of: tuple[Any, Any] | None = None  # the two of which this is the larger; one may be a constant
-    running: RunningSum | None = None  # of what, and where, this is a running sum
-    log_sum_of: tuple[Scores, Any] | None = None  # the value, and its dims, of whose exponentials this is the log of the sum
 
     @property
     def value(self) -> Tensor:
@@ -110,9 +99,10 @@ class Scores(Carrier):
             amounts = _joined_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
-        if scored[0].origin is not None:
+        if origin_of(scored[0]) is not None:
+            origins = [part if isinstance(part, Tensor) else origin_of(part) for part in parts]
             for place, result in enumerate(results):
-                result.origin = Origin.joined(fn, parts, None if single else place)
+                result.made_by = of_input(Origin.joined(fn, origins, None if single else place))
         return results[0] if single else tuple(results)
 
     def linear(
@@ -144,8 +134,9 @@ class Scores(Carrier):
             amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
         last = nothing if in_reference else given
         result = self._mapped(fn, constants, last, (reference, delta, rows), amount)
-        if self.origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
-            result.origin = self.origin.changed(lambda v: fn(v, *constants, *given))
+        origin = origin_of(self)
+        if origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
+            result.made_by = of_input(origin.changed(lambda v: fn(v, *constants, *given)))
         if amount is not None and self.has_book:
             result.watch(making if callable(making) else amount, rows, run.path)
         return result
@@ -161,20 +152,16 @@ class Scores(Carrier):
     def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
         """Move elements of this value alone; a function with several results gives a tuple."""
         result = self.join(self.run, fn, [self], aligned)
-        if self.logits is not None:
-            remembered = self.logits.reshape(fn)
-            pairs = [(result, remembered)] if isinstance(result, Scores) else zip(result, remembered, strict=True)
-            for part, logits in pairs:
-                part.logits, part.final = logits, self.final
-        if self.running is not None:
-            for part, running in zip([result] if isinstance(result, Scores) else result, self.running.moved(fn), strict=True):
-                part.running = running
+        if self.made_by is not None:
+            parts = (result,) if isinstance(result, Scores) else result
+            for part, made_by in zip(parts, self.made_by.moved(fn, len(parts)) or (), strict=False):
+                part.made_by = with_origin(made_by, origin_of(part))
         return result
 
     def copy(self: S) -> S:
         """This value as an object of its own."""
         copy = self._copied()
-        copy.logits, copy.final, copy.origin, copy.running = self.logits, self.final, self.origin, self.running
+        copy.made_by = None if self.made_by is None else self.made_by.copied()
         return copy
 
     def add(self: S, other: S, alpha: float = 1) -> S:
@@ -205,8 +192,9 @@ class Scores(Carrier):
             result = Pending(self.run, phi(self.value), lambda: self._activated(phi, keeps_zero))  # type: ignore[assignment]
         else:
             result = self._activated(phi, keeps_zero)
-        if self.origin is not None:
-            result.origin = self.origin.changed(phi)
+        origin = origin_of(self)
+        if origin is not None:
+            result.made_by = of_input(origin.changed(phi))
         return result
 
     def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
@@ -219,8 +207,8 @@ class Scores(Carrier):
         if routing:
             return Pending(self.run, fn(self.value, other.value), lambda: self.product(other, fn))  # type: ignore[return-value]
         if ends:
-            assert other.as_scale is not None
-            mine, yours = self.start, other.as_scale
+            assert other.made_by is not None
+            mine, yours = self.start, other.made_by.detail
         else:
             mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
@@ -369,30 +357,34 @@ class Pending(Scores):
         last = () if bias is None else (bias() if callable(bias) else bias,)
         value = fn(self.template, *constants, *last)
         result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
-        if self.exponentials is not None:
-            exponent, role = self.exponentials
-            if fn in ONE_TO_ONE:
-                result.exponentials = self.exponentials
-            elif role != "over sum":
-                result.exponentials = (exponent, "sum")
+        return self._behind_map(result, fn in ONE_TO_ONE)
+
+    def _behind_map(self, result: Pending, one_to_one: bool) -> Pending:
+        """The result of a linear map, with the record of what it is made of."""
+        result.made_by = None if self.made_by is None else self.made_by.mapped(one_to_one)
         return result
 
     def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
-        is_sum = self.exponentials is not None and self.exponentials[1] == "sum"  # as in exp / (sum of exp).clamp_min(eps)
-        result = super().elementwise(phi, keeps_zero, routing or is_sum)
-        result.exponentials = self.exponentials if is_sum else None
+        if kind_of(self) != SUM:
+            return super().elementwise(phi, keeps_zero, routing)
+        result = super().elementwise(phi, keeps_zero, True)  # as in exp / (sum of exp).clamp_min(eps)
+        result.made_by = self.made_by
         return result
 
     def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
         if self.firm:
             return self.full().weighted(weight, bias, aligned)
-        return Pending(self.run, weighted(self.template, weight, bias), lambda: self.full().weighted(weight, bias, aligned))
+        value = weighted(self.template, weight, bias)
+        return self._behind_map(Pending(self.run, value, lambda: self.full().weighted(weight, bias, aligned)), False)
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
         return super().product(other, fn, routing) if routing else self.full().product(other, fn, ends=ends)
 
     def add(self, other: Any, alpha: float = 1) -> Any:
-        return self.full().add(other, alpha)
+        if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
+            return self.full().add(other, alpha)
+        value = torch.add(self.template, other.template, alpha=alpha)  # a sum of exponentials, written out
+        return self._behind_map(Pending(self.run, value, lambda: self.full().add(other.full(), alpha)), False)
 
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
         return self.full().mix(weights, dims, reference)
@@ -424,18 +416,23 @@ def _joined_lazily(run: Run, fn: Move, parts: Sequence[Any], aligned: bool) -> A
         cut = _columns(pending[0], fn)
         if cut is not None:
             return cut
-    value = fn(*[part.value if isinstance(part, Scores) else part for part in parts])
-    if not isinstance(value, Tensor):
+    values = fn(*[part.value if isinstance(part, Scores) else part for part in parts])
+    single, same = isinstance(values, Tensor), same_exponentials([part.made_by for part in pending])
+    if not single and not same:
         return None
 
+    @functools.cache
     def compute() -> Any:
         full = [part.full() if isinstance(part, Pending) else part for part in parts]
         return Scores.join.__func__(run.settings.carrier, run, fn, full, aligned)  # type: ignore[attr-defined]
 
-    result = Pending(run, value, compute, any(part.firm for part in pending))
-    if len({part.exponentials for part in pending}) == 1:
-        result.exponentials = pending[0].exponentials
-    return result
+    firm = any(part.firm for part in pending)
+    results = []
+    for place, value in enumerate([values] if single else values):
+        making = compute if single else functools.partial(lambda place: compute()[place], place)
+        results.append(Pending(run, value, making, firm))
+        results[-1].made_by = pending[0].made_by if same else None
+    return results[0] if single else tuple(results)
 
 
 def _columns(layer: Pending, fn: Move) -> Any:

@@ -14,6 +14,7 @@ from torch.overrides import BaseTorchFunctionMode
 from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._core.backward import Passed
 from .._core.input_origin import Origin
+from .._core.provenance import final_of, of_input
 from .._core.run import Leaf, Run, Settings
 from .._core.steps import Deltas
 from .._core.tensors import Coded, Complexed, Scored, Softmaxed
@@ -90,7 +91,7 @@ def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
     reference = None if reference is None else run.wide(reference)
     scores = run.settings.carrier.of_input(run, x, reference)
     if not run.closed:
-        scores.origin = Origin(source, x, reference)
+        scores.made_by = of_input(Origin(source, x, reference))
     if run.features is not None:
         scores.belongs(source, torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:]))  # places in a row
     run.leaves.append(Leaf(scores, source))
@@ -318,8 +319,7 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
         scores, final, found, reference = output.logits, "softmax", output.as_subclass(Tensor), None
     else:
         found, reference = output.value, output.reference
-        if output.logits is not None:
-            scores, final = output.logits, output.final
+        scores, final = final_of(output)
     check_output(found, reference, expected, run)
     if final is not None:
         notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)

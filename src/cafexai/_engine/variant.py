@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from .._core.depth import DepthScores
+from .._core.provenance import final_of
 from .._core.run import Settings
 from .._core.tensors import Scored, Softmaxed
 from .._core.value import Scores
@@ -91,7 +92,7 @@ def outputs(output: Any) -> Iterator[tuple[Any, str | None]]:
         yield output.logits, "softmax"
     elif isinstance(output, (Scored, Scores)):
         value = output.state if isinstance(output, Scored) else output
-        yield (value, None) if value.logits is None else (value.logits, value.final)
+        yield final_of(value)
     elif not isinstance(output, Tensor):
         parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
         for part in parts:
