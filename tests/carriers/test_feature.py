@@ -88,7 +88,7 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
     leaves, structure, pairs = build(case, 1)
     rows = {pair.reference.shape[0] for pair in pairs}
     run = Run(rows.pop() if len(rows) == 1 else 1, Settings(FeatureScores, lambda path: 0.6))
-    run.features = Features.of([torch.Size([3])])
+    run.state.features = Features.of([torch.Size([3])])
     arguments = []
     for leaf in leaves:
         if isinstance(leaf, naive.Pair):

@@ -38,11 +38,22 @@ ALL_LAYERS = "(all layers)"
 Edges = Callable[[], Tensor]  # makes the sizes of edges; holds single tensors, never values: their histories could not be freed
 
 
+class FeatureState:
+    """Of one pass: which elements of the inputs are one feature."""
+
+    def __init__(self) -> None:
+        self.features: Features | None = None
+
+    def release(self) -> None:
+        """Nothing here is needed for the way back alone."""
+
+
 class FeatureScores(Scores):
     """reference, delta and ``contributions`` (features + 1, *shape of the value)."""
 
     meaning = "which nets the paths of each feature first"
     by_feature = True
+    new_state = FeatureState
     has_book = False  # the last contribution is that of the biases
 
     def __init__(
@@ -79,6 +90,8 @@ class FeatureScores(Scores):
 
     def belongs(self, source: int, places: Tensor) -> None:
         """Give every element to the feature at its place in a row of an input."""
+        if self.run.state.features is None:  # the operations of the model are asked for, no scores
+            return
         features = _features(self.run)
         owners = features.owners(source, places, self.delta.shape)
         nothing = self.delta.new_zeros(features.carried + 1, *self.delta.shape)
@@ -224,8 +237,9 @@ class FeatureScores(Scores):
 
 
 def _features(run: Run) -> Features:
-    assert run.features is not None
-    return run.features
+    features: Features | None = run.state.features
+    assert features is not None
+    return features
 
 
 def _lack(passed: Passed) -> Tensor:

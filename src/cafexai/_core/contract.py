@@ -26,6 +26,13 @@ Move = Callable[..., Any]  # of as many tensors as there are parts
 Made = tuple[Tensor | None, Tensor, Rows]  # reference, delta and rows of a result
 
 
+class CarrierState:
+    """What a carrier remembers of one pass beside its values: by default nothing."""
+
+    def release(self) -> None:
+        """Let go of what the way back needs: it would wait for the garbage collector."""
+
+
 class Carrier(abc.ABC):
     """A value with its explanation. ``reference`` is None while it is zero everywhere."""
 
@@ -42,6 +49,7 @@ class Carrier(abc.ABC):
     meaning: str  # what ``netting=`` says of it
     by_feature = False  # contributions of features are kept apart, so that the pass must know which elements are one feature
     forgets = False  # what cancelled at a unit is not carried on, so that the influence at the output says nothing of it
+    new_state: Callable[[], Any] = CarrierState  # makes what the carrier remembers of one pass, ``run.state``
     has_book = True  # what constants brought is read off the gradient, in the book of the biases
 
     @classmethod

@@ -203,7 +203,7 @@ class Coded(Tensor):
             constant = value.masked_fill(own, 0)
             value, reference = value * own, None if reference is None else reference * own
         scores = self.run.settings.carrier.of_input(self.run, value, reference)
-        if self.run.features is not None:
+        if scores.by_feature:
             scores.belongs(self.source, (self.places.clamp_min(0) % self.width).view(*self.places.shape, *beyond))
         if self.run.batch > 1:
             index = torch.where(self.places >= 0, self.places // self.width + 1, 0)

@@ -23,6 +23,7 @@ from torch import Tensor
 from .contract import Carrier, Move
 from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners
 from .input_origin import Origin
+from .lazy import OnDemand
 from .provenance import SUM, add_up, kind_of, of_input, origin_of, same_exponentials, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
 from .run import Run
@@ -319,25 +320,30 @@ class Pending(Scores):
         self.template = value.detach()
         self._compute = compute
         self._path = run.path
-        self._full: Any = None
 
     def full(self) -> Any:
-        """The value with its scores, made as if where it first stood."""
-        if self._full is None:
-            here, self.run.path = self.run.path, self._path
-            self._full = self._compute()
-            self.run.path = here
-        return self._full
+        """The value with its scores."""
+        return self.scores
+
+    def _computed(self) -> Any:
+        """Made as if where it first stood."""
+        here, self.run.path = self.run.path, self._path
+        scores = self._compute()
+        self.run.path = here
+        del self._compute  # and what it was made of
+        return scores
+
+    scores: Any = OnDemand(_computed)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_full" not in vars(self):
+        if name.startswith("__") or "_path" not in vars(self):
             raise AttributeError(name)
-        return getattr(self.full(), name)  # reference, delta, rows and what is the carrier's own
+        return getattr(self.scores, name)  # reference, delta, rows and what is the carrier's own
 
     value = property(lambda self: self.template)
     slack = property(lambda self: self.full().slack)
     has_book = property(lambda self: self.full().has_book)
-    pending = property(lambda self: self._full is None)
+    pending = property(lambda self: "scores" not in vars(self))
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:

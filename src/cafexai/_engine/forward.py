@@ -66,9 +66,10 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
     try:
         trace = Trace(run, job.subject.owned_tensors, kept, job.check == "each")
         if job.features is not None and not job.latent:
-            run.features = job.features([x.shape[1:] for x in batch.tensors])
+            features = job.features([x.shape[1:] for x in batch.tensors])
             if all(x.is_floating_point() for x in batch.tensors):
-                run.features = run.features.changed(_changes(batch.tensors, batch.references))
+                features = features.changed(_changes(batch.tensors, batch.references))
+            run.state.features = features
         arguments = tuple(x.clone() for x in batch.tensors) if job.latent else _scored(run, batch)
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
@@ -92,7 +93,7 @@ def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
     scores = run.settings.carrier.of_input(run, x, reference)
     if not run.closed:
         scores.made_by = of_input(Origin(source, x, reference))
-    if run.features is not None:
+    if scores.by_feature:
         scores.belongs(source, torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:]))  # places in a row
     run.leaves.append(Leaf(scores, source))
     return Scored(scores, dtype)
@@ -171,7 +172,7 @@ class _Begin:
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
         if self.job.features is not None:
-            self.run.features = self.job.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
+            self.run.state.features = self.job.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
         return _leaf(self.run, value, reference, 0)
 
 

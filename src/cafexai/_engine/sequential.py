@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._carriers.path import PathScores
+from .._carriers.totals import TotalScores
 from .._carriers.unit import UnitScores
 from .._core.activation import LARGE
 from .._core.functions import over_rows
@@ -53,7 +54,7 @@ def _usual(job: Job, settings: Settings) -> bool:
     )
 
 
-def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
+def along(run: Run, batch: Batch, layers: list[Any]) -> TotalScores:
     """The scored output; the steps of the way back are left with the run."""
     carrier: Any = run.settings.carrier
     (x,), (reference,) = batch.tensors, batch.references
