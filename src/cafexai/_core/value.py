@@ -23,8 +23,9 @@ from torch import Tensor
 from .contract import Carrier, Move
 from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners
 from .input_origin import Origin
+from .joins import at_start, join_lazily, joined_constants
 from .lazy import OnDemand
-from .provenance import SUM, add_up, kind_of, of_input, origin_of, same_exponentials, with_origin
+from .provenance import SUM, add_up, kind_of, of_input, origin_of, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
 from .run import Run
 from .steps import weighted
@@ -73,7 +74,7 @@ class Scores(Carrier):
         """
         scored = [part for part in parts if isinstance(part, Scores)]
         if any(part.pending for part in scored):
-            waiting = _joined_lazily(run, fn, parts, aligned)
+            waiting = join_lazily(Scores.join.__func__, run, fn, parts, aligned)  # type: ignore[attr-defined]
             if waiting is not None:
                 return waiting
         settings, of_scores = run.settings, parts
@@ -86,18 +87,18 @@ class Scores(Carrier):
         deltas = [moved_deltas] if single else list(moved_deltas)
         references: list[Any] = [None] * len(deltas)
         if in_reference or any(part.reference is not None for part in scored):
-            starts = [_at_start(part, settings.biases_in_reference) for part in parts]
+            starts = [at_start(part, settings.biases_in_reference) for part in parts]
             try:
-                at_start = fn(*starts)
+                moved_starts = fn(*starts)
             except RuntimeError:  # a view of a reference that is one row for all, and has no memory for each
-                at_start = fn(*[start.contiguous() for start in starts])
-            references = [at_start] if single else list(at_start)
+                moved_starts = fn(*[start.contiguous() for start in starts])
+            references = [moved_starts] if single else list(moved_starts)
         rows: list[Any] = [None] * len(deltas)
         if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):
             rows = moved(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
         results = settings.carrier._joined(run, fn, of_scores, deltas, references, rows)
         if constants and not in_reference and settings.carrier.has_book:
-            amounts = _joined_constants(fn, parts, deltas[0].detach(), single)
+            amounts = joined_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
         if origin_of(scored[0]) is not None:
@@ -280,25 +281,6 @@ class Scores(Carrier):
         return averaged(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED
 
 
-def _at_start(part: Any, biases_in_reference: bool) -> Tensor:
-    """What a part of a join brings to the reference."""
-    if isinstance(part, Scores):
-        return part.start
-    return part if biases_in_reference else torch.zeros_like(part)
-
-
-def _joined_constants(fn: Move, parts: Sequence[Any], like: Tensor, single: bool) -> Callable[[int], Tensor]:
-    """The constants among the parts in each result of a move, made when they are first needed: they are as large as that."""
-    kept = [part.shape if isinstance(part, Scores) else part.clone() for part in parts]  # the model may write to its own later
-
-    @functools.cache
-    def constant(place: int) -> Tensor:
-        joined = fn(*[like.new_zeros(part) if isinstance(part, torch.Size) else part for part in kept])
-        return joined if single else joined[place]
-
-    return constant
-
-
 class Pending(Scores):
     """A scored value that is computed only when somebody asks for its scores: the value is known, the rest on first use.
 
@@ -411,49 +393,3 @@ class Pending(Scores):
         raise AssertionError("This is asked of the value with its scores.")
 
     _added = _mapped = _mixed = _multiplied = _joined = outcome = net = _not_asked  # type: ignore[assignment]
-
-
-def _joined_lazily(run: Run, fn: Move, parts: Sequence[Any], aligned: bool) -> Any:
-    """A move of elements of lazy values and constants stays lazy, if it has one result; else None."""
-    if not all(part.pending for part in parts if isinstance(part, Scores)):
-        return None
-    pending = [part for part in parts if isinstance(part, Pending)]
-    if len(parts) == 1 and pending[0].columns is not None:
-        cut = _columns(pending[0], fn)
-        if cut is not None:
-            return cut
-    values = fn(*[part.value if isinstance(part, Scores) else part for part in parts])
-    single, same = isinstance(values, Tensor), same_exponentials([part.made_by for part in pending])
-    if not single and not same:
-        return None
-
-    @functools.cache
-    def compute() -> Any:
-        full = [part.full() if isinstance(part, Pending) else part for part in parts]
-        return Scores.join.__func__(run.settings.carrier, run, fn, full, aligned)  # type: ignore[attr-defined]
-
-    firm = any(part.firm for part in pending)
-    results = []
-    for place, value in enumerate([values] if single else values):
-        making = compute if single else functools.partial(lambda place: compute()[place], place)
-        results.append(Pending(run, value, making, firm))
-        results[-1].made_by = pending[0].made_by if same else None
-    return results[0] if single else tuple(results)
-
-
-def _columns(layer: Pending, fn: Move) -> Any:
-    """The result of a move that cuts the output of a linear layer into pieces of its columns; None if it does not."""
-    assert layer.columns is not None
-    index = torch.arange(layer.shape[-1], device=layer.template.device).expand(layer.shape)
-    try:
-        moved = fn(index)
-    except RuntimeError:  # a view that joins dimensions, of which columns without memory for each row have none
-        return None
-    parts = []
-    for part in [moved] if isinstance(moved, Tensor) else moved:
-        same = part.untyped_storage().data_ptr() == index.untyped_storage().data_ptr()
-        if not same or part.shape[:-1] != index.shape[:-1] or part.stride() != index.stride() or part.shape == index.shape:
-            return None
-        parts.append(layer.columns(slice(part.storage_offset(), part.storage_offset() + part.shape[-1])))
-        parts[-1]._path = layer._path
-    return parts[0] if isinstance(moved, Tensor) else tuple(parts)

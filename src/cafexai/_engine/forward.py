@@ -26,9 +26,10 @@ from .._inputs.target import choose_target, names_of_outputs
 from ..errors import RowsMixed, UnsupportedOperation
 from .check import check_output
 from .job import Batch, Job
+from .module_paths import module_paths
 from .sequential import along, steps_of
-from .state_guard import Kept
-from .tracer import Trace, module_paths
+from .state_guard import StateGuard
+from .tracer import Trace
 
 PROBABILITY = ("softmax", "sigmoid")  # what makes probabilities of logits
 
@@ -62,9 +63,9 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
 
 def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
     """Call by call."""
-    kept = _kept(job, batch)
+    guard = _guard(job, batch)
     try:
-        trace = Trace(run, job.subject.owned_tensors, kept, job.check == "each")
+        trace = Trace(run, job.subject.owned_tensors, guard, job.check == "each")
         if job.features is not None and not job.latent:
             features = job.features([x.shape[1:] for x in batch.tensors])
             if all(x.is_floating_point() for x in batch.tensors):
@@ -74,16 +75,16 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
         if expected is None:
-            kept.put_back()
-            with kept if kept.needed else contextlib.nullcontext():
+            guard.restore()
+            with guard if guard.needed else contextlib.nullcontext():
                 expected = _plain(job, batch)
         return _choose(output, expected, batch, run, job)
     finally:
-        kept.put_back()
+        guard.restore()
 
 
-def _kept(job: Job, batch: Batch) -> Kept:
-    return Kept(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts)
+def _guard(job: Job, batch: Batch) -> StateGuard:
+    return StateGuard(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts)
 
 
 def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
@@ -130,13 +131,13 @@ def _explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Ref
 def survey(job: Job, rows: slice | None = None) -> tuple[Trace, Any]:
     """A forward pass for its operations alone, with all that the model gave; None if it cannot be explained."""
     batch, output = job.batch(rows), None
-    kept = _kept(job, batch)
-    trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, kept)
+    guard = _guard(job, batch)
+    trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, guard)
     try:
         with contextlib.suppress(UnsupportedOperation):
             output = _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
     finally:
-        kept.put_back()
+        guard.restore()
     return trace, output
 
 
@@ -206,23 +207,23 @@ def _call(
 
 def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     """The output of the model as it is, leaving the random numbers of the caller and the model alone; with its graph."""
-    kept = _kept(job, batch)
+    guard = _guard(job, batch)
     try:
-        with kept:
+        with guard:
             return _plain(job, batch, slopes)
     finally:
-        kept.put_back()
+        guard.restore()
 
 
 def drawn_output(job: Job, batch: Batch, seed: int) -> Tensor:
     """The output of the model as it is, with other random numbers."""
-    kept = _kept(job, batch)
+    guard = _guard(job, batch)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return _plain(job, batch)
     finally:
-        kept.put_back()
+        guard.restore()
 
 
 def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:

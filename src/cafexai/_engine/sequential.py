@@ -23,7 +23,8 @@ from .._core.run import Leaf, Run, Settings
 from .._core.steps import Added
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
-from .tracer import hooks_of_others, usual_settings
+from .module_paths import hooks_of_others
+from .torch_settings import usual_settings
 
 
 def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
