@@ -12,7 +12,7 @@ from torch import Tensor
 from .._core.backward import Outcome, Passed, only_net
 from .._core.contract import Made, Move
 from .._core.functions import ONE_TO_ONE, Function
-from .._core.lazy import OnDemand, defer
+from .._core.lazy import OnDemand
 from .._core.row_index import Rows
 from .._core.run import Run
 from .._core.value import Scores
@@ -30,7 +30,7 @@ class SignedScores(Scores):
         self.parts = (delta,)
         self.rows = rows
         if total is not None:
-            defer(self, "total", total)
+            self._make_total = total
 
     total: Tensor = OnDemand(lambda self: self.delta.abs())  # type: ignore[assignment]  # positive plus negative part of delta
 

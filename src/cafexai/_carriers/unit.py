@@ -30,7 +30,7 @@ from .._core.backward import Outcome, Passed, at_features, cut_off, distribute, 
 from .._core.completeness import check_range
 from .._core.contract import Made, Move
 from .._core.functions import ONE_TO_ONE, Function
-from .._core.lazy import OnDemand, defer
+from .._core.lazy import OnDemand
 from .._core.row_index import Rows, behind_map
 from .._core.run import Run
 from .._core.steps import LINEAR, Added, Magnitudes, Pair, Step, half_sizes, weighted
@@ -106,7 +106,7 @@ class UnitScores(TotalScores):
         elif delta.numel() >= LARGE:  # what it is made of would be kept until then
             self.total = total()
         else:
-            defer(self, "total", total)
+            self._make_total = total
 
     def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
         reference, delta, rows = made

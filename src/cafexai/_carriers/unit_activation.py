@@ -44,7 +44,7 @@ def netted_activation(
 
 def _apply(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> Any:
     """The new delta and its size; kept are two multipliers and the new delta, for its sign."""
-    in_place = phi is torch.relu and reference is not None and rule.by_mean  # no results of blocks to be copied
+    in_place = phi is torch.relu and reference is not None and rule.kind == "mean"  # no results of blocks to be copied
     if is_plain(phi) and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi):
         change, *maps = _by_kernel(delta, total, reference, behind, phi, rule)
     elif delta.numel() <= (BLOCK if in_place else LARGE - 1):
@@ -77,10 +77,10 @@ NETTED = Step(_apply, _pull)
 def _rule(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> tuple[Tensor, ...]:
     """The new delta and both multipliers."""
     if phi is torch.relu:
-        formula = _relu_by_mean if rule.by_mean else _relu_by_peak
+        formula = _relu_by_mean if rule.kind == "mean" else _relu_by_peak
         return formula(delta, total, () if reference is None else (reference, behind), phi, rule.c)
     points = at_points(delta, total, reference, behind, phi)
-    if not rule.by_mean:
+    if rule.kind == "peak":
         return _any_by_peak(delta, total, points, phi, rule.c)
     change, share = mean_share(delta, total, points, phi, rule.c, reference)
     return change, *_multipliers(delta, total, change, share)
@@ -90,9 +90,9 @@ def _by_kernel(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: F
     """The same; what a kernel cannot look at again is put in its place behind it."""
     if phi is torch.relu:
         start = () if reference is None else (reference, behind)
-        return kernels.run(_relu_by_mean if rule.by_mean else _relu_by_peak, (delta, total), start, phi, rule.c)
+        return kernels.run(_relu_by_mean if rule.kind == "mean" else _relu_by_peak, (delta, total), start, phi, rule.c)
     points = at_points(delta, total, reference, behind, phi)
-    if not rule.by_mean:
+    if rule.kind == "peak":
         return kernels.run(_any_by_peak, (delta, total), points, phi, rule.c)
     made = kernels.run(_any_by_mean, (delta, total), points, phi, rule.c)
     small = small_changes(delta, reference, torch.sub(total, delta.abs()).clamp_min_(0).sign_())

@@ -46,7 +46,7 @@ def activated(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, rule: FlowRule, reference: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """The new delta and total and the multipliers: two for ReLU, else four. ``points``: see ``at_points``."""
-    if not rule.by_mean:
+    if rule.kind == "peak":
         return activated_by_peak(delta, total, points, phi, rule.c)
     return _with_total(delta, total, *flows(delta, total, points, phi, rule, reference))
 
@@ -112,7 +112,7 @@ def flows(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, rule: FlowRule, reference: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, k, -m of the formulas above, and 2 min(p, n). ``reference`` is asked for mean flows alone."""
-    if not rule.by_mean:
+    if rule.kind == "peak":
         return peak_flows(delta, total, points, phi, rule.c)
     change, share = mean_share(delta, total, points, phi, rule.c, reference)
     smaller = torch.sub(total, delta.abs()).clamp_min_(0)
@@ -195,8 +195,8 @@ def activation(
     if reference is None and not keeps_zero:
         reference = delta.new_zeros(()).expand(delta.shape)
     behind = None if reference is None else over_rows(phi, reference)
-    pays = plain and not rule.by_mean and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
-    closed = phi is torch.relu and reference is None and not rule.by_mean
+    pays = plain and rule.kind == "peak" and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
+    closed = phi is torch.relu and reference is None and rule.kind == "peak"
     if delta.numel() >= LARGE and (pays or not closed):
         return (COMPILED if pays else RECOMPUTED), reference, behind, phi
     return (KEPT_COMPILED if pays else KEPT), reference, behind, phi

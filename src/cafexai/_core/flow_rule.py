@@ -16,11 +16,6 @@ class FlowRule:
     kind: str = "peak"
     c: float = 0.5
 
-    @property
-    def by_mean(self) -> bool:
-        """Whether the two ways are averaged."""
-        return self.kind == "mean"
-
     def at(self, c: float) -> FlowRule:
         """The same kind with another constant."""
         return replace(self, c=c)

@@ -7,34 +7,26 @@ from typing import Any
 
 
 class OnDemand:
-    """An attribute with a value that is made on first use, by what ``defer`` was given, or else by ``make``.
+    """An attribute with a value that is made on first use, then held by the object as any other.
 
-    The value takes the place of this descriptor in the object, and what it was made of is let go.
+    The function in ``_make_<name>`` of the object makes it, and is let go with all that it holds; else ``make`` does. The first
+    must not hold the object: only the garbage collector would free the two.
     """
 
     def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
         self._make = make
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+        self._name, self._key = name, f"_make_{name}"
 
     def __get__(self, owner: Any, kind: type) -> Any:
-        values, key = vars(owner), _key(self._name)
-        if key in values:
-            value = values[key]()
-            del values[key]
+        values = owner.__dict__
+        if self._key in values:
+            value = values[self._key]()
+            del values[self._key]
         elif self._make is not None:
             value = self._make(owner)
         else:
             raise AttributeError(self._name)
         values[self._name] = value
         return value
-
-
-def defer(owner: Any, name: str, make: Callable[[], Any]) -> None:
-    """Have an ``OnDemand`` attribute made by this function, which must not hold its owner: nobody would free the two."""
-    vars(owner)[_key(name)] = make
-
-
-def _key(name: str) -> str:
-    return f"make {name}"

@@ -25,7 +25,7 @@ from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, win
 from .input_origin import Origin
 from .joins import at_start, join_lazily, joined_constants
 from .lazy import OnDemand
-from .provenance import SUM, add_up, kind_of, of_input, origin_of, with_origin
+from .provenance import SUM, add_up, of_input, origin_of, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
 from .run import Run
 from .steps import weighted
@@ -101,7 +101,8 @@ class Scores(Carrier):
             amounts = joined_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
-        if origin_of(scored[0]) is not None:
+        made_by = scored[0].made_by
+        if made_by is not None and made_by.origin is not None:
             origins = [part if isinstance(part, Tensor) else origin_of(part) for part in parts]
             for place, result in enumerate(results):
                 result.made_by = of_input(Origin.joined(fn, origins, None if single else place))
@@ -136,7 +137,7 @@ class Scores(Carrier):
             amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
         last = nothing if in_reference else given
         result = self._mapped(fn, constants, last, (reference, delta, rows), amount)
-        origin = origin_of(self)
+        origin = None if self.made_by is None else self.made_by.origin
         if origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
             result.made_by = of_input(origin.changed(lambda v: fn(v, *constants, *given)))
         if amount is not None and self.has_book:
@@ -194,9 +195,8 @@ class Scores(Carrier):
             result = Pending(self.run, phi(self.value), lambda: self._activated(phi, keeps_zero))  # type: ignore[assignment]
         else:
             result = self._activated(phi, keeps_zero)
-        origin = origin_of(self)
-        if origin is not None:
-            result.made_by = of_input(origin.changed(phi))
+        if self.made_by is not None and self.made_by.origin is not None:
+            result.made_by = of_input(self.made_by.origin.changed(phi))
         return result
 
     def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
@@ -300,27 +300,22 @@ class Pending(Scores):
         self.firm = firm
         self.columns = columns  # for the output of a linear layer: some of its columns, as a layer
         self.template = value.detach()
-        self._compute = compute
+        self._make_scores = compute
         self._path = run.path
 
+    scores: Any = OnDemand()
+
     def full(self) -> Any:
-        """The value with its scores."""
-        return self.scores
-
-    def _computed(self) -> Any:
-        """Made as if where it first stood."""
+        """The value with its scores, made as if where it first stood."""
         here, self.run.path = self.run.path, self._path
-        scores = self._compute()
+        scores = self.scores
         self.run.path = here
-        del self._compute  # and what it was made of
         return scores
-
-    scores: Any = OnDemand(_computed)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_path" not in vars(self):
             raise AttributeError(name)
-        return getattr(self.scores, name)  # reference, delta, rows and what is the carrier's own
+        return getattr(self.full(), name)  # reference, delta, rows and what is the carrier's own
 
     value = property(lambda self: self.template)
     slack = property(lambda self: self.full().slack)
@@ -353,7 +348,7 @@ class Pending(Scores):
         return result
 
     def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
-        if kind_of(self) != SUM:
+        if self.made_by is None or self.made_by.kind != SUM:
             return super().elementwise(phi, keeps_zero, routing)
         result = super().elementwise(phi, keeps_zero, True)  # as in exp / (sum of exp).clamp_min(eps)
         result.made_by = self.made_by

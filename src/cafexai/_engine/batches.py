@@ -28,7 +28,7 @@ from ..errors import LostInRounding, OutputDiffers, RowsMixed, SumBroken
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .rounding import refuse_own_rounding, refuse_rounding_inside
-from .torch_settings import engine_settings, usual_settings
+from .tracer import engine_settings, usual_settings
 
 R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most

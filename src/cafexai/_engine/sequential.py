@@ -24,7 +24,7 @@ from .._core.steps import Added
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
 from .module_paths import hooks_of_others
-from .torch_settings import usual_settings
+from .tracer import usual_settings
 
 
 def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,7 +24,6 @@ from .call_info import call_site, dtypes, in_order, shapes
 from .check import check_operation
 from .inplace import StandIns
 from .state_guard import FOLLOWED, StateGuard
-from .torch_settings import engine_settings, usual_settings
 
 _LISTS = {tuple, list, torch.Size}
 _CONSTANTS = {Parameter, Tensor, Softmaxed}
@@ -369,3 +369,24 @@ def _by_position(func: Callable[..., Any], rule: Rule, args: Any, options: Any, 
         return rule.apply(*args, **rest)
     except TypeError:
         raise UnsupportedOperation(f"it is called with arguments that are not followed ({error})") from error
+
+
+def usual_settings() -> bool:
+    """Nothing is switched that the engine would have to switch back."""
+    return (
+        torch.is_grad_enabled()
+        and not torch._C._is_any_autocast_enabled()
+        and torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+    )
+
+
+@contextlib.contextmanager
+def engine_settings() -> Iterator[None]:
+    """Gradients on, autocast and checkpointing off, whatever the model has switched meanwhile."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor))
+        yield

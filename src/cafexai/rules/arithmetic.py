@@ -108,6 +108,8 @@ def multiply(a: Any, b: Any) -> Any:
     if not isinstance(a, Scores):
         return a * b
     if isinstance(b, Scores):
+        if a.made_by is None and b.made_by is None:  # nothing to be recognised
+            return a.product(b, torch.mul)
         weights = recognise.softmax_of_product(a, b)
         if weights is not None:
             return weights
