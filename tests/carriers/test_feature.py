@@ -20,7 +20,7 @@ from cafexai._carriers.feature import FeatureScores
 from cafexai._core.feature_index import Features
 from cafexai._core.run import Run, Settings
 from cafexai._core.tensors import Scored
-from cafexai._engine.state_guard import Kept
+from cafexai._engine.state_guard import StateGuard
 from cafexai._engine.tracer import Trace
 from cafexai.conflicts import audit
 from naive_methods import layers_of
@@ -88,7 +88,7 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
     leaves, structure, pairs = build(case, 1)
     rows = {pair.reference.shape[0] for pair in pairs}
     run = Run(rows.pop() if len(rows) == 1 else 1, Settings(FeatureScores, lambda path: 0.6))
-    run.features = Features.of([torch.Size([3])])
+    run.state.features = Features.of([torch.Size([3])])
     arguments = []
     for leaf in leaves:
         if isinstance(leaf, naive.Pair):
@@ -97,7 +97,7 @@ def test_contributions_add_up_through_every_rule(case, function, rule):
             leaf = Scored(FeatureScores(run, leaf.reference, delta, parts, None, None), torch.float64)
         arguments.append(leaf)
     args, kwargs = torch.utils._pytree.tree_unflatten(arguments, structure)
-    trace = Trace(run, dict, Kept(None))
+    trace = Trace(run, dict, StateGuard(None))
     with trace:
         result = function(*args, **kwargs)
     assert not trace.problems, trace.problems[0]

@@ -18,7 +18,7 @@ from cafexai._carriers import unit_activation as formulas
 from cafexai._carriers.unit import UnitScores
 from cafexai._carriers.unit_activation import netted_activation
 from cafexai._core import activation
-from cafexai._core.mean_flows import Mean
+from cafexai._core.flow_rule import FlowRule
 from cafexai._core.tensors import Scored
 from cafexai.methods import METHODS
 from rules.test_rules import call, instances, outputs, twin_of
@@ -132,9 +132,9 @@ def test_multipliers_of_a_unit_equal_the_definition(phi, c, flows):
     r[60:80] = n[60:80] - p[60:80]
     for start in (None, r):
         begin = torch.zeros(200) if start is None else r
-        step, reference, behind, function = netted_activation(p - n, start, phi, True, c)
-        constant = Mean(c) if flows == "mean" else c
-        change, size, kept, rest = step.apply(p - n, p + n, reference, behind, function, constant)
+        rule = FlowRule(flows, c)
+        step, reference, behind, function = netted_activation(p - n, start, phi, True, rule)
+        change, size, kept, rest = step.apply(p - n, p + n, reference, behind, function, rule)
         up, down = _multipliers(phi, begin, begin + (p - n), p, n, c, flows)
         torch.testing.assert_close(change, phi(begin + (p - n)) - phi(begin))
         assert torch.equal(size, change.abs())
@@ -311,9 +311,9 @@ def test_a_root_behind_closed_units_has_no_slope(netting):
         assert e.completeness_error.abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("c", [Mean(0.5), Mean(1.0), 0.5])
+@pytest.mark.parametrize("rule", [FlowRule("mean", 0.5), FlowRule("mean", 1.0), FlowRule("peak", 0.5)])
 @pytest.mark.parametrize("phi", [torch.relu, torch.tanh])
-def test_blocks_have_the_bits_of_the_whole(phi, c, monkeypatch):
+def test_blocks_have_the_bits_of_the_whole(phi, rule, monkeypatch):
     """Whatever is written in its place block by block; also where nothing changes and where nothing cancels."""
     monkeypatch.setenv("CAFEXAI_COMPILE", "never")
     torch.manual_seed(0)
@@ -321,8 +321,8 @@ def test_blocks_have_the_bits_of_the_whole(phi, c, monkeypatch):
     delta[:4] = 0
     total = delta.abs() + torch.rand(64, 32)
     total[2:8] = delta[2:8].abs()
-    step, reference, behind, phi = netted_activation(delta, reference, phi, True, c)
-    arguments = (delta, total, reference, behind, phi, c)
+    step, reference, behind, phi = netted_activation(delta, reference, phi, True, rule)
+    arguments = (delta, total, reference, behind, phi, rule)
     change, size, kept, _ = step.apply(*arguments)
     for module, name, most in ((activation, "BLOCK", 256), (formulas, "BLOCK", 256), (formulas, "LARGE", 512)):
         monkeypatch.setattr(module, name, most)

@@ -16,7 +16,7 @@ from cafexai import CAFE, elementwise_module
 from cafexai._carriers.path import PathScores
 from cafexai._carriers.unit import TotalThrough
 from cafexai._core.run import Run
-from cafexai._engine.state_guard import Kept
+from cafexai._engine.state_guard import StateGuard
 from cafexai._engine.tracer import Trace
 from cafexai.errors import UnsupportedOperation
 
@@ -171,7 +171,7 @@ def test_totals_by_unit_are_made_where_a_function_asks(monkeypatch):
 def test_models_that_neither_write_nor_draw_are_not_watched(monkeypatch):
     """Dropout at rest, and switching gradients off, are no reason to look at every operation of the plain run."""
     seen = []
-    monkeypatch.setattr(Kept, "__torch_dispatch__", lambda self, func, *rest: seen.append(func))
+    monkeypatch.setattr(StateGuard, "__torch_dispatch__", lambda self, func, *rest: seen.append(func))
     CAFE(Block()).attribute(torch.randn(2, 4, dtype=torch.float64), target=1)
     assert not seen
 

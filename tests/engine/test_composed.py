@@ -11,7 +11,7 @@ import naive
 from cafexai._carriers.path import PathScores
 from cafexai._core.run import Run, Settings
 from cafexai._core.tensors import Coded, Scored
-from cafexai._engine.state_guard import Kept
+from cafexai._engine.state_guard import StateGuard
 from cafexai._engine.tracer import Trace
 
 
@@ -31,7 +31,7 @@ def run_of(rows, norm_mean="bias"):
 def traced(f, *pairs, rows=2, norm_mean="bias"):
     run = run_of(rows, norm_mean)
     arguments = [scored(x, run) for x in pairs]
-    trace = Trace(run, dict, Kept(None))
+    trace = Trace(run, dict, StateGuard(None))
     with trace:
         result = f(*arguments)
     assert not trace.problems, trace.problems[0]
@@ -97,9 +97,9 @@ def test_recurrent_layers(name, bidirectional, layers):
             finals.append(state)
         sequence = [naive.lin(lambda *v: torch.cat(v, -1), *parts) for parts in zip(*outputs, strict=True)]
     for time, value in enumerate(sequence):
-        with Trace(found[0].state.run, dict, Kept(None)):
+        with Trace(found[0].state.run, dict, StateGuard(None)):
             same(found[0][time], value)
-    with Trace(found[0].state.run, dict, Kept(None)):
+    with Trace(found[0].state.run, dict, StateGuard(None)):
         last = (found[1][0] if name == "lstm" else found[1])[-1]
         same(last, finals[-1][0])
 
@@ -257,7 +257,7 @@ def test_codes_are_explained_at_their_embedding(name, zero):
     codes, w = torch.tensor([[0, 1, 2], [4, 1, 0]]), torch.randn(5, 2)
     reference = None if zero else torch.tensor([[1, 1, 1], [0, 2, 2]])
     run = run_of(2)
-    with Trace(run, dict, Kept(None)):
+    with Trace(run, dict, StateGuard(None)):
         found = LOOK_UPS[name](coded(run, codes, reference), w)
     start = torch.zeros(2, 3, 2) if zero else w[reference]
     change = w[codes] - start
@@ -276,7 +276,7 @@ def test_embedding_bag(mode, padding):
     codes, w = torch.tensor([[1, 2, 0], [3, 0, 0]]), torch.randn(5, 2)
     run = run_of(2)
     layer = nn.EmbeddingBag.from_pretrained(w, mode=mode, padding_idx=padding)
-    with Trace(run, dict, Kept(None)):
+    with Trace(run, dict, StateGuard(None)):
         found = layer(coded(run, codes))
     torch.testing.assert_close(found.state.value, layer(codes))
     kept = torch.ones(2, 3) if padding is None else (codes != padding).double()
@@ -292,6 +292,6 @@ def test_embedding_bag(mode, padding):
 def test_embedding_bag_with_weights_per_sample():
     codes, w, weights = torch.tensor([[1, 2, 0], [3, 0, 0]]), torch.randn(5, 2), torch.randn(2, 3)
     run = run_of(2)
-    with Trace(run, dict, Kept(None)):
+    with Trace(run, dict, StateGuard(None)):
         found = F.embedding_bag(coded(run, codes), w, mode="sum", per_sample_weights=weights)
     same(found, naive.lin(lambda v: (v * weights[..., None]).sum(1), naive.constant(w[codes])))

@@ -13,6 +13,7 @@ import models
 import naive
 from cafexai import CAFE
 from cafexai._core.activation import flows
+from cafexai._core.flow_rule import FlowRule
 
 
 def explain(f, x, c, reference=None):
@@ -60,7 +61,7 @@ def test_flows_of_the_gelu_unit_of_the_figure():
         assert twin[name] == pytest.approx(value, abs=1e-12), name
     delta, total = torch.tensor([-1.0]), torch.tensor([2.0])
     for c in (0.0, 0.25, 1.0):
-        change, along, against, _ = flows(delta, total, (), F.gelu, c)
+        change, along, against, _ = flows(delta, total, (), F.gelu, FlowRule(c=c))
         same(change, [observed])
         same(along, [(1 - c) * expected["linear++"] + c * expected["peak++"]])
         same(-against, [c * expected["peak+-"]])

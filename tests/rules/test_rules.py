@@ -18,7 +18,7 @@ import naive
 from cafexai._carriers.path import PathScores
 from cafexai._core.run import Run, Settings
 from cafexai._core.tensors import Scored, Softmaxed
-from cafexai._engine.state_guard import Kept
+from cafexai._engine.state_guard import StateGuard
 from cafexai._engine.tracer import Trace
 from cafexai.rules import registry
 from cases import CASES, K, S
@@ -92,7 +92,7 @@ def call(case, function, seed, c, edit=None, carrier=PathScores):
     queue = iter(states)
     arguments = [Scored(next(queue), torch.float64) if isinstance(leaf, naive.Pair) else leaf for leaf in leaves]
     args, kwargs = tree_unflatten(arguments, structure)
-    trace = Trace(run, dict, Kept(None))
+    trace = Trace(run, dict, StateGuard(None))
     with trace:
         result = function(*args, **kwargs)
     assert not trace.problems, trace.problems[0]
@@ -246,7 +246,7 @@ def test_zero_reference_is_never_materialised_but_gives_the_same(function):
     run = Run(2, Settings(PathScores))
     state = scored(pairs[0], run)
     state.reference = None
-    with Trace(run, dict, Kept(None)):
+    with Trace(run, dict, StateGuard(None)):
         without = function(Scored(state, torch.float64)).state
     close(without.delta, with_zeros.state.delta)
     close(without.total, with_zeros.state.total)
@@ -263,7 +263,7 @@ def test_ties_share_equally(twin):
     run = Run(1, Settings(PathScores))
     state = scored(pair, run)
     sign = 1 if twin == "largest" else -1
-    with Trace(run, dict, Kept(None)):
+    with Trace(run, dict, StateGuard(None)):
         result = F.max_pool2d(Scored(state, torch.float64) * sign, 3, 2, 1) * sign
     expected = naive.selection(lambda x: F.max_pool2d(x * sign, 3, 2, 1) * sign, [pair], sign)
     p, n = expected.scores([pair])
@@ -402,7 +402,7 @@ def test_rows_of_moves_by_their_shapes_are_those_of_every_element(data):
     ]
     move = data.draw(st.sampled_from(moves))
     run = x.state.run
-    with Trace(run, dict, Kept(None)):
+    with Trace(run, dict, StateGuard(None)):
         found = move(x).state.rows
     numbers = torch.arange(1, batch + 1, dtype=torch.int32).view(-1, *(1,) * (len(shape) - 1)).expand(shape)
     expected = move(numbers)

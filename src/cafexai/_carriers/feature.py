@@ -25,6 +25,7 @@ from .._core.backward import Outcome, Passed, halved
 from .._core.completeness import check_sum, proportion
 from .._core.contract import Made, Move
 from .._core.feature_index import Features
+from .._core.flow_rule import FlowRule
 from .._core.functions import ONE_TO_ONE, Function, over_rows
 from .._core.row_index import Rows
 from .._core.run import Run
@@ -37,11 +38,22 @@ ALL_LAYERS = "(all layers)"
 Edges = Callable[[], Tensor]  # makes the sizes of edges; holds single tensors, never values: their histories could not be freed
 
 
+class FeatureState:
+    """Of one pass: which elements of the inputs are one feature."""
+
+    def __init__(self) -> None:
+        self.features: Features | None = None
+
+    def release(self) -> None:
+        """Nothing here is needed for the way back alone."""
+
+
 class FeatureScores(Scores):
     """reference, delta and ``contributions`` (features + 1, *shape of the value)."""
 
     meaning = "which nets the paths of each feature first"
     by_feature = True
+    new_state = FeatureState
     has_book = False  # the last contribution is that of the biases
 
     def __init__(
@@ -78,6 +90,8 @@ class FeatureScores(Scores):
 
     def belongs(self, source: int, places: Tensor) -> None:
         """Give every element to the feature at its place in a row of an input."""
+        if self.run.state.features is None:  # the operations of the model are asked for, no scores
+            return
         features = _features(self.run)
         owners = features.owners(source, places, self.delta.shape)
         nothing = self.delta.new_zeros(features.carried + 1, *self.delta.shape)
@@ -178,7 +192,7 @@ class FeatureScores(Scores):
         return positive, negative
 
     def flows(
-        self, phi: Function, keeps_zero: bool, c: float, sides: tuple[Tensor, Tensor]
+        self, phi: Function, keeps_zero: bool, rule: FlowRule, sides: tuple[Tensor, Tensor]
     ) -> tuple[Tensor | None, Tensor, Tensor]:
         """Reference behind phi, change of phi, and what cancelled influence still changes, k - m of the activation rule."""
         reference, delta = self.reference, self.delta.detach()
@@ -188,13 +202,13 @@ class FeatureScores(Scores):
         positive, negative = sides
         total = positive + negative
         points = at_points(delta, total, reference, behind, phi)
-        change, along, against, _ = flows(delta, total, points, phi, c, reference)
+        change, along, against, _ = flows(delta, total, points, phi, rule, reference)
         net = along.add_(against).where((positive > 0) & (negative > 0), 0)  # rounding must not make up what cancels
         return behind, change, net
 
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         positive, negative = self.sides()
-        behind, change, net = self.flows(phi, keeps_zero, self.run.c, (positive, negative))
+        behind, change, net = self.flows(phi, keeps_zero, self.run.flow_rule, (positive, negative))
         rising = self.delta.detach() >= 0
         up = (net + change * rising).div_(_or_one(positive))
         down = (net - change * ~rising).div_(_or_one(negative))
@@ -223,8 +237,9 @@ class FeatureScores(Scores):
 
 
 def _features(run: Run) -> Features:
-    assert run.features is not None
-    return run.features
+    features: Features | None = run.state.features
+    assert features is not None
+    return features
 
 
 def _lack(passed: Passed) -> Tensor:

@@ -32,7 +32,7 @@ from .._core.row_index import Rows, spread
 from .._core.run import Run
 from .._core.value import Scores
 from ..errors import RowsMixed
-from .feature import FeatureScores
+from .feature import FeatureScores, FeatureState
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,26 @@ class Meeting:
     rows: Rows
 
 
+class PairedState(FeatureState):
+    """Of one pass: also where contributions met, and whether gradients end at the first gate that they come to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meetings: list[Meeting] = []
+        self.shut = False
+
+
 class PairedScores(FeatureScores):
     """Contributions by feature that remember where they met; ``delta`` can be differentiated."""
 
+    new_state = PairedState
     ends_in: tuple[Meeting, ...] = ()  # where the edges come from that make up this value; none: it is an edge itself
 
     def met(self) -> tuple[Any, tuple[Meeting, ...]]:
         """A copy of the value with a gate, and the meeting behind it."""
-        gate, before, run = torch.zeros_like(self.delta).requires_grad_(), self.delta.view_as(self.delta), self.run
+        gate, before, state = torch.zeros_like(self.delta).requires_grad_(), self.delta.view_as(self.delta), self.run.state
         if before.requires_grad:
-            before.register_hook(lambda gradient: torch.zeros_like(gradient) if run.shut else None)
+            before.register_hook(lambda gradient: torch.zeros_like(gradient) if state.shut else None)
         copy = self.copy()
         copy.delta = before + gate
         positive, negative = self.sides()
@@ -77,8 +87,7 @@ class PairedScores(FeatureScores):
 
     @classmethod
     def outcome(cls, passed: Passed, keep: bool = False) -> Outcome:
-        assert passed.run.features is not None
-        pairs = passed.run.features.spread_pairs(conflict_pairs(passed))
+        pairs = passed.run.state.features.spread_pairs(conflict_pairs(passed))
         return dataclasses.replace(super().outcome(passed, keep), pairs=pairs)
 
     @classmethod
@@ -119,13 +128,13 @@ class PairedScores(FeatureScores):
 
     def _activated(self, phi: Function, keeps_zero: bool) -> Any:
         result = super()._activated(phi, keeps_zero)
-        sides = self.sides()
-        full, passed_on = (self.flows(phi, keeps_zero, c, sides)[2] for c in (type(self.run.c)(1.0), self.run.c))
+        sides, rule = self.sides(), self.run.flow_rule
+        full, passed_on = (self.flows(phi, keeps_zero, each, sides)[2] for each in (rule.at(1.0), rule))
         value, delta = self.value.requires_grad_(), self.delta.detach()
         (slope,) = torch.autograd.grad(phi(value).sum(), value)
         gate = torch.zeros_like(delta).requires_grad_()
         result.delta = result.delta + slope * (self.delta - delta) + gate
-        self.run.meetings.append(Meeting(gate, self.contributions, *sides, full - passed_on, self.rows))
+        self.run.state.meetings.append(Meeting(gate, self.contributions, *sides, full - passed_on, self.rows))
         return result
 
 
@@ -134,14 +143,14 @@ def conflict_pairs(passed: Passed) -> Tensor:
     last: Any = passed.chosen
     chosen, edges = last.ends()
     run = passed.run
-    run.shut = True  # edges that come from further back are others
+    run.state.shut = True  # edges that come from further back are others
     first = _at_all({id(meeting.gate): meeting for meeting in edges}.values(), chosen, run.batch)
-    run.shut = False
+    run.state.shut = False
     up, down = ((chosen.edges + sign * chosen.contributions).mT / 2 for sign in (1, -1))  # (rows, features + 1)
     up, down = (up - first.sum(2)).clamp_min(0), (down - first.sum(1)).clamp_min(0)
     larger = torch.maximum(up.sum(1), down.sum(1))[:, None, None]
     left = up[:, :, None] * down[:, None] / torch.where(larger == 0, torch.ones_like(larger), larger)
-    return first + left + _at_all(run.meetings, chosen, run.batch)
+    return first + left + _at_all(run.state.meetings, chosen, run.batch)
 
 
 def _at_all(meetings: Iterable[Meeting], chosen: Any, batch: int) -> Tensor:

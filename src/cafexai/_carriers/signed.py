@@ -12,6 +12,7 @@ from torch import Tensor
 from .._core.backward import Outcome, Passed, only_net
 from .._core.contract import Made, Move
 from .._core.functions import ONE_TO_ONE, Function
+from .._core.lazy import OnDemand
 from .._core.row_index import Rows
 from .._core.run import Run
 from .._core.value import Scores
@@ -28,15 +29,10 @@ class SignedScores(Scores):
         self.delta = self.template = delta
         self.parts = (delta,)
         self.rows = rows
-        self._total = total
-        self._known: Tensor | None = None
+        if total is not None:
+            self._make_total = total
 
-    @property
-    def total(self) -> Tensor:
-        """Positive plus negative part of delta."""
-        if self._known is None:
-            self._known = self.delta.abs() if self._total is None else self._total()
-        return self._known
+    total: Tensor = OnDemand(lambda self: self.delta.abs())  # type: ignore[assignment]  # positive plus negative part of delta
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:

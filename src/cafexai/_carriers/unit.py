@@ -30,10 +30,11 @@ from .._core.backward import Outcome, Passed, at_features, cut_off, distribute, 
 from .._core.completeness import check_range
 from .._core.contract import Made, Move
 from .._core.functions import ONE_TO_ONE, Function
+from .._core.lazy import OnDemand
 from .._core.row_index import Rows, behind_map
 from .._core.run import Run
 from .._core.steps import LINEAR, Added, Magnitudes, Pair, Step, half_sizes, weighted
-from .path import PathScores
+from .totals import TotalScores
 from .unit_activation import netted_activation
 
 Shares = tuple[Tensor, Tensor]  # of delta and of total
@@ -71,13 +72,27 @@ class TotalThrough(torch.autograd.Function):
         return gradient @ (weight.abs() if ctx.magnitude is None else ctx.magnitude), None, None
 
 
-class UnitScores(PathScores):
+class UnitState:
+    """Of one pass: the first edges, from inputs to units, with what flowed back along them."""
+
+    def __init__(self) -> None:
+        self.edges: list[Any] = []
+
+    def release(self) -> None:
+        """Let go of what the way back needs."""
+        self.edges.clear()
+
+
+class UnitScores(TotalScores):
     """delta and total, the sum of the sizes of the direct inputs."""
 
     meaning = "in which only the direct inputs of a unit are in conflict"
     forgets = True
+    new_state = UnitState
     netted = False  # total is |delta|
     first: Shares | None = None  # of delta and total, what came from the inputs through no unit yet
+    total: Tensor = OnDemand()  # type: ignore[assignment]
+    parts: tuple[Tensor, ...] = OnDemand(lambda self: (self.delta, self.total))  # type: ignore[assignment]
 
     def __init__(
         self, run: Run, reference: Tensor | None, delta: Tensor, total: Tensor | Callable[[], Tensor], rows: Rows
@@ -91,18 +106,7 @@ class UnitScores(PathScores):
         elif delta.numel() >= LARGE:  # what it is made of would be kept until then
             self.total = total()
         else:
-            self._make = total
-
-    def __getattr__(self, name: str) -> Any:
-        """The total, when it is first asked for."""
-        if name == "total":
-            self.total = self._make()
-            del self._make
-            return self.total
-        if name == "parts":
-            self.parts = self.delta, self.total
-            return self.parts
-        raise AttributeError(name)
+            self._make_total = total
 
     def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
         reference, delta, rows = made
@@ -148,7 +152,7 @@ class UnitScores(PathScores):
         sizes = self._along(lambda v: F.linear(v, weight), lambda v: F.linear(v, weight.abs()))
 
         def pull(gradients: Sequence[Tensor | None], tensors: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
-            self.run.edges.append((self.parts, sizes, gradients))
+            self.run.state.edges.append((self.parts, sizes, gradients))
             return LINEAR.pull(gradients, tensors, rest)
 
         return Step(LINEAR.apply, pull)
@@ -161,8 +165,8 @@ class UnitScores(PathScores):
 
     def _edges(self, behind: Any, first: Shares, sizes: Sizes) -> None:
         """Note the edges from ``first`` to a new value."""
-        run = self.run
-        behind._see(lambda *gradients: run.edges.append((first, sizes, gradients)))
+        state = self.run.state
+        behind._see(lambda *gradients: state.edges.append((first, sizes, gradients)))
 
     def _along(self, of_delta: Function, of_total: Function) -> Sizes:
         """The sizes along the edges of a map of this value, which has its net value; given as it acts on delta and on total."""
@@ -207,7 +211,7 @@ class UnitScores(PathScores):
         if self.first is not None:
             sizes, nothing = tuple(None if one is None else abs(one) for one in constants), (None,) * len(bias)
         if fn in ONE_TO_ONE:
-            result: Any = super()._mapped(fn, constants, bias, made, amount)
+            result: Any = self.map_total(fn, constants, bias, made)
             result.netted = self.netted and amount is None
             if self.first is not None:
                 delta, total = self.first
@@ -215,7 +219,7 @@ class UnitScores(PathScores):
                 result.first = (fn(delta, *constants, *nothing).expand(shape), fn(total, *sizes, *nothing).expand(shape))
             return result
         alone = self._alone()
-        result = super(UnitScores, alone)._mapped(fn, constants, bias, made, amount)
+        result = alone.map_total(fn, constants, bias, made)
         if self.first is not None:
             along = alone._along(lambda v: fn(v, *constants, *nothing), lambda v: fn(v, *sizes, *nothing))
             self._edges(result, self.first, along)
@@ -236,14 +240,14 @@ class UnitScores(PathScores):
             delta = F.linear(self.delta, weight) if known is None else known
             rows, magnitudes = behind_map(self, weighted, (weight,), bias, aligned, delta), self.run.magnitudes
             return alone._made((reference, delta, rows), lambda: TotalThrough.apply(alone.total, weight, magnitudes))
-        result: Any = super(UnitScores, alone)._through(weight, bias, aligned, reference, known)
+        result: Any = alone.weigh_total(weight, bias, aligned, reference, known)
         if self.first is not None:
             wide = weight.to(self.delta.dtype)
             self._edges(result, self.first, alone._along(lambda v: F.linear(v, wide), lambda v: F.linear(v, wide.abs())))
         return result
 
     def _added(self, other: Any, alpha: float, made: Made) -> Any:
-        result: Any = super()._added(other, alpha, made)
+        result: Any = self.add_totals(other, alpha, made)
         if self.first is not None or other.first is not None:
             (delta, total), (yours, size) = _first(self), _first(other)
             shape = result.delta.shape
@@ -258,7 +262,7 @@ class UnitScores(PathScores):
         if self.first is not None:
             entering = self._copied()
             self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
-        result: Any = super(UnitScores, entering)._activated(phi, keeps_zero)
+        result: Any = entering.activate_total(phi, keeps_zero)
         if self.run.along_secants:
             result = entering._made((result.reference, result.delta, result.rows), result.delta.abs)
         result.netted = True
@@ -269,7 +273,7 @@ class UnitScores(PathScores):
             return (value * weights).sum(dims, keepdim=True)
 
         alone = self._alone()
-        result: Any = super(UnitScores, alone)._mixed(weights, dims, made)
+        result: Any = alone.mix_total(weights, dims, made)
         if self.first is not None:
             self._edges(result, self.first, alone._along(mixed, mixed))
         return result
@@ -277,7 +281,7 @@ class UnitScores(PathScores):
     def _multiplied(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
         mine, yours = halves
         one, two = self._alone(), other._alone()
-        result: Any = super(UnitScores, one)._multiplied(two, fn, halves, made)
+        result: Any = one.multiply_totals(two, fn, halves, made)
         if self.first is not None:
             self._edges(result, self.first, one._along(lambda v: fn(v, yours), lambda v: fn(v, yours.abs())))
         if other.first is not None:
@@ -289,10 +293,10 @@ class UnitScores(PathScores):
         check_range(passed)
         run, chosen = passed.run, passed.chosen
         cut = cut_off(passed)
-        run.edges, run.biases.sizes = [], []
+        run.state.edges, run.biases.sizes = [], []
         net = distribute(passed, 0, keep=True)
         biases = run.biases.take_sizes()
-        entries = [(first, *_sized(sizes, *gradients)) for first, sizes, gradients in run.edges]
+        entries = [(first, *_sized(sizes, *gradients)) for first, sizes, gradients in run.state.edges]
         straight: Any = chosen.first  # type: ignore[attr-defined]
         if run.steps is not None:  # a chain, of which the first edges are those of its first layer
             (((_, total), _, of_total),) = entries
@@ -301,7 +305,7 @@ class UnitScores(PathScores):
             if straight is not None:  # to the output without any map
                 entries.append((straight, None, torch.ones_like(straight[1])))
             sizes = _at_inputs(passed, entries, keep)
-        run.edges, run.biases.sizes = [], None
+        run.state.edges, run.biases.sizes = [], None
         return split(passed, net, sizes, biases, cut)
 
 

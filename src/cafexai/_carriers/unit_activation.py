@@ -24,14 +24,15 @@ import torch
 from torch import Tensor
 
 from .._core import kernels
-from .._core.activation import BLOCK, LARGE, at_points, between, blocks, cut, flows, in_its_dtype, where_above
+from .._core.activation import BLOCK, LARGE, at_points, between, blocks, cut, in_its_dtype, peak_flows, where_above
+from .._core.flow_rule import FlowRule
 from .._core.functions import Function, is_plain, over_rows
-from .._core.mean_flows import Mean, mean_flows, mean_share, small_changes
+from .._core.mean_flows import mean_flows, mean_share, small_changes
 from .._core.steps import Pair, Step
 
 
 def netted_activation(
-    delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, c: float
+    delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, rule: FlowRule
 ) -> tuple[Step, Tensor | None, Tensor | None, Function]:
     """The step through phi, with the reference before and behind it, as ``activation`` gives it."""
     if not is_plain(phi):
@@ -41,22 +42,22 @@ def netted_activation(
     return NETTED, reference, None if reference is None else over_rows(phi, reference), phi
 
 
-def _apply(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
+def _apply(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> Any:
     """The new delta and its size; kept are two multipliers and the new delta, for its sign."""
-    in_place = phi is torch.relu and reference is not None and isinstance(c, Mean)  # no results of blocks to be copied
+    in_place = phi is torch.relu and reference is not None and rule.kind == "mean"  # no results of blocks to be copied
     if is_plain(phi) and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi):
-        change, *maps = _by_kernel(delta, total, reference, behind, phi, c)
+        change, *maps = _by_kernel(delta, total, reference, behind, phi, rule)
     elif delta.numel() <= (BLOCK if in_place else LARGE - 1):
-        change, *maps = _rule(delta, total, reference, behind, phi, c)
+        change, *maps = _rule(delta, total, reference, behind, phi, rule)
     else:
         change, *maps = whole = tuple(torch.empty_like(delta) for _ in range(3))
         for rows in blocks(delta, phi):
             d, t, r, b = cut(rows, delta, total, reference, behind)
             places = cut(rows, *whole)
             if in_place:
-                _relu_by_mean(d, t, (r, b), phi, c, places)
+                _relu_by_mean(d, t, (r, b), phi, rule.c, places)
             else:
-                for place, part in zip(places, _rule(d, t, r, b, phi, c), strict=True):
+                for place, part in zip(places, _rule(d, t, r, b, phi, rule), strict=True):
                     place.copy_(part)
     return change, change.abs(), (change, *maps), ()
 
@@ -73,32 +74,31 @@ def _pull(gradients: Sequence[Tensor | None], tensors: Sequence[Any], rest: tupl
 NETTED = Step(_apply, _pull)
 
 
-def _rule(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> tuple[Tensor, ...]:
+def _rule(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> tuple[Tensor, ...]:
     """The new delta and both multipliers."""
     if phi is torch.relu:
-        formula = _relu_by_mean if isinstance(c, Mean) else _relu_by_peak
-        return formula(delta, total, () if reference is None else (reference, behind), phi, c)
+        formula = _relu_by_mean if rule.kind == "mean" else _relu_by_peak
+        return formula(delta, total, () if reference is None else (reference, behind), phi, rule.c)
     points = at_points(delta, total, reference, behind, phi)
-    if not isinstance(c, Mean):
-        return _any_by_peak(delta, total, points, phi, c)
-    change, share = mean_share(delta, total, points, phi, c, reference)
+    if rule.kind == "peak":
+        return _any_by_peak(delta, total, points, phi, rule.c)
+    change, share = mean_share(delta, total, points, phi, rule.c, reference)
     return change, *_multipliers(delta, total, change, share)
 
 
-def _by_kernel(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> tuple[Tensor, ...]:
+def _by_kernel(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> tuple[Tensor, ...]:
     """The same; what a kernel cannot look at again is put in its place behind it."""
-    mean = isinstance(c, Mean)
     if phi is torch.relu:
         start = () if reference is None else (reference, behind)
-        return kernels.run(_relu_by_mean if mean else _relu_by_peak, (delta, total), start, phi, c)
+        return kernels.run(_relu_by_mean if rule.kind == "mean" else _relu_by_peak, (delta, total), start, phi, rule.c)
     points = at_points(delta, total, reference, behind, phi)
-    if not mean:
-        return kernels.run(_any_by_peak, (delta, total), points, phi, c)
-    made = kernels.run(_any_by_mean, (delta, total), points, phi, c)
+    if rule.kind == "peak":
+        return kernels.run(_any_by_peak, (delta, total), points, phi, rule.c)
+    made = kernels.run(_any_by_mean, (delta, total), points, phi, rule.c)
     small = small_changes(delta, reference, torch.sub(total, delta.abs()).clamp_min_(0).sign_())
     if len(small[0]):
         r, b = (None if tensor is None else tensor[small] for tensor in (reference, behind))
-        for whole, part in zip(made, _rule(delta[small], total[small], r, b, phi, c), strict=True):
+        for whole, part in zip(made, _rule(delta[small], total[small], r, b, phi, rule), strict=True):
             whole[small] = part
     return made
 
@@ -114,7 +114,7 @@ def _multipliers(delta: Tensor, total: Tensor, change: Tensor, share: Tensor) ->
 
 
 def _any_by_peak(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
-    change, along, against, smaller = flows(delta, total, points, phi, c)
+    change, along, against, smaller = peak_flows(delta, total, points, phi, c)
     share = along.add_(against).div_(smaller.mul_(0.5).clamp_min_(torch.finfo(delta.dtype).tiny))
     return change, *_multipliers(delta, total, change, share)
 

@@ -19,8 +19,8 @@ s = (k + m) / min(p, n), t = p + n and 2 max(p, n) = t + |d|,
     delta' = [(e t + sgn(d) D) delta + (D - e d) total] / (t + |d|)
     total' = [(sgn(d) |D| - s d) delta + (s t + |D|) total] / (t + |d|).
 
-With mean flows k - m is (1 - c) h + c (up + down) / 2 instead, nothing being capped, and k + m its size (``mean.py``). Where d
-is within rounding, D / d is the derivative of phi.
+With mean flows k - m is (1 - c) h + c (up + down) / 2 instead, nothing being capped, and k + m its size (``mean_flows.py``).
+Where d is within rounding, D / d is the derivative of phi.
 
 In this form no coefficient is a difference of large numbers: the combined scores of a deep net keep their digits in
 float32 although its totals are many times its outputs.
@@ -36,18 +36,31 @@ import torch
 from torch import Tensor
 
 from . import kernels
+from .flow_rule import FlowRule
 from .functions import Function, is_plain, over_rows
-from .mean_flows import Mean, mean_share
+from .mean_flows import mean_share
 from .steps import Pair, Step
 
 
 def activated(
-    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
+    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, rule: FlowRule, reference: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """The new delta and total and the multipliers: two for ReLU, else four. ``points``: see ``at_points``."""
-    if not points and phi is torch.relu and not isinstance(c, Mean):
+    if rule.kind == "peak":
+        return activated_by_peak(delta, total, points, phi, rule.c)
+    return _with_total(delta, total, *flows(delta, total, points, phi, rule, reference))
+
+
+def activated_by_peak(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+    """The same for peak flows, with c a number, or a tensor in kernels."""
+    if not points and phi is torch.relu:
         return _relu(delta, total, c)
-    change, along, against, smaller = flows(delta, total, points, phi, c, reference)
+    return _with_total(delta, total, *peak_flows(delta, total, points, phi, c))
+
+
+def _with_total(
+    delta: Tensor, total: Tensor, change: Tensor, along: Tensor, against: Tensor, smaller: Tensor
+) -> tuple[Tensor, ...]:
     new_total = torch.sub(along, against).mul_(2).add_(change.abs())
     return change, new_total, *multipliers(delta, total, change, along, against, smaller)
 
@@ -96,21 +109,22 @@ def _cancels(delta: Tensor, total: Tensor) -> Tensor:
 
 
 def flows(
-    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any, reference: Tensor | None = None
+    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, rule: FlowRule, reference: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, k, -m of the formulas above, and 2 min(p, n). ``reference`` is asked for mean flows alone."""
-    if isinstance(c, Mean):
-        change, share = mean_share(delta, total, points, phi, c, reference)
-        smaller = torch.sub(total, delta.abs()).clamp_min_(0)
-        net = share.mul_(smaller).mul_(0.5)
-        return change, net.clamp_min(0), net.clamp_max_(0), smaller
-    return _peak_flows(delta, total, *changes(delta, total, points, phi), c)
+    if rule.kind == "peak":
+        return peak_flows(delta, total, points, phi, rule.c)
+    change, share = mean_share(delta, total, points, phi, rule.c, reference)
+    smaller = torch.sub(total, delta.abs()).clamp_min_(0)
+    net = share.mul_(smaller).mul_(0.5)
+    return change, net.clamp_min(0), net.clamp_max_(0), smaller
 
 
-def _peak_flows(
-    delta: Tensor, total: Tensor, change: Tensor, up: Tensor, down: Tensor, c: Any
+def peak_flows(
+    delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``up`` and ``down`` are used up."""
+    """The same for peak flows, with c a number, or a tensor in kernels."""
+    change, up, down = changes(delta, total, points, phi)
     size, sign = delta.abs(), delta.sign()
     smaller = torch.sub(total, size).clamp_min_(0)
     linear = sign.mul_(change).div_(size.clamp_min_(torch.finfo(delta.dtype).tiny))  # 0 where delta and change are 0
@@ -127,7 +141,7 @@ def _peak_flows(
 
 def between(linear: Tensor, peak: Tensor, c: Any) -> Tensor:
     """(1 - c) linear + c peak; in a kernel, where c is a tensor, written so that nothing need be compared."""
-    return linear * (1 - c) + peak * c if isinstance(c, Tensor) else linear.lerp_(peak, float(c))
+    return linear * (1 - c) + peak * c if isinstance(c, Tensor) else linear.lerp_(peak, c)
 
 
 def multipliers(
@@ -172,7 +186,7 @@ BLOCK = 2**18  # elements that are then worked on at a time
 
 
 def activation(
-    delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, c: float
+    delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, rule: FlowRule
 ) -> tuple[Step, Tensor | None, Tensor | None, Function]:
     """The step through phi for values like these, with the reference before and behind it; ``keeps_zero``: phi(0) = 0."""
     plain = is_plain(phi)
@@ -181,9 +195,8 @@ def activation(
     if reference is None and not keeps_zero:
         reference = delta.new_zeros(()).expand(delta.shape)
     behind = None if reference is None else over_rows(phi, reference)
-    mean = isinstance(c, Mean)
-    pays = plain and not mean and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
-    closed = phi is torch.relu and reference is None and not mean
+    pays = plain and rule.kind == "peak" and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
+    closed = phi is torch.relu and reference is None and rule.kind == "peak"
     if delta.numel() >= LARGE and (pays or not closed):
         return (COMPILED if pays else RECOMPUTED), reference, behind, phi
     return (KEPT_COMPILED if pays else KEPT), reference, behind, phi
@@ -211,12 +224,13 @@ def _pull_both(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, t
     return (from_delta * dd).addcmul_(from_total, td), (from_delta * dt).addcmul_(from_total, tt)
 
 
-def _kept(kernel: bool, delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
+def _kept(kernel: bool, delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> Any:
     """Multipliers are kept: on the way back they are all that is needed."""
+    points = at_points(delta, total, reference, behind, phi)
     if kernel:
-        made = kernels.run(activated, (delta, total), at_points(delta, total, reference, behind, phi), phi, c)
+        made = kernels.run(activated_by_peak, (delta, total), points, phi, rule.c)
     else:
-        made = activated(delta, total, at_points(delta, total, reference, behind, phi), phi, c, reference)
+        made = activated(delta, total, points, phi, rule, reference)
     return *made[:2], made[2:], ()
 
 
@@ -224,35 +238,35 @@ def _pull_kept(gradients: Sequence[Tensor | None], maps: Sequence[Tensor], rest:
     return _pulled(gradients, maps)
 
 
-def _recompute(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
+def _recompute(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> Any:
     """Nothing is kept but the arguments, and rows are worked on block by block."""
     new_delta, new_total = torch.empty_like(delta), torch.empty_like(total)
     for rows in blocks(delta, phi):
         d, t, r, b = cut(rows, delta, total, reference, behind)
-        change, along, against, _ = flows(d, t, at_points(d, t, r, b, phi), phi, c, r)
+        change, along, against, _ = flows(d, t, at_points(d, t, r, b, phi), phi, rule, r)
         torch.add(along.sub_(against).mul_(2), change.abs(), out=new_total[rows])
         new_delta[rows] = change
-    return new_delta, new_total, (delta, total, reference, behind), (phi, c)
+    return new_delta, new_total, (delta, total, reference, behind), (phi, rule)
 
 
 def _pull_recomputed(gradients: Sequence[Tensor | None], tensors: Sequence[Any], rest: tuple[Any, ...]) -> Pair:
     delta, total, reference, behind = tensors
-    phi, c = rest
+    phi, rule = rest
     if gradients[0] is None and gradients[1] is None:
         return None, None
     to_delta, to_total = torch.empty_like(delta), torch.empty_like(total)
     for rows in blocks(delta, phi):
         d, t, r, b = cut(rows, delta, total, reference, behind)
-        maps = multipliers(d, t, *flows(d, t, at_points(d, t, r, b, phi), phi, c, r))
+        maps = multipliers(d, t, *flows(d, t, at_points(d, t, r, b, phi), phi, rule, r))
         to_delta[rows], to_total[rows] = _pulled(cut(rows, *gradients), maps)  # type: ignore[assignment]
     return to_delta, to_total
 
 
-def _compile(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, c: float) -> Any:
+def _compile(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> Any:
     """Nothing is kept but the arguments, with one kernel for each direction and no blocks."""
     points = at_points(delta, total, reference, behind, phi)
-    new_delta, new_total = kernels.run(_only_scores, (delta, total), points, phi, c)
-    return new_delta, new_total, (delta, total, reference, behind), (phi, c)
+    new_delta, new_total = kernels.run(_only_scores, (delta, total), points, phi, rule.c)
+    return new_delta, new_total, (delta, total, reference, behind), (phi, rule.c)
 
 
 def _pull_compiled(gradients: Sequence[Tensor | None], tensors: Sequence[Any], rest: tuple[Any, ...]) -> Pair:
@@ -267,14 +281,14 @@ def _pull_compiled(gradients: Sequence[Tensor | None], tensors: Sequence[Any], r
 
 def _only_scores(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
     """The new delta and total; the compiler leaves out what they do not need."""
-    return activated(delta, total, points, phi, c)[:2]
+    return activated_by_peak(delta, total, points, phi, c)[:2]
 
 
 def _only_pulled(
     from_delta: Tensor, from_total: Tensor, delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any
 ) -> tuple[Tensor, ...]:
     """The gradients at delta and total."""
-    _, _, *maps = activated(delta, total, points, phi, c)
+    _, _, *maps = activated_by_peak(delta, total, points, phi, c)
     return _pull_both(from_delta, from_total, *maps, *(() if len(maps) == 4 else maps[::-1]))
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .functions import Function
+from .provenance import MadeBy
 from .row_index import Rows
 from .run import Run
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="Carrier")
 Move = Callable[..., Any]  # of as many tensors as there are parts
 Made = tuple[Tensor | None, Tensor, Rows]  # reference, delta and rows of a result
+
+
+class CarrierState:
+    """What a carrier remembers of one pass beside its values: by default nothing."""
+
+    def release(self) -> None:
+        """Let go of what the way back needs: it would wait for the garbage collector."""
 
 
 class Carrier(abc.ABC):
@@ -36,12 +44,12 @@ class Carrier(abc.ABC):
     rows: Rows
     nominal: torch.dtype | None = None  # the dtype the model sees, where it differs from that of the arguments
     slack = 1.0  # how much more rounding than usual the sums of this carrier have
-    logits: Any = None  # the argument of a sigmoid or softmax that made this value
-    final: str | None = None  # which of the two it was
+    made_by: MadeBy | None = None  # how the value was made, where somebody may ask
     pending = False  # the scores are not computed yet
     meaning: str  # what ``netting=`` says of it
     by_feature = False  # contributions of features are kept apart, so that the pass must know which elements are one feature
     forgets = False  # what cancelled at a unit is not carried on, so that the influence at the output says nothing of it
+    new_state: Callable[[], Any] = CarrierState  # makes what the carrier remembers of one pass, ``run.state``
     has_book = True  # what constants brought is read off the gradient, in the book of the biases
 
     @classmethod

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .provenance import RUNNING, kind_of
 from .row_index import merged
 
 
@@ -46,8 +47,10 @@ class RunningSum:
 
 def between(one: Any, other: Any) -> Any:
     """one - other as a linear map of what both are running sums of; None if they are not elements of the same ones."""
-    mine, yours = one.running, other.running
-    if mine is None or yours is None or mine.of is not yours.of or mine.dim != yours.dim:
+    if kind_of(one) != RUNNING or kind_of(other) != RUNNING:
+        return None
+    mine, yours = one.made_by.detail, other.made_by.detail
+    if mine.of is not yours.of or mine.dim != yours.dim:
         return None
     here, there = torch.broadcast_tensors(mine.places, yours.places)
     if not bool(((mine.lines(here) == mine.lines(there)) | (here == 0) | (there == 0)).all()):

@@ -29,14 +29,14 @@ class Origin:
         return Origin(self.source, self.x, self.reference, change, (self,))
 
     @staticmethod
-    def joined(fn: Callable[..., Any], parts: Sequence[Any], place: int | None) -> Origin | None:
-        """Behind a move of scored values and constants; ``place`` is that of the result among several."""
-        origins = [part if isinstance(part, Tensor) else part.origin for part in parts]
+    def joined(fn: Callable[..., Any], origins: Sequence[Origin | Tensor | None], place: int | None) -> Origin | None:
+        """Behind a move of values and constants; ``place`` is that of the result among several."""
         known = [origin for origin in origins if isinstance(origin, Origin)]
-        if None in map(_source, origins) or len(set(map(_source, known))) != 1:
+        parts = tuple(origin for origin in origins if origin is not None)  # constants go with any input
+        if len(parts) < len(origins) or len({origin.source for origin in known}) != 1:
             return None
         change = fn if place is None else lambda *values: fn(*values)[place]
-        return Origin(known[0].source, known[0].x, known[0].reference, change, tuple(origins), moves=True)
+        return Origin(known[0].source, known[0].x, known[0].reference, change, parts, moves=True)
 
     def places(self) -> Tensor:
         """The flat place in the input of every element, -1 for constants."""
@@ -52,8 +52,3 @@ class Origin:
         if self.change is None:
             return torch.zeros_like(self.x) if self.reference is None else self.reference
         return self.change(*[part.at_baseline() if isinstance(part, Origin) else part for part in self.parts])
-
-
-def _source(origin: Origin | Tensor | None) -> int | None:
-    """Constants go with any input."""
-    return origin.source if isinstance(origin, Origin) else None if origin is None else -1

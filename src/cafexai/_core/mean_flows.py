@@ -16,16 +16,12 @@ from torch import Tensor
 from .functions import CLOSED_SLOPES, Function, is_plain, over_rows, slope
 
 
-class Mean(float):
-    """A constant c with which cancelled influence shows in the mean of its two ways instead of the larger of them."""
-
-
 def mean_share(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: float, reference: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """D and (k - m) / q, which is 0 where q is; ``points``: see ``at_points``."""
     change, linear, mean, cancels = mean_flows(delta, total, points, phi)
-    return change, _slopes(delta, change, linear, phi, reference, cancels).lerp_(mean, float(c)).mul_(cancels)
+    return change, _slopes(delta, change, linear, phi, reference, cancels).lerp_(mean, c).mul_(cancels)
 
 
 def mean_flows(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .mean_flows import Mean
+from .flow_rule import LINEAR_FLOW, FlowRule
 from .steps import Biases, Deltas, Magnitudes, Step
 
 if TYPE_CHECKING:
-    from .feature_index import Features
     from .value import Scores
 
 C = float | Mapping[str, float]  # the conflict sensitivity constant: of all modules, or by pattern of their names
@@ -69,10 +68,9 @@ class Settings:
     norms: str = "frozen"  # the statistics of normalisations: constants (the paper), or "open", values that depend on the input
     flows: str = "peak"  # what shows of cancelled influence: the larger of its two ways (the paper), or their "mean"
 
-    def c_at(self, path: str) -> float:
-        """The constant c of a module."""
-        c = self.sensitivity(path)
-        return Mean(c) if self.flows == "mean" else c
+    def flow_rule_at(self, path: str) -> FlowRule:
+        """The flow rule of a module."""
+        return FlowRule(self.flows, self.sensitivity(path))
 
 
 @dataclass(frozen=True)
@@ -107,11 +105,8 @@ class Run:
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.closed = False  # the explanation begins at a layer that was met: no further leaves
         self.steps: list[tuple[Step, Any, Any]] | None = None  # the way back, where it is known without torch's graph
-        self.features: Features | None = None  # for carriers that keep features apart: which elements belong together
-        self.meetings: list[Any] = []  # for carriers that look back: where contributions met
-        self.shut = False  # for these too: gradients end at the first gate that they come to
+        self.state = settings.carrier.new_state()  # what the carrier itself remembers of the pass
         self.only_net = False  # nobody will ask for positive and negative scores
-        self.edges: list[Any] = []  # for carriers that ask for shares along the first edges: these, with what flowed back
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
         self.deltas = deltas  # what several passes over the same rows have in common
@@ -127,7 +122,7 @@ class Run:
         """Let go of what the way back needs: leaves know their run, so that it would wait for the garbage collector."""
         self.leaves.clear()
         self.cuts.clear()
-        self.edges.clear()
+        self.state.release()
         self.steps = None
 
     def wide(self, x: Tensor) -> Tensor:
@@ -135,9 +130,9 @@ class Run:
         return x.to(torch.promote_types(x.dtype, self.settings.dtype))
 
     @property
-    def c(self) -> float:
-        """The conflict sensitivity constant where the pass is now."""
-        return Mean(0.0) if self.along_secants else self.settings.c_at(self.path)
+    def flow_rule(self) -> FlowRule:
+        """The flow rule where the pass is now."""
+        return LINEAR_FLOW if self.along_secants else self.settings.flow_rule_at(self.path)
 
     def note_operation(self, name: str) -> None:
         """Count a call."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ..errors import UnsupportedOperation
+from .provenance import origin_of
 from .row_index import settle
 from .run import Leaf, Run
 from .value import Scores
@@ -163,8 +164,8 @@ class Coded(Tensor):
     @staticmethod
     def of_value(x: Scores, dtype: torch.dtype) -> Coded:
         """Codes that the model itself makes of numbers, each of one of them."""
-        assert x.origin is not None
-        origin, like = x.origin, Coded.__new__(Coded)
+        origin, like = origin_of(x), Coded.__new__(Coded)
+        assert origin is not None
         like.run, like.source, like.width = x.run, origin.source, origin.x[0].numel()
         return like.changed(x.value.to(dtype), origin.places(), origin.at_baseline().to(dtype))
 
@@ -202,7 +203,7 @@ class Coded(Tensor):
             constant = value.masked_fill(own, 0)
             value, reference = value * own, None if reference is None else reference * own
         scores = self.run.settings.carrier.of_input(self.run, value, reference)
-        if self.run.features is not None:
+        if scores.by_feature:
             scores.belongs(self.source, (self.places.clamp_min(0) % self.width).view(*self.places.shape, *beyond))
         if self.run.batch > 1:
             index = torch.where(self.places >= 0, self.places // self.width + 1, 0)

@@ -21,9 +21,11 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .cumsum import RunningSum
 from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners
 from .input_origin import Origin
+from .joins import at_start, join_lazily, joined_constants
+from .lazy import OnDemand
+from .provenance import SUM, add_up, of_input, origin_of, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
 from .run import Run
 from .steps import weighted
@@ -33,17 +35,6 @@ S = TypeVar("S", bound="Scores")
 
 class Scores(Carrier):
     """What rules say of a value, and what of it is the same for all carriers."""
-
-    logits: Scores | None
-    origin: Origin | None = None  # where it was made of an input, element by element
-    exponentials: tuple[Scores, str] | None = None  # made of exp(this value), as "term", "sum" or 1 "over sum" of these
-    root_of: Scores | None = None  # the value that this is the square root of
-    as_scale: Tensor | None = None  # of the scale of a norm: its value, of which reference + delta may have lost digits
-    shifted: Scores | None = None  # this value before something was subtracted from it
-    raised: tuple[Scores, Tensor] | None = None  # the value, and the constant that was added to it
-    larger_of: tuple[Any, Any] | None = None  # the two of which this is the larger; one may be a constant
-    running: RunningSum | None = None  # of what, and where, this is a running sum
-    log_sum_of: tuple[Scores, Any] | None = None  # the value, and its dims, of whose exponentials this is the log of the sum
 
     @property
     def value(self) -> Tensor:
@@ -83,7 +74,7 @@ class Scores(Carrier):
         """
         scored = [part for part in parts if isinstance(part, Scores)]
         if any(part.pending for part in scored):
-            waiting = _joined_lazily(run, fn, parts, aligned)
+            waiting = join_lazily(Scores.join.__func__, run, fn, parts, aligned)  # type: ignore[attr-defined]
             if waiting is not None:
                 return waiting
         settings, of_scores = run.settings, parts
@@ -96,23 +87,25 @@ class Scores(Carrier):
         deltas = [moved_deltas] if single else list(moved_deltas)
         references: list[Any] = [None] * len(deltas)
         if in_reference or any(part.reference is not None for part in scored):
-            starts = [_at_start(part, settings.biases_in_reference) for part in parts]
+            starts = [at_start(part, settings.biases_in_reference) for part in parts]
             try:
-                at_start = fn(*starts)
+                moved_starts = fn(*starts)
             except RuntimeError:  # a view of a reference that is one row for all, and has no memory for each
-                at_start = fn(*[start.contiguous() for start in starts])
-            references = [at_start] if single else list(at_start)
+                moved_starts = fn(*[start.contiguous() for start in starts])
+            references = [moved_starts] if single else list(moved_starts)
         rows: list[Any] = [None] * len(deltas)
         if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):
             rows = moved(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
         results = settings.carrier._joined(run, fn, of_scores, deltas, references, rows)
         if constants and not in_reference and settings.carrier.has_book:
-            amounts = _joined_constants(fn, parts, deltas[0].detach(), single)
+            amounts = joined_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
-        if scored[0].origin is not None:
+        made_by = scored[0].made_by
+        if made_by is not None and made_by.origin is not None:
+            origins = [part if isinstance(part, Tensor) else origin_of(part) for part in parts]
             for place, result in enumerate(results):
-                result.origin = Origin.joined(fn, parts, None if single else place)
+                result.made_by = of_input(Origin.joined(fn, origins, None if single else place))
         return results[0] if single else tuple(results)
 
     def linear(
@@ -144,8 +137,9 @@ class Scores(Carrier):
             amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
         last = nothing if in_reference else given
         result = self._mapped(fn, constants, last, (reference, delta, rows), amount)
-        if self.origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
-            result.origin = self.origin.changed(lambda v: fn(v, *constants, *given))
+        origin = None if self.made_by is None else self.made_by.origin
+        if origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
+            result.made_by = of_input(origin.changed(lambda v: fn(v, *constants, *given)))
         if amount is not None and self.has_book:
             result.watch(making if callable(making) else amount, rows, run.path)
         return result
@@ -161,20 +155,16 @@ class Scores(Carrier):
     def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
         """Move elements of this value alone; a function with several results gives a tuple."""
         result = self.join(self.run, fn, [self], aligned)
-        if self.logits is not None:
-            remembered = self.logits.reshape(fn)
-            pairs = [(result, remembered)] if isinstance(result, Scores) else zip(result, remembered, strict=True)
-            for part, logits in pairs:
-                part.logits, part.final = logits, self.final
-        if self.running is not None:
-            for part, running in zip([result] if isinstance(result, Scores) else result, self.running.moved(fn), strict=True):
-                part.running = running
+        if self.made_by is not None:
+            parts = (result,) if isinstance(result, Scores) else result
+            for part, made_by in zip(parts, self.made_by.moved(fn, len(parts)) or (), strict=False):
+                part.made_by = with_origin(made_by, origin_of(part))
         return result
 
     def copy(self: S) -> S:
         """This value as an object of its own."""
         copy = self._copied()
-        copy.logits, copy.final, copy.origin, copy.running = self.logits, self.final, self.origin, self.running
+        copy.made_by = None if self.made_by is None else self.made_by.copied()
         return copy
 
     def add(self: S, other: S, alpha: float = 1) -> S:
@@ -205,8 +195,8 @@ class Scores(Carrier):
             result = Pending(self.run, phi(self.value), lambda: self._activated(phi, keeps_zero))  # type: ignore[assignment]
         else:
             result = self._activated(phi, keeps_zero)
-        if self.origin is not None:
-            result.origin = self.origin.changed(phi)
+        if self.made_by is not None and self.made_by.origin is not None:
+            result.made_by = of_input(self.made_by.origin.changed(phi))
         return result
 
     def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
@@ -219,8 +209,8 @@ class Scores(Carrier):
         if routing:
             return Pending(self.run, fn(self.value, other.value), lambda: self.product(other, fn))  # type: ignore[return-value]
         if ends:
-            assert other.as_scale is not None
-            mine, yours = self.start, other.as_scale
+            assert other.made_by is not None
+            mine, yours = self.start, other.made_by.detail
         else:
             mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
@@ -291,25 +281,6 @@ class Scores(Carrier):
         return averaged(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED
 
 
-def _at_start(part: Any, biases_in_reference: bool) -> Tensor:
-    """What a part of a join brings to the reference."""
-    if isinstance(part, Scores):
-        return part.start
-    return part if biases_in_reference else torch.zeros_like(part)
-
-
-def _joined_constants(fn: Move, parts: Sequence[Any], like: Tensor, single: bool) -> Callable[[int], Tensor]:
-    """The constants among the parts in each result of a move, made when they are first needed: they are as large as that."""
-    kept = [part.shape if isinstance(part, Scores) else part.clone() for part in parts]  # the model may write to its own later
-
-    @functools.cache
-    def constant(place: int) -> Tensor:
-        joined = fn(*[like.new_zeros(part) if isinstance(part, torch.Size) else part for part in kept])
-        return joined if single else joined[place]
-
-    return constant
-
-
 class Pending(Scores):
     """A scored value that is computed only when somebody asks for its scores: the value is known, the rest on first use.
 
@@ -329,27 +300,27 @@ class Pending(Scores):
         self.firm = firm
         self.columns = columns  # for the output of a linear layer: some of its columns, as a layer
         self.template = value.detach()
-        self._compute = compute
+        self._make_scores = compute
         self._path = run.path
-        self._full: Any = None
+
+    scores: Any = OnDemand()
 
     def full(self) -> Any:
         """The value with its scores, made as if where it first stood."""
-        if self._full is None:
-            here, self.run.path = self.run.path, self._path
-            self._full = self._compute()
-            self.run.path = here
-        return self._full
+        here, self.run.path = self.run.path, self._path
+        scores = self.scores
+        self.run.path = here
+        return scores
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_full" not in vars(self):
+        if name.startswith("__") or "_path" not in vars(self):
             raise AttributeError(name)
         return getattr(self.full(), name)  # reference, delta, rows and what is the carrier's own
 
     value = property(lambda self: self.template)
     slack = property(lambda self: self.full().slack)
     has_book = property(lambda self: self.full().has_book)
-    pending = property(lambda self: self._full is None)
+    pending = property(lambda self: "scores" not in vars(self))
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
@@ -369,30 +340,34 @@ class Pending(Scores):
         last = () if bias is None else (bias() if callable(bias) else bias,)
         value = fn(self.template, *constants, *last)
         result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
-        if self.exponentials is not None:
-            exponent, role = self.exponentials
-            if fn in ONE_TO_ONE:
-                result.exponentials = self.exponentials
-            elif role != "over sum":
-                result.exponentials = (exponent, "sum")
+        return self._behind_map(result, fn in ONE_TO_ONE)
+
+    def _behind_map(self, result: Pending, one_to_one: bool) -> Pending:
+        """The result of a linear map, with the record of what it is made of."""
+        result.made_by = None if self.made_by is None else self.made_by.mapped(one_to_one)
         return result
 
     def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
-        is_sum = self.exponentials is not None and self.exponentials[1] == "sum"  # as in exp / (sum of exp).clamp_min(eps)
-        result = super().elementwise(phi, keeps_zero, routing or is_sum)
-        result.exponentials = self.exponentials if is_sum else None
+        if self.made_by is None or self.made_by.kind != SUM:
+            return super().elementwise(phi, keeps_zero, routing)
+        result = super().elementwise(phi, keeps_zero, True)  # as in exp / (sum of exp).clamp_min(eps)
+        result.made_by = self.made_by
         return result
 
     def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
         if self.firm:
             return self.full().weighted(weight, bias, aligned)
-        return Pending(self.run, weighted(self.template, weight, bias), lambda: self.full().weighted(weight, bias, aligned))
+        value = weighted(self.template, weight, bias)
+        return self._behind_map(Pending(self.run, value, lambda: self.full().weighted(weight, bias, aligned)), False)
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
         return super().product(other, fn, routing) if routing else self.full().product(other, fn, ends=ends)
 
     def add(self, other: Any, alpha: float = 1) -> Any:
-        return self.full().add(other, alpha)
+        if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
+            return self.full().add(other, alpha)
+        value = torch.add(self.template, other.template, alpha=alpha)  # a sum of exponentials, written out
+        return self._behind_map(Pending(self.run, value, lambda: self.full().add(other.full(), alpha)), False)
 
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
         return self.full().mix(weights, dims, reference)
@@ -413,44 +388,3 @@ class Pending(Scores):
         raise AssertionError("This is asked of the value with its scores.")
 
     _added = _mapped = _mixed = _multiplied = _joined = outcome = net = _not_asked  # type: ignore[assignment]
-
-
-def _joined_lazily(run: Run, fn: Move, parts: Sequence[Any], aligned: bool) -> Any:
-    """A move of elements of lazy values and constants stays lazy, if it has one result; else None."""
-    if not all(part.pending for part in parts if isinstance(part, Scores)):
-        return None
-    pending = [part for part in parts if isinstance(part, Pending)]
-    if len(parts) == 1 and pending[0].columns is not None:
-        cut = _columns(pending[0], fn)
-        if cut is not None:
-            return cut
-    value = fn(*[part.value if isinstance(part, Scores) else part for part in parts])
-    if not isinstance(value, Tensor):
-        return None
-
-    def compute() -> Any:
-        full = [part.full() if isinstance(part, Pending) else part for part in parts]
-        return Scores.join.__func__(run.settings.carrier, run, fn, full, aligned)  # type: ignore[attr-defined]
-
-    result = Pending(run, value, compute, any(part.firm for part in pending))
-    if len({part.exponentials for part in pending}) == 1:
-        result.exponentials = pending[0].exponentials
-    return result
-
-
-def _columns(layer: Pending, fn: Move) -> Any:
-    """The result of a move that cuts the output of a linear layer into pieces of its columns; None if it does not."""
-    assert layer.columns is not None
-    index = torch.arange(layer.shape[-1], device=layer.template.device).expand(layer.shape)
-    try:
-        moved = fn(index)
-    except RuntimeError:  # a view that joins dimensions, of which columns without memory for each row have none
-        return None
-    parts = []
-    for part in [moved] if isinstance(moved, Tensor) else moved:
-        same = part.untyped_storage().data_ptr() == index.untyped_storage().data_ptr()
-        if not same or part.shape[:-1] != index.shape[:-1] or part.stride() != index.stride() or part.shape == index.shape:
-            return None
-        parts.append(layer.columns(slice(part.storage_offset(), part.storage_offset() + part.shape[-1])))
-        parts[-1]._path = layer._path
-    return parts[0] if isinstance(moved, Tensor) else tuple(parts)

@@ -14,6 +14,7 @@ from torch.overrides import BaseTorchFunctionMode
 from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._core.backward import Passed
 from .._core.input_origin import Origin
+from .._core.provenance import final_of, of_input
 from .._core.run import Leaf, Run, Settings
 from .._core.steps import Deltas
 from .._core.tensors import Coded, Complexed, Scored, Softmaxed
@@ -25,9 +26,10 @@ from .._inputs.target import choose_target, names_of_outputs
 from ..errors import RowsMixed, UnsupportedOperation
 from .check import check_output
 from .job import Batch, Job
+from .module_paths import module_paths
 from .sequential import along, steps_of
-from .state_guard import Kept
-from .tracer import Trace, module_paths
+from .state_guard import StateGuard
+from .tracer import Trace
 
 PROBABILITY = ("softmax", "sigmoid")  # what makes probabilities of logits
 
@@ -61,27 +63,28 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
 
 def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
     """Call by call."""
-    kept = _kept(job, batch)
+    guard = _guard(job, batch)
     try:
-        trace = Trace(run, job.subject.owned_tensors, kept, job.question.check_each)
+        trace = Trace(run, job.subject.owned_tensors, guard, job.question.check_each)
         if job.features is not None and not job.question.latent:
-            run.features = job.features([x.shape[1:] for x in batch.tensors])
+            features = job.features([x.shape[1:] for x in batch.tensors])
             if all(x.is_floating_point() for x in batch.tensors):
-                run.features = run.features.changed(_changes(batch.tensors, batch.references))
+                features = features.changed(_changes(batch.tensors, batch.references))
+            run.state.features = features
         arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _scored(run, batch)
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
         if expected is None:
-            kept.put_back()
-            with kept if kept.needed else contextlib.nullcontext():
+            guard.restore()
+            with guard if guard.needed else contextlib.nullcontext():
                 expected = _plain(job, batch)
         return _choose(output, expected, batch, run, job)
     finally:
-        kept.put_back()
+        guard.restore()
 
 
-def _kept(job: Job, batch: Batch) -> Kept:
-    return Kept(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts)
+def _guard(job: Job, batch: Batch) -> StateGuard:
+    return StateGuard(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts)
 
 
 def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
@@ -90,8 +93,8 @@ def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
     reference = None if reference is None else run.wide(reference)
     scores = run.settings.carrier.of_input(run, x, reference)
     if not run.closed:
-        scores.origin = Origin(source, x, reference)
-    if run.features is not None:
+        scores.made_by = of_input(Origin(source, x, reference))
+    if scores.by_feature:
         scores.belongs(source, torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:]))  # places in a row
     run.leaves.append(Leaf(scores, source))
     return Scored(scores, dtype)
@@ -128,13 +131,13 @@ def _explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Ref
 def survey(job: Job, rows: slice | None = None) -> tuple[Trace, Any]:
     """A forward pass for its operations alone, with all that the model gave; None if it cannot be explained."""
     batch, output = job.batch(rows), None
-    kept = _kept(job, batch)
-    trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, kept)
+    guard = _guard(job, batch)
+    trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, guard)
     try:
         with contextlib.suppress(UnsupportedOperation):
             output = _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
     finally:
-        kept.put_back()
+        guard.restore()
     return trace, output
 
 
@@ -170,7 +173,7 @@ class _Begin:
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
         if self.job.features is not None:
-            self.run.features = self.job.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
+            self.run.state.features = self.job.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
         return _leaf(self.run, value, reference, 0)
 
 
@@ -204,23 +207,23 @@ def _call(
 
 def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     """The output of the model as it is, leaving the random numbers of the caller and the model alone; with its graph."""
-    kept = _kept(job, batch)
+    guard = _guard(job, batch)
     try:
-        with kept:
+        with guard:
             return _plain(job, batch, slopes)
     finally:
-        kept.put_back()
+        guard.restore()
 
 
 def drawn_output(job: Job, batch: Batch, seed: int) -> Tensor:
     """The output of the model as it is, with other random numbers."""
-    kept = _kept(job, batch)
+    guard = _guard(job, batch)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return _plain(job, batch)
     finally:
-        kept.put_back()
+        guard.restore()
 
 
 def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
@@ -321,8 +324,7 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
         scores, final, found, reference = output.logits, "softmax", output.as_subclass(Tensor), None
     else:
         found, reference = output.value, output.reference
-        if output.logits is not None:
-            scores, final = output.logits, output.final
+        scores, final = final_of(output)
     check_output(found, reference, expected, run)
     if final is not None:
         notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from .state_guard import Kept
+from .state_guard import StateGuard
 
 
 def unwrap(model: Any) -> Any:
@@ -98,12 +98,12 @@ class Subject:
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """The model may run in here; what it stores, writes and draws is undone."""
-        state = Kept(self.model)
+        guard = StateGuard(self.model)
         try:
-            with state:
+            with guard:
                 yield
         finally:
-            state.put_back()
+            guard.restore()
 
     def has_module(self, option: str, name: str | None) -> None:
         """Refuse a name that no module has."""

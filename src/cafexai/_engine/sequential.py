@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._carriers.path import PathScores
+from .._carriers.totals import TotalScores
 from .._carriers.unit import UnitScores
 from .._core.activation import LARGE
 from .._core.functions import over_rows
@@ -22,7 +23,8 @@ from .._core.run import Leaf, Run, Settings
 from .._core.steps import Added
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
-from .tracer import hooks_of_others, usual_settings
+from .module_paths import hooks_of_others
+from .tracer import usual_settings
 
 
 def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
@@ -57,7 +59,7 @@ def _usual(job: Job, settings: Settings) -> bool:
     )
 
 
-def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
+def along(run: Run, batch: Batch, layers: list[Any]) -> TotalScores:
     """The scored output; the steps of the way back are left with the run."""
     carrier: Any = run.settings.carrier
     (x,), (reference,) = batch.tensors, batch.references
@@ -76,9 +78,9 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> PathScores:
             elif start is not None:
                 reference = start.expand(len(delta), -1)
         else:
-            c = run.settings.c_at(path)
-            step, before, behind, phi = carrier.activation(delta, reference, layer[0], True, c)
-            arguments, reference = (before, behind, phi, c), behind
+            rule = run.settings.flow_rule_at(path)
+            step, before, behind, phi = carrier.activation(delta, reference, layer[0], True, rule)
+            arguments, reference = (before, behind, phi, rule), behind
         delta, total, *saved = step.apply(delta, total, *arguments)
         run.steps.append((step, *saved))
     return carrier(run, reference, delta, total, None)

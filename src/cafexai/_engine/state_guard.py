@@ -1,6 +1,15 @@
-"""What runs of the model change is put back: attributes, what containers hold, tensors written in place, random numbers.
+"""The state guard: a run of the model, scored or plain, leaves the model as it was.
 
-Others may use the model, and draw random numbers, at the same time. So only what a run has been seen to write is touched.
+1. A guard takes a snapshot of the model and of further arguments of forward, and ``restore`` undoes what has changed since.
+2. Attributes, dicts, lists, sets, deques, slots, closures and numpy arrays are compared, however nested, and set back.
+3. A tensor that was there before is copied when it is about to be written to (``save``), and gets content and version back.
+4. As a context, the guard sees writes and random draws of this thread below autograd; outside of it, callers say ``save``.
+5. Random numbers come from a generator of the guard's own that starts where torch's stands; torch's is only read.
+   Generators of the model are set back.
+6. Others may use the model at the same time: only what has changed is touched, never ``training`` and hooks.
+7. Containers and objects that others hold as well (globals, other packages) are set back only if they hold engine tensors.
+8. Not seen: changes by other threads during a run, values put where the model does not hold them, the generators of numpy and
+   Python; in plain runs over chunks of rows, memory written to through ``.numpy()`` or replaced by ``.data =``.
 """
 
 from __future__ import annotations
@@ -32,10 +41,10 @@ _PARTS = ("_parameters", "_buffers", "_modules")
 States = dict[torch.device, Tensor]
 
 
-class Kept(TorchDispatchMode):
-    """A model as it was. As a context, it sees what is written and drawn in this thread; ``put_back`` undoes it.
+class StateGuard(TorchDispatchMode):
+    """A snapshot of a model, taken when it is made; as a context, it sees what is written and drawn in this thread.
 
-    ``arguments`` are kept as well. ``starts``: where the random numbers of each device start, noted when the first is drawn.
+    ``arguments`` belong to it. ``starts``: where the random numbers of each device start, noted when the first is drawn.
     """
 
     def __init__(self, model: Any, arguments: tuple[Any, ...] = (), starts: States | None = None) -> None:
@@ -51,7 +60,7 @@ class Kept(TorchDispatchMode):
         self._names, self._values = self._all.contents()
         self._before = [container.copy() for container in (*self._all.dicts, *self._all.others)]
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Undo what has changed, and that alone."""
         for storage, content, owners in self.saved.values():
             if storage.nbytes() != content.nbytes():
@@ -72,14 +81,14 @@ class Kept(TorchDispatchMode):
             if any(map(_is_followed, now.values() if isinstance(now, dict) else now)):
                 self._taken_in.append((now, before))
         for now, before in self._taken_in:
-            _put_back(now, before)
+            _set_back(now, before)
         for owner, name, value in self._all.places:
             if getattr(owner, name, None) is not value:
                 setattr(owner, name, value)
         names, values = self._all.contents()
         if names != self._names or len(values) != len(self._values) or not all(map(operator.is_, values, self._values)):
             for now, before in zip((*self._all.dicts, *self._all.others), self._before, strict=True):
-                _put_back(now, before)
+                _set_back(now, before)
 
     def owns(self, tensor: Tensor) -> int | None:
         """The id of the tensor's memory, if the model or its arguments had it before the run."""
@@ -117,7 +126,7 @@ class Kept(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # it would be imported
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> StateGuard:
         """That of torch also notes in a global variable that there is a mode, as if there were one thread."""
         if not self.watching:
             _push_mode(self)
@@ -296,7 +305,7 @@ def _filled(cell: CellType) -> bool:
         return False
 
 
-def _put_back(now: Any, before: Any) -> None:
+def _set_back(now: Any, before: Any) -> None:
     """Make a container hold what it held."""
     if isinstance(now, dict):
         for name in now.keys() - before.keys() - {"training"}:

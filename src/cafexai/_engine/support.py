@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .._carriers.path import PathScores
+from .._core.provenance import final_of
 from .._core.row_index import MIXED
 from .._core.run import Settings
 from .._core.tensors import Scored, Softmaxed
@@ -87,7 +88,7 @@ def _scored_outputs(output: Any) -> Iterator[Any]:
         yield output.logits
     elif isinstance(output, (Scored, Scores)):
         value = output.state if isinstance(output, Scored) else output
-        yield value if value.logits is None else value.logits
+        yield final_of(value)[0]
     elif not isinstance(output, Tensor):
         parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
         for part in parts:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Parameter
-from torch.nn.modules import module as hooks
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_any, tree_map_only
 
@@ -21,11 +19,11 @@ from ..errors import Problem, UnsupportedOperation
 from ..rules import codes as of_codes
 from ..rules import complex as of_complex
 from ..rules.effects import Effect, effect_of_call
-from ..rules.registry import TABLE, Rule, find, is_elementwise
+from ..rules.registry import TABLE, Rule, find
 from .call_info import call_site, dtypes, in_order, shapes
 from .check import check_operation
 from .inplace import StandIns
-from .state_guard import FOLLOWED, Kept
+from .state_guard import FOLLOWED, StateGuard
 
 _LISTS = {tuple, list, torch.Size}
 _CONSTANTS = {Parameter, Tensor, Softmaxed}
@@ -34,11 +32,11 @@ _CONSTANTS = {Parameter, Tensor, Softmaxed}
 class Trace(TorchFunctionMode):
     """While active, scored values flow through whatever runs in this thread."""
 
-    def __init__(self, run: Run, owned: Callable[[], dict[int, str]], kept: Kept, check_each: bool = False) -> None:
+    def __init__(self, run: Run, owned: Callable[[], dict[int, str]], guard: StateGuard, check_each: bool = False) -> None:
         super().__init__()
         self.run = run
         self.stand_ins = StandIns(owned)
-        self.kept = kept
+        self.guard = guard
         self.check_each = check_each
         self.problems: list[Problem] = []
 
@@ -48,8 +46,8 @@ class Trace(TorchFunctionMode):
         if not usual:
             effect = effect_of_call(func, kwargs)
             if effect is Effect.FIRST:
-                self.kept.save((*args, *kwargs.values())[:1])
-            elif effect is Effect.ANY and not self.kept.watching:
+                self.guard.save((*args, *kwargs.values())[:1])
+            elif effect is Effect.ANY and not self.guard.watching:
                 return self._watched(func, types, args, kwargs)
             if not _meets(args, kwargs, FOLLOWED):
                 return func(*args, **kwargs)
@@ -59,7 +57,7 @@ class Trace(TorchFunctionMode):
         if rule is not None:
             if "metadata" in rule.kinds:
                 return func(*args, **kwargs)
-            if "draws" in rule.kinds and not self.kept.watching:
+            if "draws" in rule.kinds and not self.guard.watching:
                 return self._watched(func, types, args, kwargs)
         if not usual and _meets(args, kwargs, Complexed):
             act = self._of_complex
@@ -81,9 +79,9 @@ class Trace(TorchFunctionMode):
 
     def _watched(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """A call of which it is not known what it writes into, or that draws random numbers."""
-        self.kept.needed = True
-        self.kept.save(args[:1])
-        with self.kept:
+        self.guard.needed = True
+        self.guard.save(args[:1])
+        with self.guard:
             return self.__torch_function__(func, types, args, kwargs)
 
     def _of_softmax(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
@@ -224,7 +222,7 @@ class Trace(TorchFunctionMode):
             return state if known else None
         if kind not in _CONSTANTS or value.is_inference() or (value.dtype is not dtype and value.is_floating_point()):
             return None
-        return self.kept.apart((value if kind is not Softmaxed else value.as_subclass(Tensor)).detach())
+        return self.guard.apart((value if kind is not Softmaxed else value.as_subclass(Tensor)).detach())
 
     def _usual_options(self, options: dict[str, Any], dtype: torch.dtype) -> dict[str, Any] | None:
         """The weights and biases of norms are given by name."""
@@ -263,7 +261,7 @@ class Trace(TorchFunctionMode):
                 return value.state
             if isinstance(value, Coded):
                 return value if codes else self._beside(value, compute, rule)
-            constant = self.kept.apart(value.as_subclass(Tensor).detach())
+            constant = self.guard.apart(value.as_subclass(Tensor).detach())
             if constant.is_floating_point() and constant.dtype != compute and not rule.casts:
                 constant = constant.to(compute)
             return constant.clone() if constant.is_inference() else constant
@@ -296,7 +294,7 @@ class Trace(TorchFunctionMode):
 
     def _write_codes(self, target: Any, new: Any) -> Any:
         """The same for codes."""
-        self.kept.needed = True
+        self.guard.needed = True
         if isinstance(new, Scores):
             return self._write(target, new, new.template.dtype)
         if isinstance(target, Coded):
@@ -315,8 +313,8 @@ class Trace(TorchFunctionMode):
         problem = Problem(name, self.run.path, shapes(args), reason, call_site())
         if problem not in self.problems:
             self.problems.append(problem)
-        self.kept.save(args[:1])
-        with self.kept:
+        self.guard.save(args[:1])
+        with self.guard:
             result = func(*plain(args), **plain(kwargs))
 
         def lift(value: Tensor) -> Any:
@@ -392,86 +390,3 @@ def engine_settings() -> Iterator[None]:
             stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor))
         yield
-
-
-class _Paths(threading.local):
-    """The pass that runs in this thread, as the global hooks see it."""
-
-    enter: Callable[[nn.Module, Any], Any] | None = None
-    leave: Callable[[nn.Module, Any, Any], Any] | None = None
-
-
-_paths = _Paths()
-_passes: list[object] = []  # those that run now, in all threads
-_handles: list[Any] = []
-_registering = threading.Lock()
-
-
-def _before(module: nn.Module, inputs: Any) -> Any:
-    return None if _paths.enter is None else _paths.enter(module, inputs)
-
-
-def _behind(module: nn.Module, inputs: Any, output: Any) -> Any:
-    return None if _paths.leave is None else _paths.leave(module, inputs, output)
-
-
-def hooks_of_others() -> bool:
-    """Whether somebody else watches all modules."""
-    found = (*hooks._global_forward_pre_hooks.values(), *hooks._global_forward_hooks.values())
-    return any(hook is not _before and hook is not _behind for hook in found)
-
-
-@contextlib.contextmanager
-def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], Any] | None = None) -> Iterator[None]:
-    """Keep ``run.path`` at the innermost running module; ``after`` sees, and may replace, each module's output.
-
-    Uses two global hooks, of all threads together, for the time of the pass; nothing is registered on the model.
-    """
-    stack: list[tuple[str, Scored | None]] = []
-
-    def enter(module: nn.Module, inputs: Any) -> Any:
-        whole = None
-        kind: Any = type(module)
-        if inputs and type(inputs[0]) is Scored and is_elementwise(kind):
-            whole = inputs[0]
-        stack.append((run.path, whole))
-        name = names.get(id(module))
-        run.path = f"{run.path}.{type(module).__name__}()".lstrip(".") if name is None else name
-        return None if whole is None else plain(inputs)
-
-    def leave(module: nn.Module, inputs: Any, output: Any) -> Any:
-        path = run.path
-        previous, whole = stack.pop()
-        if whole is not None:
-            run.note_operation(type(module).__name__)
-            output = _as_one_function(module, whole)
-        run.path = previous
-        replaced = after(path, output) if after is not None else None
-        return output if replaced is None and whole is not None else replaced
-
-    outer = _paths.enter, _paths.leave
-    _paths.enter, _paths.leave = enter, leave
-    with _registering:
-        _passes.append(stack)
-        if not _handles:
-            _handles.append(hooks.register_module_forward_pre_hook(_before))
-            _handles.append(hooks.register_module_forward_hook(_behind, always_call=False))
-    try:
-        yield
-    finally:
-        _paths.enter, _paths.leave = outer
-        with _registering:
-            _passes.pop()
-            while _handles and not _passes:
-                _handles.pop().remove()
-        run.path = ""
-
-
-def _as_one_function(module: nn.Module, x: Scored) -> Scored:
-    """The output of a module that is declared elementwise; what the engine itself does in a hook is not to be followed."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
-        try:
-            keeps_zero = not bool(module.forward(torch.zeros_like(x.state.template[:1])).any())
-        except RuntimeError:
-            keeps_zero = False
-        return Scored(x.state.elementwise(module.forward, keeps_zero), x.dtype)

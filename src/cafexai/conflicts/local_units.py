@@ -15,7 +15,7 @@ from .._carriers.path import PathScores
 from .._core.run import Run, Settings
 from .._engine.diagnose import Watch
 from .._engine.model import Subject
-from .._engine.tracer import module_paths
+from .._engine.module_paths import module_paths
 from .._inputs.baselines import references
 from .._inputs.prepare import prepare
 from ..rules.registry import find

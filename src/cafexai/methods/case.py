@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .._engine.diagnose import answer
 from .._engine.model import Subject, with_gradients
-from .._engine.state_guard import Kept
+from .._engine.state_guard import StateGuard
 from .._engine.variant import ALLOWED
 from .._inputs import renamed
 from .._inputs.baselines import references
@@ -130,7 +130,7 @@ def drawing(seed: int, x: Tensor) -> Iterator[None]:
     """Random numbers from a seed; those of the caller are left alone. Captum draws from torch and from numpy."""
     state = np.random.get_state()
     starts = {device: torch.Generator(device).manual_seed(seed).get_state() for device in {x.device, torch.device("cpu")}}
-    with Kept(None, (), starts):
+    with StateGuard(None, (), starts):
         np.random.seed(seed % 2**32)
         try:
             yield

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.cumsum import between
-from .._core.tensors import Softmaxed
-from .._core.tolerance import gap, tolerance
+from .._core.provenance import ADDED, FINAL, SUBTRACTED, SUM, TERMS, kind_of, record
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
-from .elementwise import finite, inverse_root, spread
+from . import recognise
+from .elementwise import finite, inverse_root, inverted, spread
 from .registry import rule
 
 
@@ -39,7 +38,8 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     if isinstance(a, Scores):
         constant = constant_like(b, a)
         result = a.add_constant(constant, alpha)
-        result.raised = (a, constant if alpha == 1 else constant * alpha)
+        if kind_of(result) not in (TERMS, SUM):  # which an epsilon leaves as they are
+            record(result, ADDED, a, constant if alpha == 1 else constant * alpha)
         return result
     b = multiply(b, alpha)
     return b.add_constant(constant_like(a, b)) if isinstance(b, Scores) else a + b
@@ -51,47 +51,35 @@ def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
     if dim is None:
         raise UnsupportedOperation("it is called without dim")
     shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax", dim)
-    result = x.add_constant(shift, -1)
-    result.logits, result.final = x, "softmax"
-    return result
+    return record(x.add_constant(shift, -1), FINAL, x, "softmax")
 
 
 @rule("sub", "subtract", kinds=["offset"])
 def sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    if isinstance(b, Scores) and b.log_sum_of is not None and b.log_sum_of[0] is a and alpha == 1:
-        return log_softmax(*b.log_sum_of)
+    if not isinstance(a, Scores):
+        return add(a, b, alpha=-alpha)
     result = None
-    if isinstance(a, Scores) and isinstance(b, Scores) and alpha == 1:
-        result = _below(a, b) if b.larger_of is not None else between(a, b)
+    if isinstance(b, Scores) and alpha == 1:
+        parts = recognise.log_softmax_of_difference(a, b)
+        if parts is not None:
+            return log_softmax(*parts)
+        bound = recognise.other_of_larger(a, b)
+        result = recognise.difference_of_running_sums(a, b) if bound is None else _below(a, bound)
     result = add(a, b, alpha=-alpha) if result is None else result
-    if isinstance(a, Scores):
-        result.shifted = a  # perhaps by its maximum, before exp
-    return result
+    if kind_of(result) == SUM:
+        return result
+    return record(result, SUBTRACTED, a, result.made_by.detail if kind_of(result) == ADDED else None)
 
 
-def _below(a: Scores, larger: Scores) -> Any:
-    """a - max(a, b) is min(a - b, 0), in which a does not push against itself; None if a is neither of the two."""
-    assert larger.larger_of is not None
-    for one, other in (larger.larger_of, larger.larger_of[::-1]):
-        if not isinstance(one, Scores) or not _is_the_same(a, one):
-            continue
-        if isinstance(other, Scores):
-            return sub(a, other).elementwise(_negative_part, True)
-        return spread(a, other).elementwise(lambda v, bound=other: _negative_part(v - bound))  # type: ignore[misc]
-    return None
+def _below(a: Scores, bound: Any) -> Any:
+    """a - max(a, bound) is min(a - bound, 0), in which a does not push against itself."""
+    if isinstance(bound, Scores):
+        return sub(a, bound).elementwise(_negative_part, True)
+    return spread(a, bound).elementwise(lambda v: _negative_part(v - bound))
 
 
 def _negative_part(value: Tensor) -> Tensor:
     return value.clamp_max(0)
-
-
-def _is_the_same(one: Scores, other: Scores) -> bool:
-    """One value, or the same constant added to one value twice, as loops do that compute a step anew."""
-    if one is other:
-        return True
-    if one.raised is None or other.raised is None or one.raised[0] is not other.raised[0]:
-        return False
-    return torch.equal(one.raised[1], other.raised[1])
 
 
 @rule("rsub", "__rsub__", kinds=["offset"])
@@ -120,14 +108,14 @@ def multiply(a: Any, b: Any) -> Any:
     if not isinstance(a, Scores):
         return a * b
     if isinstance(b, Scores):
-        for terms, inverse in ((a, b), (b, a)):
-            if _of_the_same(terms, inverse, "over sum"):
-                weights = _softmax(terms, terms.value * inverse.value)
-                if weights is not None:
-                    return weights
-        if (a.as_scale is None) != (b.as_scale is None):
-            return a.product(b, torch.mul, ends=True) if a.as_scale is None else b.product(a, torch.mul, ends=True)
-        return a.product(b, torch.mul)
+        if a.made_by is None and b.made_by is None:  # nothing to be recognised
+            return a.product(b, torch.mul)
+        weights = recognise.softmax_of_product(a, b)
+        if weights is not None:
+            return weights
+        if recognise.is_scale(a) and not recognise.is_scale(b):
+            a, b = b, a
+        return a.product(b, torch.mul, ends=recognise.is_scale(b) and not recognise.is_scale(a))
     if not isinstance(b, Tensor) and b == 1:
         return a
     return a.scale(constant_like(b, a) if isinstance(b, Tensor) else b)
@@ -143,11 +131,12 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
             return a / b
         return multiply(reciprocal(b), a)
     if isinstance(b, Scores):
-        weights = _softmax(a, a.value / b.value) if _of_the_same(a, b, "sum") else None
+        weights = recognise.softmax_of_quotient(a, b)
         if weights is not None:
             return weights
-        if b.root_of is not None and a.run.settings.norms == "open":
-            return multiply(a, inverse_root(b.root_of))
+        square = recognise.root_of(b)
+        if square is not None and a.run.settings.norms == "open":
+            return multiply(a, inverse_root(square))
         b = b.freeze("div (denominator)", lambda value: value)
     aligned = not isinstance(b, Tensor) or b.ndim <= a.ndim
     return a.linear(torch.div, constant_like(b, a) if isinstance(b, Tensor) else b, aligned=aligned)
@@ -155,38 +144,10 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
 
 @rule("reciprocal")
 def reciprocal(x: Scores) -> Any:
-    if x.root_of is not None:
-        return inverse_root(x.root_of)
-    result = x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True)
-    if x.exponentials is not None and x.exponentials[1] == "sum":
-        result.exponentials = (x.exponentials[0], "over sum")
-    return result
-
-
-def _of_the_same(terms: Scores, others: Scores, role: str) -> bool:
-    """Exponentials stand over, or beside the inverse of, a sum of the same ones: a softmax, however it is written."""
-    if terms.exponentials is None or others.exponentials is None:
-        return False
-    (exponent, first), (other, second) = terms.exponentials, others.exponentials
-    return exponent is other and (first, second) == ("term", role)
-
-
-def _softmax(terms: Scores, value: Tensor) -> Tensor | None:
-    """A softmax spelled out: frozen; it remembers its logits if these can be told. None if it is another quotient."""
-    assert terms.exponentials is not None
-    exponent, near = terms.exponentials[0], tolerance(value.dtype)
-    for logits in filter(None, (exponent.shifted, exponent)):
-        for dim in range(logits.ndim):
-            if logits.shape == value.shape and gap(torch.softmax(logits.value, dim), value) <= near:
-                return Softmaxed.of(logits.freeze("softmax (exp / sum)", lambda _: value, "softmax", dim), logits)
-    # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
-    sums, whole = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
-    in_groups = any(bool((((s - 1).abs() <= near) | (s == 0)).all()) for s in sums)
-    in_groups = in_groups or abs(whole - round(whole)) <= near * whole
-    if not in_groups or not bool(((value >= 0) & (value <= 1 + near)).all()):
-        return None
-    terms.run.note_frozen("softmax (exp / sum)", "softmax")
-    return value
+    square = recognise.root_of(x)
+    if square is not None:
+        return inverse_root(square)
+    return inverted(x, x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True))
 
 
 @rule("__rtruediv__")

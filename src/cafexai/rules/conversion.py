@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.provenance import origin_of
 from .._core.tensors import Coded
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
@@ -18,7 +19,7 @@ def as_dtype(x: Any, dtype: torch.dtype) -> Any:
     if isinstance(x, Coded):
         return x.leaf(lambda ids: ids.to(torch.promote_types(dtype, torch.float32)))
     if not dtype.is_floating_point:
-        if x.origin is not None and dtype is not torch.bool:
+        if origin_of(x) is not None and dtype is not torch.bool:
             return Coded.of_value(x, dtype)
         x.run.cuts.append(x)
         return x.freeze(f"to({dtype})", lambda value: value.to(dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,17 +12,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.functions import pointwise
+from .._core.provenance import FINAL, INVERSE, ROOT, SCALE, SUM, TERMS, kind_of, record
 from .._core.tensors import Softmaxed
-from .._core.tolerance import tolerance
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .conversion import as_dtype
+from .recognise import logits_of_log_softmax, rate_of, sparse_softmax
 from .registry import Rule, plain_function, rule, variants
 from .registry import add as register
 
 _EVERYWHERE = """
     relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink
-    softshrink hardtanh threshold elu celu selu leaky_relu exp2 expm1 abs absolute square sin cos sinh cosh
+    softshrink hardtanh threshold elu celu selu leaky_relu expm1 abs absolute square sin cos sinh cosh
     asinh arcsinh atan arctan erf erfc sign sgn floor ceil round trunc fix frac deg2rad rad2deg sinc expit
     clamp clip clamp_min clamp_max nan_to_num i0 heaviside fmod remainder floor_divide
     atan2 arctan2 hypot copysign logaddexp logaddexp2
@@ -37,7 +39,6 @@ _ACTIVATIONS = frozenset(
     "leaky_relu".split()
 )
 _RAMPS = frozenset("clamp clip clamp_min square".split())
-SORTED = "sort (order)"  # what is frozen of a sort
 _OFFSETS = frozenset("clamp clip clamp_min clamp_max remainder floor_divide".split())
 
 
@@ -87,20 +88,6 @@ def spread(x: Scores, *others: Any) -> Scores:
     return x if shape == x.shape else x.reshape(lambda v: v.expand(shape))
 
 
-def _sparse_weights(x: Scores, result: Scores) -> Any:
-    """Weights that a sorted sequence, a threshold and a ramp have made (sparsemax, entmax): frozen, as a softmax is.
-
-    They are told by their sums, which are 1 along one dimension: at another input, their frozen order would give no weights.
-    """
-    if not any(key.operation == SORTED and key.path == x.run.path for key in x.run.frozen):
-        return result
-    value, near = result.value, tolerance(result.value.dtype)
-    for dim in range(value.ndim):
-        if value.shape[dim] > 1 and bool(((value.sum(dim) - 1).abs() <= near).all() and (value >= 0).all()):
-            return Softmaxed.of(result.freeze("sparse softmax", lambda v: v, "softmax", dim), x)
-    return result
-
-
 def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callable[..., Any]:
     def apply(x: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(x, Scores) or any(isinstance(part, Scores) for part in (*args, *options.values())):
@@ -111,10 +98,9 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
         zero = keeps_zero(function, args, options)
         if not partial:
             result = x.elementwise(phi, zero)
-            return _sparse_weights(x, result) if name in _RAMPS else result
+            return sparse_softmax(x, result) if name in _RAMPS else result
         result = x.elementwise(finite(x, name, phi), zero, routing=True)
-        result.root_of = x if name == "sqrt" else None
-        return result
+        return record(result, ROOT, x) if name == "sqrt" else result
 
     return apply
 
@@ -137,25 +123,40 @@ rule("relu", kinds=["activation"])(lambda x: x.elementwise(torch.relu, True))
 @rule("sigmoid", "expit", kinds=["activation"])
 def sigmoid(x: Scores) -> Any:
     """Elementwise; as the output of a model it is dropped and the logit explained."""
-    result = x.elementwise(torch.sigmoid)
-    result.logits, result.final = x, "sigmoid"
-    return result
+    return record(x.elementwise(torch.sigmoid), FINAL, x, "sigmoid")
 
 
 @rule("exp")
 def exp(x: Scores) -> Any:
     """Elementwise, and lazy: over a sum of the same exponentials it is a softmax, of a log_softmax that itself."""
-    if x.final == "softmax" and x.logits is not None:
-        return Softmaxed.of(x.freeze("softmax", torch.exp, "softmax"), x.logits)
+    logits = logits_of_log_softmax(x)
+    if logits is not None:
+        return Softmaxed.of(x.freeze("softmax", torch.exp, "softmax"), logits)
+    return _exponentials(x, torch.exp, 1.0)
+
+
+@rule("exp2")
+def exp2(x: Scores) -> Any:
+    return _exponentials(x, torch.exp2, math.log(2))
+
+
+def _exponentials(x: Scores, phi: Callable[[Tensor], Tensor], rate: float) -> Any:
+    """phi(x) = exp(rate * x)."""
     hidden = x.value == -torch.inf
     if not bool(hidden.any()):
-        result = x.elementwise(torch.exp, routing=True)
-        result.exponentials = (x, "term")
-        return result
+        return record(x.elementwise(phi, routing=True), TERMS, x, rate)
     there = x.reshape(lambda v: v.masked_fill(hidden, 0))  # what a mask has put to minus infinity is 0, whatever it was
-    result = there.elementwise(torch.exp, routing=True)
-    result.exponentials = (x, "term")
+    result = record(there.elementwise(phi, routing=True), TERMS, x, rate)
     return result.reshape(lambda v: v.masked_fill(hidden, 0))
+
+
+def inverted(x: Scores, result: Scores) -> Scores:
+    """1 / x, which remembers if x is a sum of exponentials."""
+    if kind_of(x) != SUM:
+        return result
+    assert x.made_by is not None
+    inverse: Scores = record(result, INVERSE, x.made_by.of, x.made_by.detail)
+    return inverse
 
 
 @rule("rsqrt", in_place=False)
@@ -169,16 +170,15 @@ def inverse_root(x: Scores) -> Any:
     slope = -1 / (here * start * (here + start))
     slope = slope.masked_fill_(start == 0, 0)  # the model has no value at such a reference: as if frozen
     inverse = 1 / here
-    result = x.scale(slope).add_constant(torch.addcmul(inverse, slope, x.value, value=-1))
-    result.as_scale = inverse
-    return result
+    return record(x.scale(slope).add_constant(torch.addcmul(inverse, slope, x.value, value=-1)), SCALE, None, inverse)
 
 
 @rule("__rpow__")
 def rpow(x: Scores, base: Any) -> Any:
     """base ** x for a constant base."""
-    x = spread(x, base)
-    return x.elementwise(finite(x, "pow", lambda v: torch.pow(base, v)))
+    x, rate = spread(x, base), rate_of(base)
+    phi = finite(x, "pow", lambda v: torch.pow(base, v))
+    return x.elementwise(phi) if rate is None else record(x.elementwise(phi, routing=True), TERMS, x, rate)
 
 
 def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,9 +188,10 @@ def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
         if exponent == -0.5:
             return inverse_root(x)
         if exponent == 2:
-            return _sparse_weights(x, x.elementwise(torch.square, True, routing=True))
+            return sparse_softmax(x, x.elementwise(torch.square, True, routing=True))
         phi = finite(x, "pow", pointwise(torch.pow, (exponent,), {}), None if exponent % 1 == 0 or exponent < 0 else (0, None))
-        return _sparse_weights(x, x.elementwise(phi, exponent > 0, routing=True))
+        result = x.elementwise(phi, exponent > 0, routing=True)
+        return inverted(x, result) if exponent == -1 and kind_of(x) == SUM else sparse_softmax(x, result)
 
     return apply
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .._core.cumsum import RunningSum
 from .._core.functions import affine
+from .._core.provenance import RUNNING, record
 from .._core.steps import weighted
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
@@ -272,7 +273,7 @@ rule("mean")(_reduction("mean"))
 @rule("cumsum")
 def cumsum(x: Scores, dim: int, *, dtype: Any = None) -> Any:
     result = x.linear(lambda v: v.cumsum(dim), aligned=dim % max(x.ndim, 1) != 0)
-    result.running = RunningSum.along(x, dim) if x.ndim else None
+    result = record(result, RUNNING, None, RunningSum.along(x, dim)) if x.ndim else result
     return result if dtype is None else as_dtype(result, dtype)
 
 

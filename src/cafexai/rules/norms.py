@@ -15,11 +15,14 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.functions import affine
+from .._core.provenance import ROOT, SCALE, record
 from .._core.value import Scores
 from .elementwise import finite, inverse_root
+from .recognise import softmax_of
 from .registry import rule
 
 
@@ -67,7 +70,7 @@ def _scaled(x: Scores, dims: tuple[int, ...], eps: float) -> Any:
         slope = (-both * both / (here + there)).masked_fill_(unknown, 0)
         scale = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), (value + start) * slope, aligned=aligned)
         scale = scale.rebased(torch.where(unknown, here, there))
-        scale.as_scale = here
+        record(scale, SCALE, None, here)
     else:
         squares = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), value + start, aligned=aligned)
         squares = squares if x.reference is None else squares.rebased(start.square().mean(dims, keepdim=True))
@@ -164,8 +167,7 @@ def var(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
 def std(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
     variance = var(x, dim, unbiased, keepdim, correction=correction)
     result = variance.elementwise(finite(x, "std", torch.sqrt), keeps_zero=True, routing=True)
-    result.root_of = variance
-    return result
+    return record(result, ROOT, variance)
 
 
 def _mean(x: Scores, dim: Any, keepdim: bool) -> Any:
@@ -185,6 +187,9 @@ def std_mean(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = F
 
 @rule("normalize", in_place=False)
 def normalize(x: Scores, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
-    """x divided by its frozen norm."""
+    """x divided by its frozen norm; of exponentials, the sum of their sizes makes it a softmax."""
+    weights = softmax_of(x, F.normalize(x.value, p, dim, eps)) if p == 1 else None
+    if weights is not None:
+        return weights
     norm: Tensor = x.freeze("normalize", lambda value: value.norm(p, dim, keepdim=True).clamp_min(eps), "routing")
     return x.linear(torch.div, norm, aligned=True)

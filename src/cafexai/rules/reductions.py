@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.tolerance import gap, tolerance
+from .._core.provenance import LOG_OF_SUM, ROOT, record
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply, sub
 from .conversion import as_dtype
 from .elementwise import absolute, finite, logarithm
 from .linear import total
+from .recognise import log_of_sum
 from .registry import rule
 from .selection import over
 from .shape import moved
@@ -30,22 +31,14 @@ def dims_of(x: Any, dim: Any) -> tuple[int, ...]:
 @rule("logsumexp", in_place=False)
 def logsumexp(x: Scores, dim: Any, keepdim: bool = False) -> Any:
     """A maximum with soft edges; less its argument, and as the log of a softmax, it is that."""
-    result = x.soft_largest(dims_of(x, dim), keepdim)
-    result.log_sum_of = (x, dim) if keepdim else None
-    return result
+    return record(x.soft_largest(dims_of(x, dim), keepdim), LOG_OF_SUM, x, dim)
 
 
 @rule("log")
 def log(x: Scores) -> Any:
     """Of a sum of exponentials, however that is written, it is logsumexp."""
-    if x.exponentials is not None and x.exponentials[1] == "sum":
-        exponent, value, near = x.exponentials[0], x.value.log(), tolerance(x.template.dtype)
-        for dim in range(exponent.ndim):
-            for keepdim in (True, False):
-                found = torch.logsumexp(exponent.value, dim, keepdim)
-                if found.shape == value.shape and gap(found, value) <= near:
-                    return logsumexp(exponent, dim, keepdim)
-    return logarithm(x)
+    parts = log_of_sum(x)
+    return logarithm(x) if parts is None else logsumexp(*parts)
 
 
 @rule("logaddexp", in_place=False)
@@ -72,8 +65,7 @@ def vector_norm(x: Scores, ord: Any = 2, dim: Any = None, keepdim: bool = False,
     if ord == 2:
         squares = total(x.elementwise(torch.square, keeps_zero=True), dims, keepdim)
         root = squares.elementwise(finite(x, "sqrt", torch.sqrt), keeps_zero=True, routing=True)
-        root.root_of = squares
-        return root
+        return record(root, ROOT, squares)
     powers = total(absolute(x).elementwise(finite(x, "norm", lambda v: v.clamp_min(0) ** ord), ord > 0), dims, keepdim)
     return powers.elementwise(finite(x, "norm", lambda v: v.clamp_min(0) ** (1 / ord)), ord > 0, routing=True)
 

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._core.provenance import LARGER, record
 from .._core.value import Scores
 from .arithmetic import constant_like
-from .elementwise import SORTED, spread
+from .elementwise import spread
+from .recognise import SORTED
 from .registry import find, plain_function, rule
 
 
@@ -60,8 +62,7 @@ def _of_two(a: Any, b: Any, sign: int) -> Any:
         shape = torch.broadcast_shapes(a.shape, b.shape)
         both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
         result = over(both, -1, False, sign)
-    result.larger_of = (a, b) if sign > 0 else None
-    return result
+    return record(result, LARGER, (a, b)) if sign > 0 else result
 
 
 rule("maximum", "fmax", in_place=False)(lambda a, b: _of_two(a, b, 1))

@@ -1,0 +1,172 @@
+"""What several operations are together: all that is recognised by how a value was made (``_core/provenance.py``).
+
+- A softmax, however it is written: exponentials over, or times the inverse of, a sum of the same ones; exp of a log_softmax;
+  exponentials scaled to a 1-norm of 1. Any base, any way to add up. What the numbers are decides, not the spelling.
+- Weights of sparse softmaxes: a ramp behind a sorted sequence, with sums of 1.
+- A log_softmax: a value less the log of the sum of its exponentials.
+- A norm: a division by a root, and the scale that it multiplies by.
+- A difference of two places of one running sum, and a - max(a, b), in which a does not push against itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.cumsum import between
+from .._core.provenance import ADDED, FINAL, INVERSE, LARGER, LOG_OF_SUM, ROOT, SCALE, SUBTRACTED, SUM, TERMS, kind_of
+from .._core.tensors import Softmaxed
+from .._core.tolerance import gap, tolerance
+from .._core.value import Scores
+
+SORTED = "sort (order)"  # what is frozen of a sort
+SPELLED_OUT = "softmax (exp / sum)"
+
+difference_of_running_sums = between
+
+
+# ---- softmax -----------------------------------------------------------------------------------------------------------
+
+
+def softmax_of_quotient(a: Scores, b: Scores) -> Tensor | None:
+    """a / b, if that is a softmax."""
+    return softmax_of(a, a.value / b.value) if _of_the_same(a, b, SUM) else None
+
+
+def softmax_of_product(a: Scores, b: Scores) -> Tensor | None:
+    """a * b, if one of them is the inverse of a sum and the product a softmax."""
+    for terms, inverse in ((a, b), (b, a)):
+        if _of_the_same(terms, inverse, INVERSE):
+            weights = softmax_of(terms, terms.value * inverse.value)
+            if weights is not None:
+                return weights
+    return None
+
+
+def _of_the_same(terms: Scores, others: Scores, kind: str) -> bool:
+    """Exponentials stand beside a sum, or its inverse, of the same ones."""
+    return (
+        kind_of(terms) == TERMS
+        and kind_of(others) == kind
+        and terms.made_by.of is others.made_by.of  # type: ignore[union-attr]
+        and terms.made_by.detail == others.made_by.detail  # type: ignore[union-attr]
+    )
+
+
+def softmax_of(terms: Scores, value: Tensor) -> Tensor | None:
+    """What was made of exponentials as a softmax: frozen, with its logits if these can be told. None if it is none."""
+    if kind_of(terms) != TERMS:
+        return None
+    assert terms.made_by is not None
+    exponent, rate, near = terms.made_by.of, terms.made_by.detail, tolerance(value.dtype)
+    before = exponent.made_by.of if kind_of(exponent) == SUBTRACTED else None  # perhaps its maximum
+    for logits in filter(None, (before, exponent)):
+        exponents = logits.value if rate == 1 else logits.value * rate
+        for dim in range(logits.ndim):
+            if logits.shape == value.shape and gap(torch.softmax(exponents, dim), value) <= near:
+                own = logits if rate == 1 else logits.scale(rate)
+                return Softmaxed.of(own.freeze(SPELLED_OUT, lambda _: value, "softmax", dim), own)
+    # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
+    sums, whole = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
+    in_groups = any(bool((((s - 1).abs() <= near) | (s == 0)).all()) for s in sums)
+    in_groups = in_groups or abs(whole - round(whole)) <= near * whole
+    if not in_groups or not bool(((value >= 0) & (value <= 1 + near)).all()):
+        return None
+    terms.run.note_frozen(SPELLED_OUT, "softmax")
+    return value
+
+
+def rate_of(base: Any) -> float | None:
+    """base ** v is exp(rate * v); None if the base is no positive number."""
+    if isinstance(base, Tensor):
+        if base.numel() != 1:
+            return None
+        base = base.item()
+    return math.log(base) if base > 0 and base != 1 else None
+
+
+def logits_of_log_softmax(x: Scores) -> Any:
+    """The logits of which x is the log of the softmax; None if it is not."""
+    return x.made_by.of if x.made_by is not None and x.made_by.kind == FINAL and x.made_by.detail == "softmax" else None
+
+
+def log_softmax_of_difference(a: Any, b: Any) -> tuple[Scores, Any] | None:
+    """The value and dims of which a - b is the log_softmax; None if it is not."""
+    if not isinstance(b, Scores) or kind_of(b) != LOG_OF_SUM:
+        return None
+    assert b.made_by is not None
+    x, dim = b.made_by.of, b.made_by.detail
+    if x is not a:
+        return None
+    whole = torch.logsumexp(x.value, dim, keepdim=True)  # b may have been moved since
+    return (x, dim) if whole.shape == b.shape and torch.equal(whole.nan_to_num(), b.value.nan_to_num()) else None
+
+
+def log_of_sum(x: Scores) -> tuple[Scores, int, bool] | None:
+    """The exponent, dim and keepdim for which log(x) is logsumexp; None if it is not."""
+    if kind_of(x) != SUM or x.made_by.detail != 1:  # type: ignore[union-attr]
+        return None
+    assert x.made_by is not None
+    exponent, value, near = x.made_by.of, x.value.log(), tolerance(x.template.dtype)
+    for dim in range(exponent.ndim):
+        for keepdim in (True, False):
+            found = torch.logsumexp(exponent.value, dim, keepdim)
+            if found.shape == value.shape and gap(found, value) <= near:
+                return exponent, dim, keepdim
+    return None
+
+
+def sparse_softmax(x: Scores, result: Scores) -> Any:
+    """Weights that a sorted sequence, a threshold and a ramp have made (sparsemax, entmax): frozen, as a softmax is.
+
+    They are told by their sums, which are 1 along one dimension: at another input, their frozen order would give no weights.
+    """
+    if not any(key.operation == SORTED and key.path == x.run.path for key in x.run.frozen):
+        return result
+    value, near = result.value, tolerance(result.value.dtype)
+    for dim in range(value.ndim):
+        if value.shape[dim] > 1 and bool(((value.sum(dim) - 1).abs() <= near).all() and (value >= 0).all()):
+            return Softmaxed.of(result.freeze("sparse softmax", lambda v: v, "softmax", dim), x)
+    return result
+
+
+# ---- norms -------------------------------------------------------------------------------------------------------------
+
+
+def root_of(x: Scores) -> Any:
+    """The value that x is the square root of; None if it is not known as one."""
+    return x.made_by.of if x.made_by is not None and x.made_by.kind == ROOT else None
+
+
+def is_scale(x: Scores) -> bool:
+    """Whether x is the scale of a norm."""
+    return kind_of(x) == SCALE
+
+
+# ---- a - max(a, b) -----------------------------------------------------------------------------------------------------
+
+
+def other_of_larger(a: Any, larger: Any) -> Any:
+    """b, if ``larger`` is max(a, b); else None."""
+    if not isinstance(a, Scores) or not isinstance(larger, Scores) or kind_of(larger) != LARGER:
+        return None
+    one, other = larger.made_by.of  # type: ignore[union-attr]
+    for mine, yours in ((one, other), (other, one)):
+        if isinstance(mine, Scores) and _is_the_same(a, mine):
+            return yours
+    return None
+
+
+def _is_the_same(one: Scores, other: Scores) -> bool:
+    """One value, or the same constant added to one value twice, as loops do that compute a step anew."""
+    if one is other:
+        return True
+    if kind_of(one) not in (ADDED, SUBTRACTED) or kind_of(other) not in (ADDED, SUBTRACTED):
+        return False
+    mine, yours = one.made_by, other.made_by
+    if mine is None or yours is None or mine.of is not yours.of or mine.detail is None or yours.detail is None:
+        return False
+    return torch.equal(mine.detail, yours.detail)
