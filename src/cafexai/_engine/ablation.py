@@ -35,7 +35,7 @@ def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], 
     although they differ from their baseline, if putting them there shows that they do count; ``alone`` says that each element
     has a score of its own.
     """
-    flat = explanation._flat
+    flat = explanation.flat
     inputs, baselines = (explanation.parts(part) for part in (explanation.inputs, explanation.baselines))
     pairs = list(zip(inputs, baselines, strict=True))
     differs = flat(tuple((x != r) & (x.is_floating_point() | (r >= 0)) for x, r in pairs))  # -1: there is no code for none
