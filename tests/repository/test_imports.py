@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import cafexai
-from cafexai.cafe import CARRIERS
+from cafexai._carriers import CARRIERS
 from cafexai.methods import METHODS
 from cafexai.metrics import METRICS
 
@@ -29,11 +29,13 @@ LAYERS = """
     _carriers                                              how influence is propagated
     rules                                                  torch operations
     _inputs schema                                         what goes in
-    explanation explanations plotting reporting adapters   what comes out
+    explanation plotting reporting adapters                what comes out
     _engine                                                one explained pass
     -- what people use
     refinement                                             scores corrected by evaluations
+    _old_forms                                             forms of earlier versions
     cafe sklearn onnx                                      what users call
+    debug                                                  find the rule that is wrong
     metrics                                                how good scores are
     conflicts                                              the theory of conflicts
     methods                                                CAFE and other methods
@@ -54,12 +56,10 @@ PLACE = {name: place for place, names in enumerate(ORDER) for name in names}
 BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "_inputs"): "names of features that nobody named",
     ("schema", "_inputs"): "cells of a table",
-    ("explanations", "explanation"): "several of them",
     ("_files", "_extras"): "safetensors",
     ("plotting", "explanation"): "what is shown",
-    ("plotting", "explanations"): "several in one picture",
+    ("plotting", "_engine"): "names of variants and options",
     ("reporting", "explanation"): "what is shown",
-    ("reporting", "explanations"): "several in one report",
     ("reporting", "plotting"): "colours, labels and rounding",
     ("adapters", "explanation"): "what is exported",
     ("adapters", "plotting"): "the lines of a row",
@@ -68,8 +68,7 @@ BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "plotting"): "pictures, inside the methods",
     ("explanation", "reporting"): "tables and the report, inside the methods",
     ("explanation", "adapters"): "exports, inside the methods",
-    ("explanations", "plotting"): "pictures, inside the methods",
-    ("explanations", "reporting"): "tables and the report, inside the methods",
+    ("_old_forms", "cafe"): "its type",
     ("cafe", "__version__"): "written into the settings of an explanation",
     ("batch", "__version__"): "written into every part",
     ("serving", "__version__"): "part of every answer",
@@ -129,7 +128,7 @@ OPERATIONS = {  # names that torch functions have, less those that are everyday 
     "where",
 }
 KNOWN = {
-    ("_engine/variant.py", "softmax"): "one at the end of a model does not count",  # (file, what it names): why
+    # (file, what it names): why
     ("_core/activation.py", "torch.relu"): "the closed form of ReLU; rules hand in this very function",
     ("_carriers/unit_activation.py", "torch.relu"): "the closed form of ReLU for net values",
     ("_core/value.py", "torch.mul"): "scale, a map like any other",

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -23,16 +24,40 @@ def as_a_reader(tmp_path, monkeypatch, shipped_rules):
     torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/inputs.md", "docs/pictures.md"])
+OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # messages of our warnings
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/default.md", "docs/guide.md", "docs/inputs.md", "docs/pictures.md"])
 @pytest.mark.usefixtures("as_a_reader")
-def test_every_python_block_runs(name):
+def test_every_python_block_runs_without_a_deprecated_form(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert blocks
     namespace = {"__name__": "readme"}
-    for block in blocks:
-        line = text[: text.index(block)].count("\n")
-        exec(compile("\n" * line + block, name, "exec"), namespace)
+    with warnings.catch_warnings():
+        for kind in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
+            warnings.filterwarnings("error", OURS, kind)
+        for block in blocks:
+            line = text[: text.index(block)].count("\n")
+            exec(compile("\n" * line + block, name, "exec"), namespace)
+
+
+def test_the_check_of_deprecated_forms_looks():
+    from cafexai import CAFE
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", OURS, DeprecationWarning)
+        warnings.filterwarnings("error", OURS, FutureWarning)
+        model, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+        for old in (
+            lambda: CAFE(model, netting="path"),
+            lambda: CAFE(model).explain(x, target="all"),
+            lambda: CAFE(model).explain(x, feature_names=["a", "b"]),
+            lambda: CAFE(model).explain(x).feature_names,
+            lambda: CAFE(model).explain(x).plot_biases(0),
+        ):
+            with pytest.raises((DeprecationWarning, FutureWarning)):
+                old()
 
 
 def test_files_named_in_the_readme_exist():

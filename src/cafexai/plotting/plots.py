@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
-from .picture import Picture
+
+if TYPE_CHECKING:
+    from .picture import Picture
 
 
 class Plots:
