@@ -27,7 +27,9 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).parent.parent
 CONFLICTS = "conflicts/test_conflicts.py conflicts/test_audit.py"
 TESTS = {  # the tests of each file, as pytest takes them
-    "_core/activation.py": "explain/test_worked_examples.py core/test_properties.py engine/test_sequential.py core/test_kernels.py",
+    "_core/activation.py": (
+        "explain/test_worked_examples.py core/test_properties.py engine/test_sequential.py core/test_kernels.py"
+    ),
     "_core/backward.py": "explain/test_worked_examples.py core/test_properties.py engine/test_errors.py rules/test_codes.py",
     "_carriers/feature.py": "carriers/test_feature.py",
     "_core/functions.py": "explain/test_worked_examples.py rules/test_rules.py",
@@ -37,7 +39,10 @@ TESTS = {  # the tests of each file, as pytest takes them
     "_carriers/path.py": "explain/test_worked_examples.py core/test_lazy.py core/test_properties.py rules/test_rules.py",
     "_core/input_origin.py": "engine/test_frozen.py",
     "_carriers/signed.py": "methods/test_methods.py",
-    "_core/steps.py": "explain/test_worked_examples.py engine/test_sequential.py engine/test_pitfalls.py explain/test_several.py methods/test_methods.py",
+    "_core/steps.py": (
+        "explain/test_worked_examples.py engine/test_sequential.py engine/test_pitfalls.py "
+        "explain/test_several.py methods/test_methods.py"
+    ),
     "_core/completeness.py": "core/test_completeness.py engine/test_errors.py",
     "_carriers/unit.py": "carriers/test_unit.py",
     "conflicts/audit.py": "conflicts/test_audit.py",

@@ -264,8 +264,8 @@ def test_all_classes_several_c_layers_units_and_batches():
     by_layer = NET(model, c={"1": 0.0, "3": 1.0}).explain(x, target=1)
     assert not torch.allclose(by_layer.positive, whole.positive)
     assert whole.meta.settings["netting"] == "feature"
-    with pytest.raises(ValueError, match="start=False"):
-        cafe.explain(x, layer="1", start=False)
+    with pytest.raises(ValueError, match="from_inputs=False"):
+        cafe.explain_layer(x, "1", from_inputs=True)
     with pytest.raises(ValueError, match='"path"'):
         CAFE(model, variant="published", netting="edge")
 

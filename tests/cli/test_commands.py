@@ -117,7 +117,7 @@ MISTAKES = {
     "wrong baseline": ("explain shop:net people.csv --baseline average", 2, "neither zero, mask, mean, median, mode nor row:N"),
     "wrong baseline row": ("explain shop:net people.csv --baseline row:7", 2, "row:0 to row:4"),
     "wrong c": ("explain shop:net people.csv --c 2", 2, "2 is not between 0 and 1"),
-    "wrong netting": ("explain shop:net people.csv --netting paths", 2, "--netting 'paths'"),
+    "wrong netting": ("explain shop:net people.csv --netting paths", 2, "netting='paths'"),
     "wrong ending": ("explain shop:net people.csv --out scores.xls", 2, ".csv, .parquet"),
     "no folder": ("explain shop:net people.csv --out nowhere/scores.csv", 5, "there is no folder"),
     "a folder": ("explain shop:net people.csv --out folder.csv", 5, "no regular file"),
@@ -209,7 +209,7 @@ def test_methods_are_compared_and_audited(here, tmp_path):
     assert "| integrated_gradients |" in out
     code, out, _ = here("audit", *NET, "--baseline", "mean")
     assert code == 0
-    assert "cafe reports every conflict" in out
+    assert "cafe_published reports every conflict" in out
     code, out, _ = here("audit", *NET, "--method", "gradient_x_input", "--out", tmp_path / "audit.csv")
     assert code == 0
     assert pd.read_csv(tmp_path / "audit.csv")["conflicts"].sum() > 0
@@ -289,7 +289,7 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
 
 
 def test_rows_as_they_are_typed():
-    from cafexai.cli.app import words
+    from cafexai.cli import parsing as words
 
     assert words.rows("0:3", 10) == [0, 1, 2]
     assert words.rows("3,5,-1", 10) == [3, 5, 9]

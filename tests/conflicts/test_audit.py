@@ -95,7 +95,7 @@ def test_methods_of_every_form():
 
     one, two = audit(InputXGradient, model, x), audit(gradient_x_input, model, x)
     assert (one.conflicts, one.hidden) == (two.conflicts, two.hidden)
-    assert audit(lambda unit: CAFE(unit, 1.0), model, x).underreported == 0
+    assert audit(lambda unit: CAFE.published(unit, 1.0), model, x).underreported == 0
     for bad, message in (
         (CAFE(model), "bound to the whole model"),
         (3, "a class, a factory"),

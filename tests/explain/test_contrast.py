@@ -41,7 +41,7 @@ def test_a_difference_is_one_more_layer(how, pair, baseline):
     one, other = pair[:2]
     model = network()
     e = CAFE(model, variant="published", **how).explain(X, baseline, one, against=other)
-    twin = CAFE(difference(model, one, other), **how).explain(X, baseline)
+    twin = CAFE(difference(model, one, other), variant="published", **how).explain(X, baseline)
     for name in ("positive", "negative", "combined", "output", "baseline_output", "bias", "bias_positive", "conflict"):
         torch.testing.assert_close(getattr(e, name), getattr(twin, name), rtol=1e-9, atol=1e-11, msg=name)
     logits = model(X)

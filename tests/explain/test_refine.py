@@ -172,7 +172,7 @@ def test_sums_are_kept_and_nothing_else_changes():
     assert e.refinement.correction.abs().max() > 1e-3
     torch.testing.assert_close(e.baseline_output + e.bias + e.refined.sum(1), e.output)
     assert not e.refinement.absent.any()
-    with pytest.raises(ValueError, match="cafe.refine"):
+    with pytest.raises(ValueError, match=r"cafe\.refine"):
         _ = plain.refined
 
 

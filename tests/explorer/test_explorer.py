@@ -238,7 +238,7 @@ def test_overview_groups_and_drift(session):
 
 
 @pytest.mark.parametrize(
-    "given", [{"c": 1.5}, {"c": None}, {"netting": "x"}, {"baseline": "row:90"}, {"target": 2}, {"other": 1}]
+    "given", [{"c": 1.5}, {"c": None}, {"variant": "x"}, {"baseline": "row:90"}, {"target": 2}, {"other": 1}]
 )
 def test_choices_are_checked(session, given):
     with pytest.raises(Refused):

@@ -185,7 +185,7 @@ def test_every_answer_has_its_policy(server, client, stranger):
 WRONG = [
     ("row", {"row": -1}, "row"), ("row", {"row": 10**6}, "row"), ("row", {"row": "0"}, "row"), ("row", {"row": True}, "row"),
     ("row", {"row": 0, "choice": {"c": 2}}, "c"), ("row", {"row": 0, "choice": {"c": "0.5"}}, "c"),
-    ("row", {"row": 0, "choice": {"netting": "x"}}, "netting"), ("row", {"row": 0, "choice": {"target": 7}}, "target"),
+    ("row", {"row": 0, "choice": {"variant": "x"}}, "variant"), ("row", {"row": 0, "choice": {"target": 7}}, "target"),
     ("row", {"row": 0, "choice": {"baseline": "row:999"}}, "baseline"), ("row", {"row": 0, "choice": {"model": "x"}}, ""),
     ("row", {"row": 0, "choice": {"baseline": "/etc/passwd"}}, "baseline"),
     ("row", {"row": 0, "choice": {"target": 1, "against": 1}}, "against"),

@@ -59,16 +59,17 @@ def of_a_copied_model(cafe):
 @pytest.mark.parametrize("copied", [unpickled, copy.deepcopy, copy.copy, of_a_copied_model])
 def test_copies_know_the_names_of_their_modules(copied):
     net = model()
-    other = copied(CAFE(net, BY_NAME))
-    again, fresh = other.explain(X), CAFE(net, BY_NAME).explain(X)
+    paper = CAFE.published
+    other = copied(paper(net, BY_NAME))
+    again, fresh = other.explain(X), paper(net, BY_NAME).explain(X)
     assert same(again, fresh)
-    assert not same(again, CAFE(net).explain(X))
+    assert not same(again, paper(net).explain(X))
     assert list(again.bias_by_layer) == list(fresh.bias_by_layer) == ["0", "2", "4"]
     assert torch.equal(other.attribute(X), fresh.combined)
-    assert same(other.explain(X, layer="1"), CAFE(net, BY_NAME).explain(X, layer="1"))
-    assert same(other.explain(X, target=1, target_layer="2"), CAFE(net, BY_NAME).explain(X, target=1, target_layer="2"))
+    assert same(other.explain_layer(X, "1"), paper(net, BY_NAME).explain_layer(X, "1"))
+    assert same(other.explain_neuron(X, "2", target=1), paper(net, BY_NAME).explain_neuron(X, "2", target=1))
     with pytest.raises(ValueError, match=r"layer='nothing'\): the model has no such module. It has: '0', '1'"):
-        other.explain(X, layer="nothing")
+        other.explain_layer(X, "nothing")
 
 
 def test_replaced_and_swapped_modules_are_known_by_their_places():
@@ -569,7 +570,7 @@ def test_numbers_of_samples(count):
 
 @pytest.fixture
 def saved(tmp_path):
-    e = CAFE(model(), BY_NAME).explain(X, feature_names=NAMES)
+    e = CAFE.published(model(), BY_NAME, feature_names=NAMES).explain(X)
     e.save(tmp_path / "e.safetensors")
     return tmp_path / "e.safetensors"
 

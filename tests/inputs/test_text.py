@@ -165,7 +165,7 @@ def test_what_texts_need_is_said():
     model, tokenizer = bert(), word_pieces()
     with pytest.raises(ValueError, match=r"explain\(\['Not good'\], ...\): which tokenizer"):
         CAFE(model).explain("Not good")
-    with pytest.raises(ValueError, match="corrections are those of tokens; give words=False"):
+    with pytest.raises(ValueError, match="corrections are those of tokens"):
         CAFE(model, background=torch.zeros(3, 4)).explain(TEXTS[:1], tokenizer=tokenizer, refine=20)
     with pytest.raises(ValueError, match="padding=True"):
         CAFE(model).explain(tokenizer(TEXTS), target=0)

@@ -240,7 +240,7 @@ def test_texts(shop, here):
     tokenizer = transformers.BertTokenizer(vocab={word: place for place, word in enumerate(words)})
     tokenizer.save_pretrained(shop / "tokenizer")
     torch.save(Bag(len(words)).state_dict(), shop / "bag.pt")
-    (shop / "bag.py").write_text(f"from test_sources import Bag\n\ndef make():\n    return Bag({len(words)})\n")
+    (shop / "bag.py").write_text(f"from test_loading import Bag\n\ndef make():\n    return Bag({len(words)})\n")
     found = here("explain", "bag:make", "words.txt", "--weights", "bag.pt", "--tokenizer", "tokenizer", "--json")
     assert [row["row"] for row in found["rows"]] == [0, 2]  # line 1 is empty
     assert [f["name"] for f in found["rows"][0]["features"]] == ["a", "good", "film", "(special)"]

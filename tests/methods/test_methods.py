@@ -33,7 +33,7 @@ import cafexai
 import models
 import naive_methods
 from cafexai import CAFE, UnsupportedOperation, from_sklearn
-from cafexai.cafe import CARRIERS as NETTINGS
+from cafexai._carriers import CARRIERS as NETTINGS
 from cafexai.methods import METHODS
 from cafexai.methods import sampling as batched
 from cafexai.methods.case import case

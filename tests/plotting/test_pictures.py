@@ -85,12 +85,12 @@ DRAWN = {
     "summary": lambda: table().summary(),
     "summary-images": lambda: image().summary(),
     "summary-texts": lambda: text().summary(),
-    "pairs": lambda: pairs().plot_pairs(0),
+    "pairs": lambda: pairs().plot.pairs(0),
     "sweep": lambda: table(c=[0, 0.5, 1]).plot(1),
     "classes": lambda: table(target="all").plot(1),
     "classes-images": lambda: image(target="all").plot(1),
     "both": lambda: table(target="all", c=[0, 1]).plot(1),
-    "biases": lambda: table().plot_biases(1),
+    "biases": lambda: table(variant="published").plot.biases(1),
     "comparison": lambda: compared().plot(),
     "audit": lambda: audited().plot(),
 }
@@ -296,10 +296,10 @@ def test_pairs_name_the_strongest():
 
 def test_biases_end_at_the_bias():
     e = table()
-    right = e.plot_biases(0).axes[1]
+    right = e.plot.biases(0).axes[1]
     assert max(bar[0].get_x() + bar[0].get_width() for bar in right.containers) >= e.bias[0].item() - 1e-9
     with pytest.raises(ValueError, match="no constants"):
-        CAFE(nn.Linear(2, 1, bias=False)).explain(torch.ones(1, 2)).plot_biases(0)
+        CAFE(nn.Linear(2, 1, bias=False)).explain(torch.ones(1, 2)).plot.biases(0)
 
 
 def test_far_apart_methods_have_a_logarithmic_axis():

@@ -6,11 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from cafexai.explanations import Explanations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cafexai.explanation import Explanation
+from cafexai.explanation import Explanation, Explanations
 from plotting.test_presentation import parts, texts
 
 SIZES = st.one_of(st.just(0.0), st.sampled_from([0.5, 1.0, 1 / 3]), st.floats(1e-9, 1.0), st.floats(1.0, 1e5))

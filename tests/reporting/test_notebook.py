@@ -89,7 +89,7 @@ PAGES = {
     "rows": lambda: nasty()._repr_html_(),
     "row": lambda: nasty()[0]._repr_html_(),
     "image": lambda: image(3)[0]._repr_html_(),
-    "text": lambda: dataclasses.replace(text(1), tokens=(("<script>", *["</div>"] * 18),))._repr_html_(),
+    "text": lambda: text(1).replace(tokens=(("<script>", *["</div>"] * 18),))._repr_html_(),
     "classes": lambda: table(target="all")._repr_html_(),
     "class": lambda: table(1, target="all")._repr_html_(),
     "audit": lambda: dataclasses.replace(audited(), skipped={"<script>": "<b>"})._repr_html_(),
@@ -113,7 +113,7 @@ def test_pages_are_static_escaped_and_short(name):
 def test_long_tables_say_how_much_is_left_out():
     assert "190 more rows" in PAGES["many rows"]()
     assert "20 more explanations" in PAGES["many"]()
-    words = dataclasses.replace(long()[0][0], tokens=(tuple(f"w{i}" for i in range(500)),))
+    words = long()[0][0].replace(tokens=(tuple(f"w{i}" for i in range(500)),))
     assert "100 more words" in words._repr_html_()
 
 

@@ -1,7 +1,6 @@
 """The report: one file that adds up as printed, holds nothing from outside, and can be read without the code."""
 
 import base64
-import dataclasses
 import hashlib
 import html
 import io
@@ -84,8 +83,7 @@ def texts():
     explanation = CAFE(lambda ids: head(table(ids)).sum(1)).explain(torch.tensor([[1, 2, 3, 2], [4, 5, 1, 6]]))
     last = torch.tensor([[1.0, 1, 1, 1], [1, 1, 1, 0]])  # the second text has three words
     gone = explanation.combined * (1 - last)
-    return dataclasses.replace(
-        explanation,
+    return explanation.replace(
         positive=explanation.positive * last,
         negative=explanation.negative * last,
         combined=explanation.combined * last,
@@ -136,7 +134,7 @@ def check_sums(text, rows):
     netting=st.sampled_from(["path", "feature", "unit"]),
 )
 def test_shown_numbers_add_up(rows, features, hidden, power, most, seed, netting):
-    explanation, _ = tabular(rows, features, hidden, 10.0**power, seed, netting=netting)
+    explanation, _ = tabular(rows, features, hidden, 10.0**power, seed, variant="published", netting=netting)
     check_sums(report_page(explanation, most=most), rows)
 
 
@@ -160,8 +158,7 @@ def test_refined_scores_add_up_too():
 def hostile():
     explanation, _ = tabular(outputs=2)
     names = (EVIL, f"{EVIL} 2", "javascript:alert(1)", "</script><script>")
-    return dataclasses.replace(
-        explanation,
+    return explanation.replace(
         feature_names=names,
         display=torch.zeros_like(explanation.inputs),
         categories=dict.fromkeys(names, (f"{EVIL} category",)),
@@ -220,7 +217,7 @@ def test_nothing_from_the_data_is_markup():
 
 
 def test_half_characters_do_not_stop_it(tmp_path):
-    explanation = dataclasses.replace(tabular()[0], feature_names=("\ud800", "名前", "שם", "a" * 300))
+    explanation = tabular()[0].replace(feature_names=("\ud800", "名前", "שם", "a" * 300))
     text = explanation.report(tmp_path / "report.html").read_text("utf-8")
     assert all(name in text for name in ("\ufffd", "名前", "שם", "a" * 300))
 
@@ -269,8 +266,7 @@ def test_it_describes_model_data_and_baseline():
 def test_categories_probability_and_missing_values_are_shown():
     explanation, _ = tabular(2)
     values = torch.tensor([[0.0, 31, float("nan"), 1], [1, 45, 3, 1]])
-    changed = dataclasses.replace(
-        explanation,
+    changed = explanation.replace(
         display=values,
         feature_names=("job", "age", "debts", "d"),
         categories={"job": ("nurse", "cook")},

@@ -274,7 +274,7 @@ def test_ties_share_equally(twin):
 def test_a_variant_of_the_path_carrier_is_a_subclass(monkeypatch):
     """Every word of the rules gives values of the carrier that runs."""
     from cafexai import CAFE
-    from cafexai.cafe import CARRIERS
+    from cafexai._carriers import CARRIERS
 
     seen = []
 

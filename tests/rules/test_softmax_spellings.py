@@ -78,7 +78,7 @@ class Attention(nn.Module):
 
 
 def explained(model, x, variant, baselines):
-    return CAFE(model, 0.5, **VARIANTS[variant]).explain(x, baselines, 1)
+    return CAFE(model, 0.5, "published", **VARIANTS[variant]).explain(x, baselines, 1)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

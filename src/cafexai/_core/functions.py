@@ -169,3 +169,14 @@ def derivative(phi: Function, at: Tensor) -> Tensor:
             return torch.zeros_like(at)
         (slope,) = torch.autograd.grad(result.sum(), point, allow_unused=True)
     return torch.zeros_like(at) if slope is None else slope
+
+
+@functools.cache
+def diagonal_plus_rank_one(dim: int | tuple[int, ...]) -> Callable[..., Tensor]:
+    """The map v -> own v + a (sum_j b_j v_j - b v) along dims: ``own`` on the diagonal and a_i b_j beside it."""
+
+    def apply(v: Tensor, own: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        weighted = b * v
+        return own * v + a * (weighted.sum(dim, keepdim=True) - weighted)
+
+    return apply

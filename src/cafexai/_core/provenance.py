@@ -18,6 +18,7 @@ from .input_origin import Origin
 
 TERMS, SUM, INVERSE = "terms", "sum", "inverse of a sum"  # of exp(``detail`` * ``of``)
 FINAL = "final"  # a sigmoid or the log of a softmax of the logits ``of``; ``detail`` says which
+WEIGHTS = "weights"  # a softmax of the logits ``of``
 LOG_OF_SUM = "log of a sum"  # of exponentials of the value ``of`` over the dims ``detail``
 ROOT = "root"  # the square root of ``of``
 SCALE = "scale of a norm"  # ``detail`` is its value, of which reference + delta may have lost digits
@@ -27,7 +28,7 @@ RUNNING = "running sum"  # ``detail`` says of what, and which of its elements
 OF_INPUT = "of an input"  # nothing is known but ``origin``
 
 _EXPONENTIALS = (TERMS, SUM, INVERSE)
-_FOLLOWED = (*_EXPONENTIALS, FINAL, RUNNING)  # what a value in another dtype still is
+_FOLLOWED = (*_EXPONENTIALS, FINAL, WEIGHTS, RUNNING)  # what a value in another dtype still is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +46,9 @@ class MadeBy:
 
     def moved(self, fn: Callable[[Tensor], Any], count: int) -> list[MadeBy] | None:
         """Behind a move of elements, one for each of its ``count`` results; None if nothing of it is left but the origin."""
-        if self.kind == FINAL:
+        if self.kind in (FINAL, WEIGHTS):
             logits = self.of.reshape(fn)
-            return [MadeBy(FINAL, part, self.detail) for part in (logits if isinstance(logits, tuple) else (logits,))]
+            return [MadeBy(self.kind, part, self.detail) for part in (logits if isinstance(logits, tuple) else (logits,))]
         if self.kind == RUNNING:
             return [MadeBy(RUNNING, None, part) for part in self.detail.moved(fn)]
         if self.kind == LOG_OF_SUM:
@@ -105,6 +106,6 @@ def with_origin(made_by: MadeBy | None, origin: Origin | None) -> MadeBy | None:
 
 def final_of(value: Any) -> tuple[Any, str | None]:
     """The logits of a value and what was made of them, a sigmoid or softmax; else the value itself."""
-    if kind_of(value) != FINAL:
+    if kind_of(value) not in (FINAL, WEIGHTS):
         return value, None
     return value.made_by.of, value.made_by.detail

@@ -258,6 +258,20 @@ class Scores(Carrier):
         value = self.value.logsumexp(dims, keepdim=keepdim)
         return Pending(self.run, value, compute)  # type: ignore[return-value]
 
+    def secant(
+        self: S, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor, change: Tensor, aligned: bool = False
+    ) -> S:
+        """A function whose change from ``reference`` is ``change`` = fn(delta, *constants), a linear map between both ends.
+
+        The change is given, so that it loses no digits; the map only distributes it.
+        """
+        if isinstance(self, Pending):
+            return self.full().secant(fn, constants, reference, change, aligned)
+        delta = fn(self.delta, *constants)
+        delta = delta + (change - delta).detach()
+        rows = behind_map(self, fn, constants, None, aligned, delta)
+        return self._mapped(fn, constants, (), (reference, delta, rows), None)
+
     def rebased(self: S, reference: Tensor) -> S:
         """The same change from another reference: that of a function of which only the change is a linear map."""
         result = (self.full() if isinstance(self, Pending) else self).copy()

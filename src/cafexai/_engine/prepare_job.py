@@ -96,6 +96,7 @@ def _settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
         variant.norm_mean,
         variant.biases == "reference",
         norms=variant.norms,
+        attention=variant.attention,
         flows=variant.flows,
     )
     if all(x.is_floating_point() for x in given.tensors):

@@ -29,7 +29,10 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {  # option -> value -> what it means
         "bias": "the mean inside a frozen norm is a constant, as in the paper",
         "linear": "the mean inside a frozen norm is a linear map of the features",
     },
-    "attention": {"frozen": "attention weights are constants, as in the paper"},
+    "attention": {
+        "frozen": "attention weights are constants, as in the paper",
+        "open": "the effect of features on attention weights counts",
+    },
 }
 # (option, value) -> options that this value freezes. Frozen is also what you get if you do not name them.
 IMPLIED: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -37,7 +40,7 @@ IMPLIED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("biases", "scores"): ("norms", "attention"),
 }
 _UNSET = ""  # replaced by the value of the default variant, or by what other options imply
-_USUAL = {"norms": "open", "attention": "frozen"}
+_USUAL = {"norms": "open", "attention": "open"}
 
 
 class VariantOptions(TypedDict, total=False):
@@ -61,7 +64,7 @@ class Variant:
         biases: Whether biases have scores of their own ("scores") or belong to the reference ("reference").
         norms: Whether the statistics of norms are constants: "frozen" or "open".
         norm_mean: What the mean inside a frozen norm is: "bias" or "linear". It has no effect where norms are open.
-        attention: Whether attention weights are constants: "frozen".
+        attention: Whether attention weights are constants: "frozen" or "open".
 
     Raises:
         ValueError: An option has an unknown value, or two options cannot go together.

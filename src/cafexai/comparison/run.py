@@ -59,7 +59,7 @@ def compare(
 
     ``methods``: names from ``cafexai.methods.METHODS``, or name -> function with their signature
     (``{"cafe c=1": functools.partial(METHODS["cafe"], c=1.0)}``); None is all of them. The others are
-    tested against the first one of CAFE. ``metrics``: names from ``cafexai.metrics.METRICS``, such as "infidelity" and "infidelity_as_is",
+    tested against the first one of CAFE. ``metrics``: names from ``METRICS``, such as "infidelity" and "infidelity_as_is",
     "structural_infidelity" (of ``n_units`` random units), "rmse" (against ``truth``), "deletion". ``perturb`` is what
     infidelity does to rows; by default noise of half a standard deviation of each column, with every group of several columns
     in ``feature_groups`` as one category, and patches for images. ``replace`` is what metrics that put features away put in

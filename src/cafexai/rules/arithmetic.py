@@ -14,6 +14,7 @@ from ..errors import UnsupportedOperation
 from . import recognise
 from .elementwise import finite, inverse_root, inverted, spread
 from .registry import rule
+from .softmax import is_open, open_log_softmax
 
 
 def constant_like(number: Any, scores: Scores) -> Tensor:
@@ -47,9 +48,11 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
 
 @rule("log_softmax", in_place=False)
 def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
-    """x minus a frozen logsumexp; as the output of a model it is dropped and the logit explained."""
+    """x minus its logsumexp, frozen or open; as the output of a model it is dropped and the logit explained."""
     if dim is None:
         raise UnsupportedOperation("it is called without dim")
+    if is_open(x):
+        return open_log_softmax(x, dim)
     shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax", dim)
     return record(x.add_constant(shift, -1), FINAL, x, "softmax")
 

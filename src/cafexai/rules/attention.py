@@ -1,4 +1,4 @@
-"""Attention: the pattern is frozen, so that it is a linear map of the values with non-negative weights."""
+"""Attention: weights are frozen, a linear map of the values with non-negative weights, or open (``softmax.py``)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from torch import Tensor
 
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
+from .arithmetic import bilinear_map
 from .linear import linear
 from .registry import rule
 from .shape import moved
+from .softmax import is_open, open_softmax
 
 
 def _value(part: Any) -> Tensor:
@@ -48,19 +50,45 @@ def scaled_dot_product_attention(
         raise ValueError("explain(...): dropout in attention is active (dropout_p > 0). Call model.eval() first.")
     if isinstance(attn_mask, Scores):
         attn_mask = attn_mask.freeze("attention mask", lambda v: v, "routing")
+    if enable_gqa:
+        key, value = (_repeated(part, query.shape[-3] // part.shape[-3]) for part in (key, value))
+    if is_open(query) or is_open(key):
+        return _open_attention(query, key, value, attn_mask, is_causal, scale)
     _note_pattern(query, key)
     q, k = _value(query), _value(key)
-    if enable_gqa:
-        repeat = q.shape[-3] // k.shape[-3]
-        k = k.repeat_interleave(repeat, -3)
-        heads = value.shape[-3]
-        spread = q.shape[-3] // heads
-        if isinstance(value, Scores):
-            value = value.reshape(lambda v: v.repeat_interleave(spread, -3), aligned=value.ndim > 3)
-        else:
-            value = value.repeat_interleave(spread, -3)
     pattern = _pattern(q, k, attn_mask, is_causal, scale)
     return _mapped(pattern, value) if isinstance(value, Scores) else pattern @ value
+
+
+def _repeated(part: Any, times: int) -> Any:
+    """Heads of keys and values that several heads of queries share."""
+    if isinstance(part, Scores):
+        return part.reshape(lambda v: v.repeat_interleave(times, -3), aligned=part.ndim > 3)
+    return part.repeat_interleave(times, -3)
+
+
+def _open_attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None) -> Any:
+    """Queries and keys have scores: the change of the weights counts."""
+    weights = _open_weights(query, key, mask, causal, scale)
+    return bilinear_map(torch.matmul, weights, value, weights.ndim == value.ndim >= 3)
+
+
+def _open_weights(query: Any, key: Any, mask: Any, causal: bool, scale: float | None) -> Scores:
+    keys = moved(key, lambda v: v.transpose(-2, -1))
+    logits = bilinear_map(torch.matmul, query, keys, query.ndim == key.ndim >= 3)
+    logits = logits.scale(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    return open_softmax(logits, -1, mask=_added_mask(logits, mask, causal))
+
+
+def _added_mask(logits: Scores, mask: Any, causal: bool) -> Tensor | None:
+    """Causal and other masks as one that is added to the logits."""
+    dtype, device = logits.template.dtype, logits.template.device
+    added = None if mask is None else _as_added(~mask if mask.dtype == torch.bool else mask, dtype)
+    if causal:
+        later = torch.ones(logits.shape[-2:], dtype=torch.bool, device=device).tril().logical_not()
+        hidden = _as_added(later, dtype)
+        added = hidden if added is None else added + hidden
+    return added
 
 
 def _pattern(q: Tensor, k: Tensor, mask: Any, causal: bool, scale: float | None) -> Tensor:
@@ -93,33 +121,47 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
     if not given.use_separate_proj_weight:
         weights = list(given.in_proj_weight.chunk(3))
     biases = [None] * 3 if given.in_proj_bias is None else given.in_proj_bias.chunk(3)
-    _note_pattern(query, key)
-    q, k = (F.linear(_value(part), weight, bias) for part, weight, bias in zip((query, key), weights, biases, strict=False))
+    is_followed = is_open(query) or is_open(key)
+    if is_followed:
+        q, k = (linear(part, weight, bias) for part, weight, bias in zip((query, key), weights, biases, strict=False))
+    else:
+        _note_pattern(query, key)
+        q, k = (F.linear(_value(part), w, bias) for part, w, bias in zip((query, key), weights, biases, strict=False))
     v = linear(value, weights[2], biases[2])
     if not batched:
-        q, k, v = q[:, None], k[:, None], moved(v, lambda t: t[:, None])
+        q, k, v = (moved(part, lambda t: t[:, None]) for part in (q, k, v))
     if given.bias_k is not None:
-        k = torch.cat([k, given.bias_k.expand(1, k.shape[1], -1)])
+        k = _appended(k, given.bias_k.expand(1, k.shape[1], -1))
         v = _appended(v, given.bias_v.expand(1, v.shape[1], -1))
     if given.add_zero_attn:
-        k = torch.cat([k, k.new_zeros(1, *k.shape[1:])])
-        v = _appended(v, k.new_zeros(1, *v.shape[1:]))
+        k, v = (_appended(part, _value(part).new_zeros(1, *part.shape[1:])) for part in (k, v))
 
     def heads(t: Tensor) -> Tensor:
         return t.reshape(t.shape[0], t.shape[1], given.num_heads, -1).permute(1, 2, 0, 3)
 
     mask = _mask(given.attn_mask, given.key_padding_mask, q, k, given.num_heads)
-    pattern = _pattern(heads(q), heads(k), mask, False, None)
     v = moved(v, heads)
-    out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
+    if is_followed:
+        pattern: Any = _open_weights(moved(q, heads), moved(k, heads), mask, False, None)
+        out = bilinear_map(torch.matmul, pattern, v, True)
+    else:
+        pattern = _pattern(heads(q), heads(k), mask, False, None)
+        out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
     length = q.shape[0]
     out = moved(out, lambda t: t.permute(2, 0, 1, 3).reshape(length, t.shape[0], -1))
     out = linear(out, given.out_proj_weight, given.out_proj_bias)
     shown = None
     if given.need_weights:
-        shown = pattern.mean(1) if given.average_attn_weights else pattern
-        shown = shown if batched else shown[0]
+        shown = _averaged(pattern) if given.average_attn_weights else pattern
+        shown = shown if batched else moved(shown, lambda t: t[0])
     return (out if batched else moved(out, lambda t: t[:, 0])), shown
+
+
+def _averaged(pattern: Any) -> Any:
+    """The mean over the heads."""
+    if isinstance(pattern, Scores):
+        return pattern.linear(lambda v: v.mean(1), aligned=True)
+    return pattern.mean(1)
 
 
 def _appended(v: Any, constant: Tensor) -> Any:

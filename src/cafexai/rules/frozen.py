@@ -15,6 +15,7 @@ from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .conversion import as_dtype
 from .registry import Rule, add, functions_named, plain_function, rule
+from .softmax import is_open, open_softmax
 
 _METADATA = """
     shape size dim ndim ndimension numel nelement dtype device layout is_cuda is_cpu is_mps is_xpu is_meta is_sparse
@@ -116,6 +117,8 @@ def _routing(name: str) -> Callable[..., Any]:
             raise UnsupportedOperation("it is called without dim")
         if options.get("dtype") is not None:
             x.run.note_dtype(options["dtype"])
+        if is_open(x):
+            return open_softmax(x, dim)
         return Softmaxed.of(x.freeze(name, lambda value: function(value, dim, **options), "softmax", dim), x)
 
     return apply

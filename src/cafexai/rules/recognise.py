@@ -21,6 +21,7 @@ from .._core.provenance import ADDED, FINAL, INVERSE, LARGER, LOG_OF_SUM, ROOT, 
 from .._core.tensors import Softmaxed
 from .._core.tolerance import gap, tolerance
 from .._core.value import Scores
+from .softmax import is_open, open_softmax
 
 SORTED = "sort (order)"  # what is frozen of a sort
 SPELLED_OUT = "softmax (exp / sum)"
@@ -31,12 +32,12 @@ difference_of_running_sums = between
 # ---- softmax -----------------------------------------------------------------------------------------------------------
 
 
-def softmax_of_quotient(a: Scores, b: Scores) -> Tensor | None:
+def softmax_of_quotient(a: Scores, b: Scores) -> Any:
     """a / b, if that is a softmax."""
     return softmax_of(a, a.value / b.value) if _of_the_same(a, b, SUM) else None
 
 
-def softmax_of_product(a: Scores, b: Scores) -> Tensor | None:
+def softmax_of_product(a: Scores, b: Scores) -> Any:
     """a * b, if one of them is the inverse of a sum and the product a softmax."""
     for terms, inverse in ((a, b), (b, a)):
         if _of_the_same(terms, inverse, INVERSE):
@@ -56,7 +57,7 @@ def _of_the_same(terms: Scores, others: Scores, kind: str) -> bool:
     )
 
 
-def softmax_of(terms: Scores, value: Tensor) -> Tensor | None:
+def softmax_of(terms: Scores, value: Tensor) -> Any:
     """What was made of exponentials as a softmax: frozen, with its logits if these can be told. None if it is none."""
     if kind_of(terms) != TERMS:
         return None
@@ -68,6 +69,8 @@ def softmax_of(terms: Scores, value: Tensor) -> Tensor | None:
         for dim in range(logits.ndim):
             if logits.shape == value.shape and gap(torch.softmax(exponents, dim), value) <= near:
                 own = logits if rate == 1 else logits.scale(rate)
+                if is_open(own):
+                    return open_softmax(own, dim)
                 return Softmaxed.of(own.freeze(SPELLED_OUT, lambda _: value, "softmax", dim), own)
     # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
     sums, whole = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()

@@ -1,0 +1,64 @@
+"""Softmax along its log-mean secant: open attention.
+
+P and P_r are the weights at the input and at the reference, dL the change of the logits, and l the logarithmic mean of both,
+l = (P - P_r) / (log P - log P_r). As the weights sum to 1 at both ends, with S = sum_j l_j,
+
+    P_i - P_r,i = l_i (dL_i - sum_j l_j dL_j / S)    and    logsumexp(L) - logsumexp(L_r) = sum_j l_j dL_j / S
+
+hold exactly. The map is symmetric in input and reference, ignores a shift of all logits, has no coefficient above 1, and is the
+Jacobian of the softmax where P = P_r.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.functions import diagonal_plus_rank_one
+from .._core.provenance import FINAL, WEIGHTS, record
+from .._core.value import Scores
+
+
+def is_open(x: Any) -> bool:
+    """Whether the weights of attention depend on the features."""
+    return isinstance(x, Scores) and x.run.settings.attention == "open"
+
+
+def open_softmax(x: Scores, dim: int, dtype: torch.dtype | None = None, mask: Tensor | None = None) -> Scores:
+    """The softmax of scored logits; ``mask`` is added to them at both ends. A row without any key has weights of 0."""
+    weights, start, mean, _ = _ends(x, dim, mask)
+    total = mean.sum(dim, keepdim=True)
+    share = mean / torch.where(total > 0, total, torch.ones_like(total))
+    constants = (mean * (1 - share), -share, mean)
+    result = x.secant(diagonal_plus_rank_one(dim), constants, start, weights - start, aligned=_keeps_rows(x, dim))
+    return record(result, WEIGHTS, x, "softmax")
+
+
+def open_log_softmax(x: Scores, dim: int) -> Scores:
+    """The logarithm of the softmax of scored logits."""
+    _, _, mean, (here, there) = _ends(x, dim, None)
+    share = mean / mean.sum(dim, keepdim=True)
+    constants = (1 - share, torch.full_like(share, -1.0), share)
+    result = x.secant(diagonal_plus_rank_one(dim), constants, there, here - there, aligned=_keeps_rows(x, dim))
+    return record(result, FINAL, x, "softmax")
+
+
+def _ends(x: Scores, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """The weights at the input and at the reference, their logarithmic mean, and their logarithms."""
+    value, start = (part.detach() if mask is None else part.detach() + mask for part in (x.value, x.start))
+    here, there = torch.log_softmax(value, dim), torch.log_softmax(start, dim)
+    weights, before = here.exp().nan_to_num_(0), there.exp().nan_to_num_(0)
+    return weights, before.expand(weights.shape), log_mean(weights, before, here - there), (here, there.expand(here.shape))
+
+
+def log_mean(one: Tensor, two: Tensor, difference: Tensor) -> Tensor:
+    """The logarithmic mean of two numbers, given the difference of their logarithms; 0 where both are 0."""
+    size = difference.abs()
+    factor = torch.where(size > 0, -torch.expm1(-size) / size, torch.ones_like(size))
+    return (torch.maximum(one, two) * factor).nan_to_num_(0, 0, 0)
+
+
+def _keeps_rows(x: Scores, dim: int) -> bool:
+    return dim % x.ndim != 0
