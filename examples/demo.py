@@ -40,7 +40,7 @@ def explain_test_set() -> tuple[Explanation, Tensor]:
     (x_train, x_test, y_train, y_test), names = load()
     mean, spread = x_train.mean(0), x_train.std(0)
     model = train((x_train - mean) / spread, y_train)
-    explanation = CAFE(model).explain((x_test - mean) / spread, feature_names=names, display=x_test)
+    explanation = CAFE(model, feature_names=names).explain((x_test - mean) / spread, display=x_test)
     return explanation, (explanation.output > 0) == (y_test > 0)
 
 
