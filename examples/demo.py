@@ -80,7 +80,7 @@ def reading(one: Explanation) -> str:
     divided = int(torch.minimum(up, down).argmax())
     return (
         f"How to read it: compared with an average tumour, the measurements push the output up by {up.sum():.2f} and down by\n"
-        f"{down.sum():.2f}. What cancels is the conflict, what remains, with the bias, is the output: the verdict is right,\n"
+        f"{down.sum():.2f}. The smaller of both is the conflict; what remains, added to the baseline output, is the output. The verdict is right,\n"
         f"but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up and {down[divided]:.2f} down, "
         "which its net hides."
     )
