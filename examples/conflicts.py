@@ -62,7 +62,7 @@ sign (hidden)?
 | --- | --- | --- | --- | --- |
 {table}
 
-The published CAFE with c = 1 reports every one of them, as the paper's Theorem 1 says it must for ReLU units and a zero reference.
+The published CAFE with c = 1 reports every one of them, as Theorem 1 of the paper says for ReLU units and a zero reference.
 
 ## How common are they?
 

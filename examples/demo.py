@@ -80,8 +80,8 @@ def reading(one: Explanation) -> str:
     divided = int(torch.minimum(up, down).argmax())
     return (
         f"How to read it: compared with an average tumour, the measurements push the output up by {up.sum():.2f} and down by\n"
-        f"{down.sum():.2f}. The smaller of both is the conflict; what remains, added to the baseline output, is the output. The verdict is right,\n"
-        f"but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up and {down[divided]:.2f} down, "
+        f"{down.sum():.2f}. The smaller of both is the conflict. What remains, added to the baseline output, is the output: the verdict\n"
+        f"is right, but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up and {down[divided]:.2f} down, "
         "which its net hides."
     )
 

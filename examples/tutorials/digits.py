@@ -53,7 +53,7 @@ def main() -> None:
     names = [str(digit) for digit in range(10)]
     cafe = CAFE(model, variant="feature", class_names=names, probability="softmax")
 
-    # The baseline is a black image: nothing is drawn. The paths of each pixel are summed first, so that conflicts are between pixels.
+    # The baseline is a black image. The paths of each pixel are summed first, so that conflicts are between pixels.
     rows = [row, *range(19)]
     explanation = cafe.explain(x[rows])
     explanation.plot(0).savefig(folder / "digit.png", dpi=130)

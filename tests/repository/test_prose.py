@@ -37,7 +37,6 @@ PHRASES = [  # parts of the sentences that the style guide replaces
     "it began when it began",
     "the way of deep models",
     "the way of shallow",
-    "who fights whom",
     "what people have in their hands",
     "the plan of the house",
 ]
