@@ -13,9 +13,10 @@ from cafexai.conflicts import audit, conflict_map, prevalence
 from cafexai.methods import METHODS
 
 AUDITED = {
-    "CAFE, c = 1": functools.partial(METHODS["cafe"], c=1.0),
-    "CAFE, c = 0.5": functools.partial(METHODS["cafe"], c=0.5),
-    "CAFE, c = 0": functools.partial(METHODS["cafe"], c=0.0),
+    "CAFE as published, c = 1": functools.partial(METHODS["cafe_published"], c=1.0),
+    "CAFE as published, c = 0.5": functools.partial(METHODS["cafe_published"], c=0.5),
+    "CAFE as published, c = 0": functools.partial(METHODS["cafe_published"], c=0.0),
+    "CAFE, default variant": METHODS["cafe"],
     "gradient x input": METHODS["gradient_x_input"],
     "LRP": METHODS["lrp"],
     "DeepLIFT Rescale": METHODS["deeplift_rescale"],
@@ -43,7 +44,7 @@ def main(path: Path) -> None:
             f"| {name} | {result.conflicts} | {result.underreported} ({share:.1%}) | {result.hidden} | {result.undecided} |"
         )
     common = prevalence(model, rows)
-    chart = conflict_map(model, rows[112], names=names)
+    chart = conflict_map(model, rows[112], feature_names=names)
     pairs = "\n".join(f"| {one} | {two} | {size:.3f} |" for one, two, size in chart.top(5))
     table = "\n".join(lines)
     path.write_text(f"""# Conflicts in a real model
@@ -61,14 +62,14 @@ sign (hidden)?
 | --- | --- | --- | --- | --- |
 {table}
 
-CAFE with c = 1 reports every one of them, as the paper's Theorem 1 says it must for ReLU units and a zero reference.
+The published CAFE with c = 1 reports every one of them, as Theorem 1 of the paper says for ReLU units and a zero reference.
 
 ## How common are they?
 
 A unit is inactive although positive and negative inputs arrive in {common.overall:.1%} of all rows and units
 ({", ".join(f"{share:.1%} in layer {name}" for name, share in common.by_layer.items())}).
 
-## Who fights whom in one prediction?
+## Who cancels whom in one prediction?
 
 The strongest input-output conflicts between single measurements of test row 112, which the demo explains
 (`conflict_map`, Definition 4 of the paper):

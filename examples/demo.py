@@ -40,7 +40,7 @@ def explain_test_set() -> tuple[Explanation, Tensor]:
     (x_train, x_test, y_train, y_test), names = load()
     mean, spread = x_train.mean(0), x_train.std(0)
     model = train((x_train - mean) / spread, y_train)
-    explanation = CAFE(model).explain((x_test - mean) / spread, feature_names=names, display=x_test)
+    explanation = CAFE(model, feature_names=names).explain((x_test - mean) / spread, display=x_test)
     return explanation, (explanation.output > 0) == (y_test > 0)
 
 
@@ -80,8 +80,8 @@ def reading(one: Explanation) -> str:
     divided = int(torch.minimum(up, down).argmax())
     return (
         f"How to read it: compared with an average tumour, the measurements push the output up by {up.sum():.2f} and down by\n"
-        f"{down.sum():.2f}. What cancels is the conflict, what remains, with the bias, is the output: the verdict is right,\n"
-        f"but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up and {down[divided]:.2f} down, "
+        f"{down.sum():.2f}. The smaller of both is the conflict. What remains, added to the baseline output, is the output:\n"
+        f"the verdict is right, but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up and {down[divided]:.2f} down, "
         "which its net hides."
     )
 

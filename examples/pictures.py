@@ -32,8 +32,8 @@ SHOWN = "the ending is rushed and the music is loud , but the story is moving an
 def tumours() -> tuple[Explanation, int]:
     """Explanations of the demo's test set, and the row it prints; with the names of both answers and the probability."""
     explanation, correct = explain_test_set()
-    known = {"class_names": ("malignant",), "probability": explanation.output.sigmoid()}
-    return explanation.replace(**known), most_conflicted(explanation, correct)
+    known = explanation.replace(class_names=("malignant",), probability=explanation.output.sigmoid())
+    return known, most_conflicted(explanation, correct)
 
 
 def digits() -> tuple[nn.Module, Tensor]:
@@ -95,16 +95,16 @@ def main() -> None:
     (x_train, x_test, y_train, _), names = load()
     scaled = [(part - x_train.mean(0)) / x_train.std(0) for part in (x_train, x_test)]
     tumour = train(scaled[0], y_train)
-    fights = CAFE(tumour, netting="feature").explain(scaled[1][row : row + 1], feature_names=names, pairs=True)
+    cafe, rows = CAFE(tumour, feature_names=names), scaled[1][row : row + 1]
     drawn = {
         "table": explanation.plot(row, most=10),
         "image": CAFE(model).explain(images[:6]).plot(2, beside=CAFE(model, c=0.0).explain(images[:6])),
         "text": review().plot(0),
-        "summary": explanation.summary(10),
-        "pairs": fights.plot_pairs(0, 7),
-        "classes": CAFE(model).explain(images[2:3], target="all").plot(0),
-        "sweep": CAFE(tumour).explain(scaled[1][row : row + 1], feature_names=names, c=[0, 0.25, 0.5, 0.75, 1]).plot(0, 6),
-        "biases": explanation.plot_biases(row),
+        "summary": explanation.plot.summary(10),
+        "pairs": cafe.replace(variant="feature").explain(rows, pairs=True).plot.pairs(0, 7),
+        "classes": CAFE(model).explain_classes(images[2:3]).plot(0),
+        "sweep": cafe.sweep(rows, c=[0, 0.25, 0.5, 0.75, 1]).plot(0, 6),
+        "biases": cafe.replace(variant="published").explain(rows).plot.biases(0),
     }
     for name, figure in drawn.items():
         figure.savefig(folder / f"{name}.png", dpi=90)

@@ -66,7 +66,7 @@ def main() -> None:
 
     # The baseline is a typical row: medians of the numbers, the most frequent words.
     model = from_sklearn(pipeline)
-    explanation = CAFE(model, biases="reference", background=train).explain(test, "median")
+    explanation = CAFE(model, background=train).explain(test, "median")
     row = closest(explanation)
     print(f"Row {test.index[row]}, the closest decision:\n")
     print(explanation.ledger(row))

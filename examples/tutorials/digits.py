@@ -51,9 +51,9 @@ def main() -> None:
     likely, next_best = logits[row].topk(2).indices.tolist()
     print(f"Image {row} is a {y[row]}; the network says {likely}, but {next_best} is close.")
     names = [str(digit) for digit in range(10)]
-    cafe = CAFE(model, netting="feature", class_names=names, probability="softmax")
+    cafe = CAFE(model, variant="feature", class_names=names, probability="softmax")
 
-    # The baseline is a black image: nothing is drawn. The paths of each pixel are netted first, so that sizes can be read.
+    # The baseline is a black image. The paths of each pixel are summed first, so that conflicts are between pixels.
     rows = [row, *range(19)]
     explanation = cafe.explain(x[rows])
     explanation.plot(0).savefig(folder / "digit.png", dpi=130)

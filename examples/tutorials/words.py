@@ -97,9 +97,9 @@ def main() -> None:
     encoder, width, tokenizer = encoder_and_tokenizer()
     model = trained(encoder, width, tokenizer)
 
-    # In deep networks the paths of each word are netted first, so that sizes can be read. Words are compared with [MASK].
-    cafe = CAFE(model, netting="feature", biases="reference", class_names=["bad", "good"])
-    explanation = cafe.explain(UNSEEN, tokenizer.mask_token_id, target="good", against="bad", tokenizer=tokenizer)
+    # The paths of each word are summed first, so that conflicts are between words. Words are compared with [MASK].
+    cafe = CAFE(model, variant="feature", class_names=["bad", "good"], tokenizer=tokenizer)
+    explanation = cafe.explain(UNSEEN, tokenizer.mask_token_id, target="good", against="bad")
     for row in range(len(UNSEEN)):
         print(explanation.ledger(row, most=8), end="\n\n")
     explanation.plot(0).savefig(folder / "words.png", dpi=130)

@@ -27,13 +27,19 @@ def resolve_variant(variant: str | Variant | None, options: Mapping[str, Any]) -
     if unknown := sorted(set(options) - set(ALLOWED)):
         raise TypeError(f"CAFE(..., {unknown[0]}=...): unknown parameter. Options of a variant: {', '.join(ALLOWED)}.")
     if isinstance(variant, str) and variant in ALLOWED["netting"] and variant not in Variant.PRESETS:
-        warn(f"CAFE(model, c, {variant!r}): write CAFE(model, c, netting={variant!r}).", DeprecationWarning)
-        named, variant = {"netting": variant, **named}, None
+        warn(
+            f"CAFE(model, c, {variant!r}): the third argument is now the variant. Write "
+            f'CAFE(model, c, "default", netting={variant!r}), or for the scores before 0.2 '
+            f'CAFE(model, c, "published", netting={variant!r}).',
+            DeprecationWarning,
+        )
+        return Variant().replace(**{"netting": variant, **named})
     if variant is not None:
         base = variant if isinstance(variant, Variant) else Variant.preset(variant)
         return base.replace(**named)
     chosen = Variant().replace(**named)
-    if named and chosen != (before := _before(named)) and before is not None:
+    before = _before(named)
+    if named and before is not None and set(chosen.changes_from(before)) - {"attention"}:
         words = ", ".join(f"{name}={value!r}" for name, value in named.items())
         warn(
             f"CAFE(model, {words}) now starts from the default variant ({chosen}); before 0.2 it started from the paper. "
@@ -55,14 +61,17 @@ def _before(named: Mapping[str, Any]) -> Variant | None:
 def old_form(cafe: CAFE, method: Callable[..., Any], inputs: Any, request: Request, old: dict[str, Any]) -> Any:
     """``explain`` with parameters that it had before 0.2."""
     name = method.__name__
+    if name == "explain_classes" and isinstance(request.target, str):
+        raise ValueError('explain_classes(..., target="all"): it explains all outputs. Drop target=.')
     if unknown := sorted(set(old) - {*INFO, *QUESTION}):
         raise TypeError(f"{name}(..., {unknown[0]}=...): unknown parameter. Parameters: inputs, {', '.join(OPTIONS)}.")
     for one in INFO:
         if one in old:
             _warn(f"{name}(..., {one}=...)", f"CAFE(model, {one}=...).{name}(...)")
             cafe = cafe.replace(**{one: old.pop(one)})
-    every_class = isinstance(request.target, str) and request.target == "all"
-    if every_class:
+    asked_all = isinstance(request.target, str) and request.target == "all"
+    every_class = asked_all or name == "explain_classes"
+    if asked_all:
         _warn(f'{name}(..., target="all")', "cafe.explain_classes(x)")
         if request.against is not None:
             raise ValueError('explain(..., target="all", against=...): a difference is of two outputs; give one target.')

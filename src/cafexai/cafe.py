@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor
 
-from ._core.backward import Outcome
 from ._core.run import C, Sensitivity
-from ._engine.explain_job import explain_job, run_job
+from ._engine.explain_job import attribute_job, explain_job
 from ._engine.model import Subject, with_gradients
 from ._engine.model_info import ModelInfo
 from ._engine.prepare_job import Explainer, prepare_job
 from ._engine.request import Question, Request, takes_request, takes_request_and
-from ._engine.variant import Variant, VariantOptions
+from ._engine.variant import ALLOWED, Variant, VariantOptions
 from ._old_forms import old_form, resolve_variant
 from .explanation import Explanation, Explanations
 from .refinement.refine import Refine, refine_explanation
@@ -132,6 +130,9 @@ class CAFE:
             >>> CAFE(torch.nn.Linear(2, 1)).replace(c=1).c
             1
         """
+        if unknown := sorted(set(changes) - {"c", "variant", *_INFO, *ALLOWED}):
+            names = ", ".join(["c", "variant", *sorted(_INFO), *ALLOWED])
+            raise ValueError(f"cafe.replace({unknown[0]}=...): unknown parameter. Parameters: {names}.")
         made = copy.copy(self)
         info = {name: changes.pop(name) for name in list(changes) if name in _INFO}
         c, variant = changes.pop("c", self.c), changes.pop("variant", None)
@@ -305,8 +306,8 @@ class CAFE:
             >>> list(CAFE(torch.nn.Linear(2, 1)).sweep(torch.ones(1, 2), c=[0, 1]))
             [0, 1]
         """
-        if not len(c):
-            raise ValueError("sweep(..., c=[]): give at least one value.")
+        if not isinstance(c, Sequence) or not c:
+            raise ValueError(f"sweep(..., c={c!r}): give a list of at least one value, such as c=[0, 0.5, 1].")
         return cast(Explanations, self._explained(inputs, request, Question(several_c=tuple(c))))
 
     def refine(self, explanation: Explanation, refine: int | Refine = 20) -> Explanation:
@@ -387,10 +388,9 @@ class CAFE:
             raise ValueError(f"attribute(..., target={target!r}): give one class, or use explain_classes.")
         request = Request(baselines, target, additional_forward_args)
         job = prepare_job(self._explainer, inputs, request, Question(), "attribute")
-        (outcomes,) = run_job(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
-        combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
+        combined, delta = attribute_job(job)
         result = combined if job.given.is_tuple else combined[0]
-        return (result, _joined([outcome.lack for outcome in outcomes])) if return_convergence_delta else result
+        return (result, delta) if return_convergence_delta else result
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
@@ -406,16 +406,3 @@ class CAFE:
 def explain_request(cafe: CAFE, inputs: Any, request: Request) -> Explanation:
     """``cafe.explain`` for callers that have a request."""
     return cafe.explain(inputs, **vars(request))
-
-
-def _joined(chunks: Sequence[Tensor]) -> Tensor:
-    return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
-
-
-def _mean(against: list[Outcome]) -> Outcome:
-    """The net scores and what they lack, averaged over baselines."""
-    if len(against) == 1:
-        return against[0]
-    count = len(against)
-    features = [torch.stack(parts).sum(0) / count for parts in zip(*(one.net for one in against), strict=True)]
-    return Outcome(features, {}, torch.stack([one.lack for one in against]).sum(0) / count)

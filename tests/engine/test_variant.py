@@ -199,7 +199,7 @@ def test_the_third_argument_may_be_a_netting_for_now():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         assert CAFE(deep(), 0.5, "path").variant.netting == "path"
-    assert [one.category for one in said] == [DeprecationWarning, FutureWarning]
+    assert [one.category for one in said] == [DeprecationWarning]
     assert CAFE(deep(), 0.5, "feature").variant == Variant.preset("feature")
 
 
@@ -219,7 +219,7 @@ def test_explainers_are_immutable_and_show_themselves():
     assert "variant=published" in repr(CAFE.published(model))
     with pytest.raises(ValueError, match="between 0 and 1"):
         cafe.replace(c=2)
-    with pytest.raises(ValueError, match="unknown option"):
+    with pytest.raises(ValueError, match="unknown parameter"):
         cafe.replace(colour="red")
 
 

@@ -53,11 +53,10 @@ def test_words_pull_where_a_reader_expects_them(monkeypatch):
     encoder, width, tokenizer = words.encoder_and_tokenizer()
     cafe = CAFE(
         words.trained(encoder, width, tokenizer),
-        variant="published",
-        netting="feature",
-        biases="reference",
+        variant="feature",
         class_names=["bad", "good"],
+        tokenizer=tokenizer,
     )
-    e = cafe.explain(words.UNSEEN[:1], tokenizer.mask_token_id, target="good", against="bad", tokenizer=tokenizer)
+    e = cafe.explain(words.UNSEEN[:1], tokenizer.mask_token_id, target="good", against="bad")
     net = dict(zip(e.names(0), e.combined[0].tolist(), strict=True))
     assert net["wonderful"] > 0 > net["boring"]

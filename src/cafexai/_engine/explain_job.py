@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.backward import Passed
+from .._core.backward import Outcome, Passed
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
 from .assemble import Piece, assembled, averaged, by_word, grouped, pieces
@@ -47,6 +47,13 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
     return _by_what_differs(entries, question.several_c is not None, question.every_class)
 
 
+def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:
+    """The net scores of each input, and what they lack to the change of the output, (rows,)."""
+    (outcomes,) = run_job(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
+    combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
+    return combined, _joined([outcome.lack for outcome in outcomes])
+
+
 def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str) -> Results[R]:
     """Carry out the job; where the model itself does not take such rows, say so."""
     try:
@@ -79,3 +86,16 @@ def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_cla
     if several_c or every_class:
         return Explanations(("c" if several_c else "target",), {key[every_class]: e for key, e in entries.items()})
     return next(iter(entries.values()))
+
+
+def _joined(chunks: Sequence[Tensor]) -> Tensor:
+    return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
+
+
+def _mean(against: list[Outcome]) -> Outcome:
+    """The net scores and what they lack, averaged over baselines."""
+    if len(against) == 1:
+        return against[0]
+    count = len(against)
+    features = [torch.stack(parts).sum(0) / count for parts in zip(*(one.net for one in against), strict=True)]
+    return Outcome(features, {}, torch.stack([one.lack for one in against]).sum(0) / count)

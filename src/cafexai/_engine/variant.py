@@ -40,6 +40,7 @@ IMPLIED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("biases", "scores"): ("norms", "attention"),
 }
 _UNSET = ""  # replaced by the value of the default variant, or by what other options imply
+_OTHER = {"netting": "unit", "biases": "reference"}  # values that freeze nothing
 _USUAL = {"norms": "open", "attention": "open"}
 
 
@@ -97,7 +98,7 @@ class Variant:
                 option, value = cause
                 raise ValueError(
                     f'Variant({option}={value!r}, {name}={getattr(self, name)!r}): {option}={value!r} needs {name}="frozen". '
-                    f"Drop {name}=, or choose another {option}."
+                    f"Drop {name}=, or set {option}={_OTHER[option]!r} too."
                 )
 
     def _frozen_by(self, name: str) -> tuple[str, str] | None:

@@ -20,7 +20,7 @@ from .conversion import as_dtype
 from .recognise import logits_of_log_softmax, rate_of, sparse_softmax
 from .registry import Rule, plain_function, rule, variants
 from .registry import add as register
-from .softmax import is_open
+from .softmax import is_open, open_softmax_like
 
 _EVERYWHERE = """
     relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink
@@ -133,7 +133,7 @@ def exp(x: Scores) -> Any:
     logits = logits_of_log_softmax(x)
     if logits is not None:
         if is_open(x):
-            return x.elementwise(torch.exp)
+            return open_softmax_like(logits, x.value.exp())
         return Softmaxed.of(x.freeze("softmax", torch.exp, "softmax"), logits)
     return _exponentials(x, torch.exp, 1.0)
 

@@ -26,7 +26,7 @@ def is_open(x: Any) -> bool:
     return isinstance(x, Scores) and x.run.settings.attention == "open"
 
 
-def open_softmax(x: Scores, dim: int, dtype: torch.dtype | None = None, mask: Tensor | None = None) -> Scores:
+def open_softmax(x: Scores, dim: int, mask: Tensor | None = None) -> Scores:
     """The softmax of scored logits; ``mask`` is added to them at both ends. A row without any key has weights of 0."""
     weights, start, mean, _ = _ends(x, dim, mask)
     total = mean.sum(dim, keepdim=True)
@@ -34,6 +34,13 @@ def open_softmax(x: Scores, dim: int, dtype: torch.dtype | None = None, mask: Te
     constants = (mean * (1 - share), -share, mean)
     result = x.secant(diagonal_plus_rank_one(dim), constants, start, weights - start, aligned=_keeps_rows(x, dim))
     return record(result, WEIGHTS, x, "softmax")
+
+
+def open_softmax_like(logits: Scores, weights: Tensor) -> Scores:
+    """The softmax of logits along the dimension that gives these weights."""
+    value = logits.value
+    apart = {dim: float((torch.softmax(value, dim) - weights).abs().max()) for dim in range(logits.ndim)}
+    return open_softmax(logits, min(apart, key=lambda dim: apart[dim]))
 
 
 def open_log_softmax(x: Scores, dim: int) -> Scores:
