@@ -81,7 +81,8 @@ def reading(one: Explanation) -> str:
     return (
         f"How to read it: compared with an average tumour, the measurements push the output up by {up.sum():.2f} and down by\n"
         f"{down.sum():.2f}. The smaller of both is the conflict. What remains, added to the baseline output, is the output:\n"
-        f"the verdict is right, but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up and {down[divided]:.2f} down, "
+        f"the verdict is right, but close. {one.names()[divided].capitalize()} alone pushes {up[divided]:.2f} up "
+        f"and {down[divided]:.2f} down, "
         "which its net hides."
     )
 

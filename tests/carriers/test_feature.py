@@ -266,7 +266,7 @@ def test_all_classes_several_c_layers_units_and_batches():
     assert whole.meta.settings["netting"] == "feature"
     with pytest.raises(ValueError, match="from_inputs=False"):
         cafe.explain_layer(x, "1", from_inputs=True)
-    with pytest.raises(ValueError, match='"path"'):
+    with pytest.raises(ValueError, match="'path'"):
         CAFE(model, variant="published", netting="edge")
 
 

@@ -79,7 +79,7 @@ def test_a_method_that_cannot_run_is_a_line_with_its_reason():
 def test_ties_and_tests():
     model, x = models.mlp(4, 6, 2, bias=False), torch.randn(30, 4)
     methods = {
-        "cafe 0": functools.partial(METHODS["cafe_published"], c=0.0),
+        "cafe 0": functools.partial(METHODS["cafe"], c=0.0, variant="published"),
         **{n: METHODS[n] for n in ("gradient_x_input", "smoothgrad")},
     }
     result = compare(model, x, 1, methods, ["infidelity"], show_progress=False)

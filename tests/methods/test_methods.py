@@ -82,7 +82,9 @@ def test_one_signature():
     for name, method in METHODS.items():
         parameters = inspect.signature(method).parameters
         assert list(parameters)[:5] == ["model", "x", "target", "baselines", "feature_groups"], name
-        assert all(parameters[p].kind is inspect.Parameter.KEYWORD_ONLY for p in list(parameters)[2:]), name
+        assert all(
+            parameters[p].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD) for p in list(parameters)[2:]
+        ), name
         assert all(parameters[p].default is None for p in ("target", "baselines", "feature_groups")), name
         assert ("seed" in parameters) == (name in CHANCE), name
 

@@ -33,8 +33,9 @@ def explanations(draw, kind="table"):
     output = start + (up - down).sum() + sum(layer[:, 2] for layer in constants.values())
     words = (tuple(f"word{i}" for i in range(len(scores))),) if kind == "text" else None
     x = torch.zeros_like(up).long() if kind == "text" else torch.rand(up.shape)
-    return Explanation(
-        up, down, up - down, constants, output, start, torch.zeros(1), 0.0, torch.zeros(1, 1).long(), x, x, tokens=words,
+    return Explanation.of(
+        positive=up, negative=down, combined=up - down, bias_by_layer=constants, output=output, baseline_output=start,
+        target=torch.zeros(1, 1).long(), inputs=x, baselines=x, completeness_error=torch.zeros(1), tokens=words,
         settings={"c": 0.5},
     )  # fmt: skip
 

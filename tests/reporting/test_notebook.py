@@ -32,7 +32,7 @@ CELLS = {  # what a cell ends with -> what it must show, once
     "e.ledger(0)": "text/html",
     "e": "text/html",
     "e[0]": "text/html",
-    "CAFE(model).explain(x, target='all')": "text/html",
+    "CAFE(model).explain_classes(x)": "text/html",
     "audit(partial(CAFE, c=1.0), model, x)": "text/html",
     "compare(model, x, methods=['cafe'], metrics=['complexity'], show_progress=False)": "text/html",
     "%matplotlib inline\nimport matplotlib.pyplot as plt\ne.plot(0)": "image/png",

@@ -53,13 +53,12 @@ def probability(explanation: Explanation) -> str:
     return "" if explanation.probability is None else f"probability {percent(explanation.probability[0].item())}"
 
 
-def variant_name(explanation: Explanation) -> str:
-    """The variant in words; of files that do not name it, by its options."""
+def variant_of(explanation: Explanation) -> Variant:
+    """The variant, by its options; those that a file does not name are as published."""
     settings = explanation.meta.settings
-    options = {name: settings[name] for name in ALLOWED if settings.get(name)}
-    return str(Variant.preset("published").replace(**options)) if options else "published"
+    return Variant.preset("published").replace(**{name: settings.get(name) for name in ALLOWED})
 
 
 def with_c(explanation: Explanation) -> str:
     """The constant c and the variant."""
-    return f"c = {explanation.meta.c}, variant {variant_name(explanation)}"
+    return f"c = {explanation.meta.c}, variant {variant_of(explanation)}"

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._engine.variant import Variant
 from .._files import checksum
 from ..explanation import Explanation
+from ..plotting.labels import variant_of
 from ..plotting.row_lines import conflict_share, number
 from .escape import Html, joined, tag
 from .rows import kind_of, percent, targets
@@ -149,15 +151,22 @@ def check(explanation: Explanation, names: list[str], prefix: str) -> Html:
 def again(explanation: Explanation, by: tuple[str, ...], command: str | None) -> Html:
     """The settings, as a command where there was one, as Python and as JSON."""
     settings = dict(explanation.meta.settings)
-    words = ("c", "netting", "flows", "norm_mean", "biases")
-    made = ", ".join(f"{word}={_python(settings[word])}" for word in words if word in settings)
-    asked = [f"{word}={_python(settings[word])}" for word in ("layer", "target_layer") if settings.get(word) is not None]
-    if settings.get("layer") is not None and settings.get("start") is False:
-        asked.append("start=False")
+    variant = variant_of(explanation)
+    preset = variant.name if variant.name != "custom" else "default"
+    options = {"c": settings.get("c", 0.5), "variant": preset, **variant.changes_from(Variant.preset(preset))}
+    made = ", ".join(f"{word}={_python(value)}" for word, value in options.items())
+    method, asked = "explain", []
+    if settings.get("layer") is not None:
+        method, asked = "explain_layer", [_python(settings["layer"])]
+        asked += ["from_inputs=True"] if settings.get("start") is False else []
+    elif settings.get("target_layer") is not None:
+        method, asked = "explain_neuron", [_python(settings["target_layer"])]
     targets = {tuple(row) for row in explanation.target.tolist()}
     remarks = []
+    if "c" in by:
+        method, asked = "sweep", [f"c={_python([settings.get('c', 0.5)])}"]
     if "target" in by:
-        asked.append('target="all"')
+        method = "explain_classes"
     elif len(targets) == 1 and (only := next(iter(targets))):
         asked.append(f"target={only[0] if len(only) == 1 else only}")
     elif len(targets) > 1:
@@ -176,7 +185,7 @@ def again(explanation: Explanation, by: tuple[str, ...], command: str | None) ->
             "# model, x: the model and the rows that this report is about",
             *remarks,
             f"explainer = CAFE(model, {made})",
-            f"explanation = explainer.explain({', '.join(['x', *asked])})",
+            f"explanation = explainer.{method}({', '.join(['x', *asked])})",
             'explanation.report("report.html", model=model)',
         ]
     )
