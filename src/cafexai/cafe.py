@@ -59,6 +59,7 @@ class Options(TypedDict, total=False):
     preprocess: Callable[[Any], Any] | None
     display: Any
     batch_size: int | None
+    per_row: Sequence[int | str] | None
     show_progress: bool | None
     check: str
     pairs: bool
@@ -235,6 +236,7 @@ class CAFE:
         preprocess: Callable[[Any], Any] | None = None,
         display: Any = None,
         batch_size: int | None = None,
+        per_row: Sequence[int | str] | None = None,
         show_progress: bool | None = None,
         check: str = "output",
         c: Any = None,
@@ -251,7 +253,8 @@ class CAFE:
         tuples for outputs of more dimensions; None is the only output, or else the predicted class.
         ``against``, given like a target: why this one rather than that, the difference of the two outputs.
         ``additional_forward_args``: further arguments of forward, a tuple or a dictionary of keywords; with
-        ``batch_size``, tensors among them that have one entry per row are cut along with the rows.
+        ``batch_size``, tensors among them that have one entry per row are cut along with the rows. ``per_row`` names these, by
+        place or keyword; else tensors that are as long as there are rows are tried on the first two chunks.
 
         ``output`` selects from an output of several tensors: a key, an index, a function or a path (``"logits[:, -1]"``).
         ``layer`` names a module: with ``start`` its output is the input to be explained (baselines are in its shape; what
@@ -330,6 +333,7 @@ class CAFE:
             features=self._features(given, feature_groups, layer, start),
             sensitivities=(None,) if c is None else tuple(Sensitivity(one, subject.names.values()) for one in several),
             batch_size=batch_size,
+            per_row=None if per_row is None else tuple(per_row),
             show_progress=show_progress,
         )
         results = self._results(job, functools.partial(pieces, every_class=job.every_class), averaged, "explain")

@@ -51,7 +51,7 @@ class Explanation:
         Tensor  # (rows,): what scores start from: the output at the baseline, of the bias-free model if biases have scores
     )
     completeness_error: Tensor  # (rows,): combined + bias from the ledger - (output - baseline_output)
-    output_error: float  # the largest |engine - model(x)|
+    output_error: float  # the largest |engine - model(chunk)|, over the chunks of rows; model(x) where there is one
     target: Tensor  # (rows, dimensions of the output)
     inputs: Tensors
     baselines: Tensors

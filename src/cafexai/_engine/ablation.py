@@ -20,6 +20,7 @@ from .._inputs.target import picked
 from ..explanation import Explanation
 from .forward import forward, plain_output
 from .job import Batch, Job
+from .per_row import has_row_arguments, settle
 
 MOST = 16  # features that are put to their baseline at most
 ROWS = 1024  # rows at a time
@@ -101,8 +102,10 @@ def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple
     target, against = explanation.target, explanation.against
     job = dataclasses.replace(job, settings=settings, features=None, target=target if target.shape[1] else None)
     outputs, step = [], job.batch_size or ROWS
-    for start in range(0, job.given.rows, step):
-        rows = slice(start, min(start + step, job.given.rows))
+    chunks = [slice(start, min(start + step, job.given.rows)) for start in range(0, job.given.rows, step)]
+    if has_row_arguments(job):
+        settle(job, chunks)
+    for rows in chunks:
         batch = job.batch(rows, reference)
         batch = dataclasses.replace(batch, tensors=inputs(batch))
         if explanation.final is None:

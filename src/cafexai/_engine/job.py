@@ -53,6 +53,7 @@ class Job:
     )
     sensitivities: tuple[Sensitivity | None, ...] = (None,)  # one for each c; None is that of the settings
     batch_size: int | None = None
+    per_row: tuple[Any, ...] | None = None  # further arguments that are cut along with the rows; None: not known (per_row.py)
     show_progress: bool | None = None
     only_net: bool = False  # the combined scores are asked for, and nothing else
 
@@ -75,10 +76,16 @@ class Job:
                 return part[rows] if isinstance(part, Tensor) and part.ndim and part.shape[0] == count else part
 
             tensors, references = tuple(map(cut, tensors)), tuple(map(cut, references))
-            extra = {n: cut(part) for n, part in extra.items()} if isinstance(extra, dict) else tuple(map(cut, extra))
+            own = self.per_row
+            parts = {key: cut(part) if own is None or key in own else part for key, part in self.arguments().items()}
+            extra = parts if isinstance(extra, dict) else tuple(parts.values())
         if isinstance(extra, dict):
             return Batch(tensors, references, (), extra, rows)
         return Batch(tensors, references, extra, {}, rows)
+
+    def arguments(self) -> dict[Any, Any]:
+        """Further arguments of forward by keyword or by place."""
+        return self.extra if isinstance(self.extra, dict) else dict(enumerate(self.extra))
 
 
 def as_arguments(extra: Any) -> Any:

@@ -17,6 +17,7 @@ from .._core.activation import LARGE
 from .._core.tolerance import widest
 from .._engine.forward import forward, plain_output
 from .._engine.job import Batch, Job
+from .._engine.per_row import has_row_arguments, settle
 from .._extras import progress
 from .._inputs import at_least
 from .._inputs.groups import places as group_places
@@ -71,6 +72,8 @@ def refined(
     steep = refine.slopes and bool(noises) and numbers and _known(job, first)
     fits: dict[K, list[Fit]] = {key: [] for key in entries}
     chunks = _chunks(job, refine.samples)
+    if has_row_arguments(job):
+        settle(job, chunks)
     several = len(chunks) > 1 or job.show_progress
     for rows in progress(chunks, "refining", "batch", job.show_progress) if several else chunks:
         batch, parts = job.batch(rows), {key: _rows(explanation, rows) for key, explanation in entries.items()}
