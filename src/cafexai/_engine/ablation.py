@@ -18,6 +18,7 @@ from .._core.tolerance import all_finite
 from .._inputs.groups import default_names
 from .._inputs.target import picked
 from ..explanation import Explanation
+from .faults import refuse_own_slip
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .per_row import has_row_arguments, settle
@@ -51,7 +52,8 @@ def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], 
         if number < MOST and not job.every_class:
             try:
                 without = _without(job, explanation, place).to(explanation.output)
-            except Exception:  # the model itself fails, or is not finite, with this feature at its baseline
+            except Exception as error:  # the model itself fails, or is not finite, with this feature at its baseline
+                refuse_own_slip(error)
                 without = amount
             effect = explanation.output - without
             none = effect.abs() <= NOTHING * (explanation.output.abs() + without.abs())
@@ -91,7 +93,8 @@ def model_at_baseline(job: Job, explanation: Explanation) -> Tensor | None:
 
         try:
             found.append(_outputs(job, explanation, at_baseline, number))
-        except Exception:  # the model itself fails, or is not finite, there
+        except Exception as error:  # the model itself fails, or is not finite, there
+            refuse_own_slip(error)
             return None
     return torch.stack(found).mean(0)
 

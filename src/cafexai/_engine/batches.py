@@ -26,6 +26,7 @@ from .._core.steps import Deltas
 from .._core.tolerance import gap, tolerance
 from .._extras import progress
 from ..errors import LostInRounding, OutputDiffers, RowsMixed, SumBroken
+from .faults import refuse_own_slip
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .per_row import check_per_row, settle
@@ -88,7 +89,8 @@ def same_alone(job: Job) -> bool:
         together = plain_output(job, job.batch())
         alone = [plain_output(job, job.batch(row)) for row in _chunks(job.given.rows, 1)]
         return gap(torch.cat(alone), together) <= OTHERWISE * tolerance(together.dtype)
-    except Exception:  # it takes no single row, or the outputs of rows do not fit each other
+    except Exception as error:  # it takes no single row, or the outputs of rows do not fit each other
+        refuse_own_slip(error)
         return False
 
 
@@ -206,7 +208,8 @@ def _rows_at_a_time(job: Job) -> int:
     try:
         with widest:
             alone = plain_output(job, one)
-    except Exception:  # a model that does not take a single row, or that cannot be explained at all, which will be said
+    except Exception as error:  # a model that takes no single row, or that cannot be explained at all, which will be said
+        refuse_own_slip(error)
         return rows
     if not isinstance(alone, Tensor) or not alone.ndim or len(alone) != 1:  # constants of the model belong to the rows
         return rows

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .._core.tolerance import gap, tolerance
+from .faults import refuse_own_slip
 from .forward import plain_output
 from .job import Job
 
@@ -102,7 +103,8 @@ def _output(job: Job, rows: slice) -> Tensor | None:
     """The plain output of some rows; None if it fails, or has not one entry for each."""
     try:
         found = plain_output(job, job.batch(rows))
-    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):  # of the model: it takes no such rows
+    except Exception as error:  # of the model: it takes no such rows
+        refuse_own_slip(error)
         return None
     return found if isinstance(found, Tensor) and found.ndim and len(found) == rows.stop - rows.start else None
 
