@@ -59,6 +59,10 @@ class OutputDiffers(CompletenessError):
         self.found = found  # the explained output
 
 
+class InternalError(RuntimeError):
+    """A fault of this library, not of the model or the call: please report it."""
+
+
 class RowsMixed(ValueError):
     """Values of several rows cannot be told apart: each is explained by itself where it gives the same alone, or refused."""
 

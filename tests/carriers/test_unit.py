@@ -20,6 +20,7 @@ from cafexai._carriers.unit_activation import netted_activation
 from cafexai._core import activation
 from cafexai._core.flow_rule import FlowRule
 from cafexai._core.tensors import Scored
+from cafexai.cafe import CARRIERS
 from cafexai.methods import METHODS
 from rules.test_rules import call, instances, outputs, twin_of
 from whole_models.test_architectures import prepared
@@ -330,3 +331,22 @@ def test_blocks_have_the_bits_of_the_whole(phi, rule, monkeypatch):
     for one, two in zip((change, size, *kept), (again, size_again, *kept_again), strict=True):
         assert torch.equal(one, two)
     torch.testing.assert_close(kept[1] * delta + kept[2] * total, change, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("baseline", [0.0, 0.5, -0.5])
+@pytest.mark.parametrize("phi", [nn.ReLU(), nn.GELU(), nn.Tanh(), nn.Hardtanh(-0.2, 0.9)], ids=lambda phi: type(phi).__name__)
+@pytest.mark.parametrize("flows", ["peak", "mean"])
+@pytest.mark.parametrize("c", [0.0, 0.5, 1.0])
+def test_a_unit_that_does_not_change_is_the_same_with_every_netting(baseline, phi, flows, c):
+    """d is exactly 0 and p = n > 0: by the paper, whose flows are the peak ones, there is no linear flow."""
+    first, last = nn.Linear(3, 1, bias=False).double(), nn.Linear(1, 1, bias=False).double()
+    with torch.no_grad():
+        first.weight.fill_(1.0)
+        last.weight.fill_(1.0)
+    x = torch.tensor([[1.0, -1.0, 0.0]], dtype=torch.float64) + baseline
+    found = [CAFE(nn.Sequential(first, phi, last), c, netting, flows=flows).explain(x, baseline) for netting in CARRIERS]
+    for e in found[1:]:
+        torch.testing.assert_close(e.combined, found[0].combined)
+        torch.testing.assert_close(e.positive, found[0].positive)
+    if flows == "peak" and c == 0:
+        assert found[0].combined.tolist() == [[0.0, 0.0, 0.0]]

@@ -20,8 +20,24 @@ def network(*end):
     return nn.Sequential(*layers).double().eval()
 
 
+class Difference(nn.Module):
+    """The naive twin: a module that returns the difference."""
+
+    def __init__(self, model, one, other):
+        super().__init__()
+        self.model, self.one, self.other = model, one, other
+
+    def forward(self, x):
+        logits = self.model(x)
+        return (logits[:, self.one] - logits[:, self.other])[:, None]
+
+
 def difference(model, one, other):
-    """The naive twin: one more linear layer."""
+    return Difference(model, one, other).eval()
+
+
+def one_more_layer(model, one, other):
+    """The same by a linear layer, before which netting by feature nets."""
     last = nn.Linear(4, 1, bias=False).double()
     with torch.no_grad():
         last.weight.zero_()
@@ -37,16 +53,26 @@ SETTINGS = [
 @pytest.mark.parametrize("how", SETTINGS, ids=lambda how: "-".join(how.values()))
 @given(pair=st.permutations(range(4)), baseline=st.sampled_from([None, 0.3]))
 @settings(max_examples=8, deadline=None)
-def test_a_difference_is_one_more_layer(how, pair, baseline):
+def test_a_difference_is_that_of_a_module_that_subtracts(how, pair, baseline):
     one, other = pair[:2]
     model = network()
     e = CAFE(model, variant="published", **how).explain(X, baseline, one, against=other)
-    twin = CAFE(difference(model, one, other), variant="published", **how).explain(X, baseline)
-    for name in ("positive", "negative", "combined", "output", "baseline_output", "bias", "bias_positive", "conflict"):
-        torch.testing.assert_close(getattr(e, name), getattr(twin, name), rtol=1e-9, atol=1e-11, msg=name)
+    twins = [difference(model, one, other), *([one_more_layer(model, one, other)] if how["netting"] != "feature" else [])]
+    for twin in (CAFE(twin, variant="published", **how).explain(X, baseline) for twin in twins):
+        for name in ("positive", "negative", "combined", "output", "baseline_output", "bias", "bias_positive", "conflict"):
+            torch.testing.assert_close(getattr(e, name), getattr(twin, name), rtol=1e-9, atol=1e-11, msg=name)
     logits = model(X)
     torch.testing.assert_close(e.output, logits[:, one] - logits[:, other])
     assert e.against.tolist() == [[other]] * 6
+
+
+def test_netting_by_feature_keeps_the_edges_of_both_outputs():
+    cafe = CAFE(network(), variant="published", netting="feature")
+    e, every = cafe.explain(X, target=1, against=2, pairs=True), cafe.explain(X, target="all")
+    torch.testing.assert_close(e.positive, every[1].positive + every[2].negative)
+    torch.testing.assert_close(e.negative, every[1].negative + every[2].positive)
+    twin = CAFE(difference(network(), 1, 2), variant="published", netting="feature").explain(X, pairs=True)
+    torch.testing.assert_close(e.conflict_pairs, twin.conflict_pairs)
 
 
 def test_combined_scores_are_those_of_one_class_minus_those_of_the_other():

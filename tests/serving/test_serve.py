@@ -23,6 +23,7 @@ from cafexai import CAFE
 from command_files import NUMBERS, network, write_all
 
 ROW = [45, 5.2, 2]
+KIND = "Content-Type: application/json\r\n"
 
 
 def free_port():
@@ -111,6 +112,8 @@ def test_one_bad_row_does_not_harm_the_others(net):
         ("{", 400, "no JSON"),
         ('{"rows": [[NaN, 1, 2]]}', 400, "NaN is no number"),
         ("[" * 100_000, 400, "no JSON"),
+        ('{"rows": [[45, 5.2, 2]], "rows": [[31, 3.1, 0]]}', 400, "the key 'rows' is there twice"),
+        ('{"rows": [{"age": 45, "income": 5.2, "age": 1, "children": 2}]}', 400, "the key 'age' is there twice"),
         ("[]", 422, "at least one row"),
         ('{"rows": []}', 422, "at least one row"),
         ('{"rows": [1]}', 422, "a row is"),
@@ -131,14 +134,58 @@ def test_other_bodies_paths_and_methods(net):
     assert ask(net, "GET", "/health")[1]["status"] == "ok"
 
 
+def test_words_that_are_numbers_are_taken_as_batch_takes_them(net):
+    rows = [ROW, ["45", " 5.2", True], [45, 5.2, 1], ["forty", 5.2, 2], [45, "nan", 2], ["inf", 1, 2], [10**400, 1, 2]]
+    told = ask(net, "POST", "/v1/explain", {"rows": rows})[1]["results"]
+    assert told[1] == told[2]
+    assert [result.get("error", "") for result in told[3:]] == [
+        "'age' is 'forty', which is no number",
+        "'income' is missing",
+        "'age' is 'inf', which is not finite",
+        f"'age' is {str(10**400)[:77]}..., which is no number",
+    ]
+    assert "output" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:PORT"}, 200),
+        ({"Host": "evil.example:PORT"}, 421),  # DNS rebinding
+        ({"Host": "127.0.0.1:1"}, 421),
+        ({"Origin": "http://127.0.0.1:PORT"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": ""}, 415),
+    ],
+)
+def test_requests_of_other_pages_are_refused(net, headers, status):
+    headers = {name: value.replace("PORT", str(net)) for name, value in headers.items()}
+    assert ask(net, "POST", "/v1/explain", {"rows": [ROW]}, **headers)[0] == status
+
+
+def test_a_body_of_no_kind_is_refused(net):
+    connection = http.client.HTTPConnection("127.0.0.1", net, timeout=60)
+    connection.request("POST", "/v1/explain", json.dumps({"rows": [ROW]}))
+    assert connection.getresponse().status == 415
+
+
+def test_who_listens_everywhere_takes_any_host_but_no_other_page(shop):
+    with server(shop, "shop:net", "--host", "0.0.0.0") as (port, _):
+        assert ask(port, "POST", "/v1/explain", {"rows": [ROW]}, Host="shop.example")[0] == 200
+        assert ask(port, "POST", "/v1/explain", {"rows": [ROW]}, Host="shop.example", Origin="https://shop.example")[0] == 200
+        assert ask(port, "POST", "/v1/explain", {"rows": [ROW]}, Host="shop.example", Origin="http://evil.example")[0] == 403
+
+
 def test_large_bodies_are_refused_before_they_are_read(net):
     with socket.create_connection(("127.0.0.1", net)) as one:
-        one.sendall(
-            b"POST /v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 16777216\r\n\r\n"
-        )
+        one.sendall(f"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1:{net}\r\n{KIND}Content-Length: 16777216\r\n\r\n".encode())
         assert b" 413 " in one.recv(1000).split(b"\r\n")[0]
     with socket.create_connection(("127.0.0.1", net)) as one:  # in chunks, without a length
-        one.sendall(b"POST /v1/explain HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        one.sendall(f"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1:{net}\r\n{KIND}Transfer-Encoding: chunked\r\n\r\n".encode())
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         with contextlib.suppress(OSError):
             for _ in range(256):
@@ -192,7 +239,7 @@ def test_slow_connections_are_closed_and_others_are_answered(net, half):
     for _ in range(700):  # more than the 512 that may be there
         one = socket.create_connection(("127.0.0.1", net))
         with contextlib.suppress(OSError):
-            one.sendall(b"POST /v1/explain HTTP/1.1\r\nHost: x\r\n" + half.encode())
+            one.sendall(f"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1:{net}\r\n{KIND}{half}".encode())
         slow.append(one)
     assert ask(net, "POST", "/v1/explain", {"rows": [ROW]})[0] == 200
     until = time.monotonic() + 60

@@ -155,6 +155,7 @@ def _relu_by_peak(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: F
     value = reference + delta
     change = torch.relu(value).sub_(behind)
     linear = torch.add(reference, delta, alpha=0.5).div_(size).clamp_(-0.5, 0.5).add_(0.5)
+    linear.mul_(delta.sign().abs_())  # by the paper there is no linear flow where d is 0
     peak = torch.maximum(value, reference, out=value).div_(doubled).clamp_(-0.5, 0).mul_(2).add_(1)
     return change, *_multipliers(delta, total, change, between(linear, peak, c).mul_(cancels))
 

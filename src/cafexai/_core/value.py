@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners
+from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners, without_residue
 from .input_origin import Origin
 from .joins import at_start, join_lazily, joined_constants
 from .lazy import OnDemand
@@ -225,7 +225,10 @@ class Scores(Carrier):
 
     def mix(self: S, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> S:
         """A weighted mean over dims with constant weights, the reference of the result being given."""
-        delta = (self.delta * weights).sum(dims, keepdim=True)
+        parts = self.delta * weights
+        delta = parts.sum(dims, keepdim=True)
+        if reference is not None:
+            delta = without_residue(delta, parts.detach().abs().sum(dims, keepdim=True), reference)
         rows = behind_map(self, lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
         return self._mixed(weights, dims, (reference, delta, rows))
 

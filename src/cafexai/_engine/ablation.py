@@ -18,8 +18,10 @@ from .._core.tolerance import all_finite
 from .._inputs.groups import default_names
 from .._inputs.target import picked
 from ..explanation import Explanation
+from .faults import refuse_own_slip
 from .forward import forward, plain_output
 from .job import Batch, Job
+from .per_row import has_row_arguments, settle
 
 MOST = 16  # features that are put to their baseline at most
 ROWS = 1024  # rows at a time
@@ -50,7 +52,8 @@ def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], 
         if number < MOST and not job.question.every_class:
             try:
                 without = _without(job, explanation, place).to(explanation.output)
-            except Exception:  # the model itself fails, or is not finite, with this feature at its baseline
+            except Exception as error:  # the model itself fails, or is not finite, with this feature at its baseline
+                refuse_own_slip(error)
                 without = amount
             effect = explanation.output - without
             none = effect.abs() <= NOTHING * (explanation.output.abs() + without.abs())
@@ -90,7 +93,8 @@ def model_at_baseline(job: Job, explanation: Explanation) -> Tensor | None:
 
         try:
             found.append(_outputs(job, explanation, at_baseline, number))
-        except Exception:  # the model itself fails, or is not finite, there
+        except Exception as error:  # the model itself fails, or is not finite, there
+            refuse_own_slip(error)
             return None
     return torch.stack(found).mean(0)
 
@@ -102,8 +106,10 @@ def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple
     request = job.request.replace(target=target if target.shape[1] else None)
     job = dataclasses.replace(job, settings=settings, features=None, request=request)
     outputs, step = [], job.request.batch_size or ROWS
-    for start in range(0, job.given.rows, step):
-        rows = slice(start, min(start + step, job.given.rows))
+    chunks = [slice(start, min(start + step, job.given.rows)) for start in range(0, job.given.rows, step)]
+    if has_row_arguments(job):
+        settle(job, chunks)
+    for rows in chunks:
         batch = job.batch(rows, reference)
         batch = dataclasses.replace(batch, tensors=inputs(batch))
         if explanation.meta.final is None:

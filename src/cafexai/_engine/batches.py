@@ -2,8 +2,9 @@
 
 Rows are split so that what is worked on at a time fits the cache, where the model treats each row by itself. That is tested on
 all of them: every chunk is explained with its outputs held against a plain pass over *other* chunks, shifted by half, so that
-each row has been computed in two different companies and places. A model that mixes rows, counts them or draws random numbers
-for them differs, and is then explained in one piece, as are calls with further arguments that might belong to the rows.
+each row has been computed in two different companies and places, and the first two chunks are computed together as well. A
+model that mixes rows, counts them (up to twice the rows of a chunk) or draws random numbers for them differs, and is then
+explained in one piece, as are calls with further arguments that might belong to the rows. With ``batch_size=``: ``per_row.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -25,8 +26,10 @@ from .._core.steps import Deltas
 from .._core.tolerance import gap, tolerance
 from .._extras import progress
 from ..errors import LostInRounding, OutputDiffers, RowsMixed, SumBroken
+from .faults import refuse_own_slip
 from .forward import forward, plain_output
 from .job import Batch, Job
+from .per_row import check_per_row, settle
 from .rounding import refuse_own_rounding, refuse_rounding_inside
 from .tracer import engine_settings, usual_settings
 
@@ -65,11 +68,14 @@ def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[
     if job.request.batch_size is None and len(chunks) > 1:
         plain = _plain_outputs(lambda chunk: plain_output(job, job.batch(chunk)), chunks)
         try:
+            plain = _held_together(plain, plain_output(job, job.batch(slice(0, chunks[1].stop))))
             return _collected(job, finish, mean, chunks, plain)
         except OutputDiffers:
             chunks = _chunks(rows, rows)
+    check_per_row(job)
+    job, known = settle(job, chunks) if job.request.batch_size is not None else (job, {})
     try:
-        return _collected(job, finish, mean, chunks, None)
+        return _collected(job, finish, mean, chunks, None, known)
     except RowsMixed as error:
         if job.request.batch_size is not None or not same_alone(job):
             raise
@@ -83,17 +89,23 @@ def same_alone(job: Job) -> bool:
         together = plain_output(job, job.batch())
         alone = [plain_output(job, job.batch(row)) for row in _chunks(job.given.rows, 1)]
         return gap(torch.cat(alone), together) <= OTHERWISE * tolerance(together.dtype)
-    except Exception:  # it takes no single row, or the outputs of rows do not fit each other
+    except Exception as error:  # it takes no single row, or the outputs of rows do not fit each other
+        refuse_own_slip(error)
         return False
 
 
 def _collected(
-    job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], chunks: list[slice], plain: Any
+    job: Job,
+    finish: Callable[[Passed], Sequence[R]],
+    mean: Callable[[list[R]], R],
+    chunks: list[slice],
+    plain: Any,
+    known: Mapping[int, Tensor] | None = None,
 ) -> Results[R]:
     results: Results[R] = {}
     several = len(chunks) > 1 or job.request.show_progress
     for chunk in progress(chunks, "explaining", "batch", job.request.show_progress) if several else chunks:
-        expected = next(plain) if plain is not None else None
+        expected = next(plain) if plain is not None else (known or {}).get(chunk.start)
         found: Results[R] = {}
         for reference in range(len(job.stack)):
             batch = job.batch(chunk, reference)
@@ -196,7 +208,8 @@ def _rows_at_a_time(job: Job) -> int:
     try:
         with widest:
             alone = plain_output(job, one)
-    except Exception:  # a model that does not take a single row, or that cannot be explained at all, which will be said
+    except Exception as error:  # a model that takes no single row, or that cannot be explained at all, which will be said
+        refuse_own_slip(error)
         return rows
     if not isinstance(alone, Tensor) or not alone.ndim or len(alone) != 1:  # constants of the model belong to the rows
         return rows
@@ -221,3 +234,11 @@ def _plain_outputs(plain: Callable[[slice], Tensor], chunks: list[slice]) -> Ite
         joined = torch.cat(known)
         yield joined[: chunk.stop - chunk.start]
         known = [joined[chunk.stop - chunk.start :]]
+
+
+def _held_together(plain: Iterator[Tensor], together: Tensor) -> Iterator[Tensor]:
+    """The outputs of chunks, the first two held against one pass over both: a model may count more rows than a chunk has."""
+    first, second = next(plain), next(plain)
+    if gap(torch.cat([first, second]), together) > tolerance(together.dtype):
+        raise OutputDiffers("explain(...): the model gives other outputs for rows in other company.")
+    return itertools.chain((first, second), plain)

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._inputs.prepare import checked, model_dtype, to_tensor
 from ..errors import CompletenessError, OutputDiffers, UnsupportedOperation
+from .faults import is_meant, refuse_own_fault
 from .model import Subject, unwrap
 
 
@@ -87,13 +88,12 @@ def refuse_rows(error: Exception, call: str, model: Any, tensors: tuple[Tensor, 
 
 def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> None:
     """Say so, if the model runs by itself, as ``again`` does, but fails on values under explanation."""
-    no_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "allocate" in str(error)
-    if no_memory or isinstance(error, (ValueError, UnsupportedOperation, CompletenessError)):
+    if is_meant(error):
         return
     if not type(error).__module__.startswith("torch._dynamo"):  # which fails under any mode that watches calls, ours or not
         try:
             again()
-        except Exception:
+        except Exception:  # whatever it raises, it is the model's own
             return
     if "modified by an inplace operation" in str(error):
         raise UnsupportedOperation(
@@ -101,6 +101,7 @@ def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> N
             "needs what it was. Let the model go on with a new tensor (factor = factor * 0.9, not factor *= 0.9), or use a "
             "copy (x * factor.clone())."
         ) from error
+    refuse_own_fault(error, call)
     place = traceback.extract_tb(error.__traceback__)[-1]
     reason = (str(error).splitlines() or [""])[0][:300]
     raise UnsupportedOperation(

@@ -375,10 +375,10 @@ def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> 
 
 
 def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Callable[[Tensor], Tensor]) -> Scores:
-    """One output minus another: one more linear layer at the end."""
-    both = scores.reshape(lambda v: torch.stack([pick(v), subtract(v)], 1), aligned=True)
-    difference = both.weighted(both.template.new_tensor([[1.0, -1.0]]), None, True)
-    return difference.reshape(lambda v: v[:, 0], aligned=True)
+    """One output minus another, as a module computes it: the edges of both are edges of the difference, none is netted."""
+    one, other = (scores.reshape(choice, aligned=True) for choice in (pick, subtract))
+    difference: Scores = one.add(other, alpha=-1)
+    return difference
 
 
 def _probabilities(job: Job, logits: Tensor, found: Tensor | None) -> Tensor | None:

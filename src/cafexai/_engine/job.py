@@ -47,6 +47,7 @@ class Job:
     latent_baselines: Any = None  # baselines in the shape of the layer to start from
     features: Callable[[list[torch.Size]], Features] | None = None  # which elements are one feature, if it matters
     sensitivities: tuple[Sensitivity | None, ...] = (None,)  # one for each c; None is that of the settings
+    per_row: tuple[Any, ...] | None = None  # further arguments that are cut along with the rows; None: not known (per_row.py)
     only_net: bool = False  # only the net scores are needed
 
     random_starts: States = field(default_factory=dict, init=False)  # all runs of the model draw the same random numbers
@@ -79,10 +80,16 @@ class Job:
                 return part[rows] if isinstance(part, Tensor) and part.ndim and part.shape[0] == count else part
 
             tensors, references = tuple(map(cut, tensors)), tuple(map(cut, references))
-            extra = {n: cut(part) for n, part in extra.items()} if isinstance(extra, dict) else tuple(map(cut, extra))
+            own = self.per_row
+            parts = {key: cut(part) if own is None or key in own else part for key, part in self.arguments().items()}
+            extra = parts if isinstance(extra, dict) else tuple(parts.values())
         if isinstance(extra, dict):
             return Batch(tensors, references, (), extra, rows)
         return Batch(tensors, references, extra, {}, rows)
+
+    def arguments(self) -> dict[Any, Any]:
+        """Further arguments of forward by keyword or by place."""
+        return self.extra if isinstance(self.extra, dict) else dict(enumerate(self.extra))
 
 
 def as_arguments(extra: Any) -> Any:

@@ -79,6 +79,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         latent_baselines=request.baselines,
         features=_features(explainer.variant, given, groups, question),
         sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
+        per_row=None if request.per_row is None else tuple(request.per_row),
         only_net=only_net,
     )
 

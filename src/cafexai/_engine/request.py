@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -39,6 +39,8 @@ class Request:
         pairs: Also compute which feature cancels which (``variant="feature"``): ``e.conflict_pairs``.
         display: The features in the units of the user, if the inputs are scaled.
         batch_size: Rows per chunk. None chooses a size that fits the memory of the processor.
+        per_row: Which further arguments have one entry per row, by position or keyword. None tries tensors that are as long
+            as there are rows on the first two chunks.
         show_progress: Show a progress bar. None shows it for long work only.
     """
 
@@ -52,6 +54,7 @@ class Request:
     pairs: bool = False
     display: Any = None
     batch_size: int | None = None
+    per_row: Sequence[int | str] | None = None
     show_progress: bool | None = None
 
     def replace(self, **options: Any) -> Request:

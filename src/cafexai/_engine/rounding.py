@@ -16,6 +16,7 @@ from .._core.completeness import lost_in_rounding, too_large
 from .._core.run import Settings
 from .._core.tolerance import all_finite, gap, tolerance
 from ..errors import CompletenessError, OutputDiffers, SumBroken, UnsupportedOperation
+from .faults import refuse_own_slip
 from .forward import forward, plain_output
 from .job import Batch, Job
 
@@ -43,7 +44,8 @@ def refuse_own_rounding(job: Job, batch: Batch, error: OutputDiffers) -> None:
     try:
         with _InDouble():
             exact = plain_output(job, batch)
-    except Exception:  # it asks for a precision, or writes where other numbers are
+    except Exception as own_error:  # it asks for a precision, or writes where other numbers are
+        refuse_own_slip(own_error)
         return
     if not isinstance(exact, Tensor) or exact.dtype is not torch.float64 or exact.shape != own.shape:
         return

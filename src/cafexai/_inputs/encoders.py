@@ -123,7 +123,7 @@ def _column_by_column(step: Any, count: int) -> bool:
             other[:, place] = other[::-1, place] + 0.25
             if np.delete(result(other) != plain, place, axis=1).any():
                 return False
-    except Exception:  # it does not take such numbers: nothing is known of it
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):  # of the encoder
         return False
     return True
 

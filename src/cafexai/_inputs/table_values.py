@@ -34,14 +34,21 @@ def encoded(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, st
             return found, bad
     found = np.zeros(len(listed))
     for row, cell in enumerate(listed):
-        try:
-            found[row] = math.nan if is_missing(cell) else float(cell)
-        except (TypeError, ValueError, OverflowError):
-            bad[row] = f"is {_short(cell)}, which is no number"
-            continue
-        if not math.isfinite(found[row]):
-            bad[row] = "is missing" if math.isnan(found[row]) else f"is {_short(cell)}, which is not finite"
+        found[row], reason = number_of(cell)
+        if reason is not None:
+            bad[row] = reason
     return found, bad
+
+
+def number_of(cell: Any) -> tuple[float, str | None]:
+    """A cell as a number, wherever it comes from (files, JSON, frames): true is 1, "44" is 44; or what is wrong with it."""
+    try:
+        found = math.nan if is_missing(cell) else float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0, f"is {_short(cell)}, which is no number"
+    if math.isfinite(found):
+        return found, None
+    return found, "is missing" if math.isnan(found) else f"is {_short(cell)}, which is not finite"
 
 
 def _short(cell: Any) -> str:

@@ -3,5 +3,6 @@
 from ._frames import score_ray, score_spark
 from ._progress import Summary
 from ._run import score
+from ._verify import Verified, verify
 
-__all__ = ["Summary", "score", "score_ray", "score_spark"]
+__all__ = ["Summary", "Verified", "score", "score_ray", "score_spark", "verify"]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
+from ._sink import HIDDEN, Sink, Staged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,19 +30,19 @@ class Done:
     checksum: int  # of the part
     scoring: float  # seconds
     writing: float
+    refused_size: int = 0  # of the file of refused rows, if there are any
+    refused_checksum: int = 0
 
 
-def make_part(
-    scorer: Scorer, table: pa.Table, path: str, start: int, folder: Path, name: str, check: Callable[[], None]
-) -> Done:
+def make_part(scorer: Scorer, table: pa.Table, path: str, start: int, sink: Sink, name: str, check: Callable[[], None]) -> Done:
     """Score a unit, and write it while the next rows are scored; ``check`` is asked before it gets its name."""
     compute = needs("pyarrow.compute", "batch")
-    hidden = folder / "_cafexai"
     rows = refused = 0
+    beside = (0, 0)
     conflict = scoring = writing = 0.0
     side: list[Any] = []
     waiting: Future[float] | None = None
-    with _File(folder / name, hidden, scorer.types) as part, ThreadPoolExecutor(1) as writer:
+    with _File(sink, name, scorer.types) as part, ThreadPoolExecutor(1) as writer:
         begin = time.perf_counter()
         scored: Scored
         for scored in scorer.parts(table, path, start):
@@ -60,26 +58,29 @@ def make_part(
         check()
         begin = time.perf_counter()
         if side:
-            (hidden / "refused").mkdir(exist_ok=True)
-            with _File(hidden / "refused" / name, hidden, side[0].schema) as file:
+            with _File(sink, f"{HIDDEN}/refused/{name}", side[0].schema) as file:
                 for one in side:
                     file.write(one)
+                beside = file.finish()
         size, checksum = part.finish()
         writing += time.perf_counter() - begin
-    return Done(rows, refused, conflict, size, checksum, scoring, writing)
+    return Done(rows, refused, conflict, size, checksum, scoring, writing, *beside)
 
 
 class _File:
-    """A Parquet file that is written beside its place and gets its name when it is complete."""
+    """A Parquet file that is visible when it is complete; its pages have checksums, which readers can verify."""
 
-    def __init__(self, place: Path, hidden: Path, types: pa.Schema) -> None:
-        self.place = place
-        self.beside = hidden / f"{place.name}.{secrets.token_hex(4)}.part"
-        self.stream = _Summed(self.beside)
+    def __init__(self, sink: Sink, name: str, types: pa.Schema) -> None:
+        self.stream = _Summed(sink.stage(name))
         arrow, parquet = needs("pyarrow", "batch"), needs("pyarrow.parquet", "batch")
         words = [field.name for field in types if not arrow.types.is_floating(field.type)]
         self.writer = parquet.ParquetWriter(
-            self.stream, types, compression="snappy", use_dictionary=words or False, write_statistics=words or False
+            self.stream,
+            types,
+            compression="snappy",
+            use_dictionary=words or False,
+            write_statistics=words or False,
+            write_page_checksum=True,
         )
 
     def write(self, table: pa.Table) -> float:
@@ -90,44 +91,43 @@ class _File:
         return time.perf_counter() - begin
 
     def finish(self) -> tuple[int, int]:
-        """The file with its name; its bytes and their checksum."""
+        """Publish the file; its bytes and their checksum."""
         self.writer.close()
-        self.stream.keep()
-        os.replace(self.beside, self.place)
-        keep_names(self.place.parent)
+        self.stream.staged.publish()
         return self.stream.size, self.stream.checksum
 
     def __enter__(self) -> _File:
         return self
 
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if kind is None and os.path.exists(self.beside):
-            self.finish()
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(Exception):
             self.writer.close()
-        self.stream.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(self.beside)
+        self.stream.staged.discard()
 
 
 class _Summed:
     """A file that knows the checksum of what was written to it."""
 
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("wb", buffering=1 << 20)
+    closed = False
+
+    def __init__(self, staged: Staged) -> None:
+        self.staged = staged
         self.size = self.checksum = 0
-        self.closed = False
 
     def write(self, data: Any) -> int:
+        self.staged.write(data)
         self.size += len(data)
         self.checksum = zlib.crc32(data, self.checksum)
-        return self.file.write(data)
+        return len(data)
 
     def tell(self) -> int:
         return self.size
 
     def flush(self) -> None:
-        self.file.flush()
+        """Nothing is asked for before the end."""
+
+    def close(self) -> None:
+        """The staged file is closed when it is published or discarded."""
 
     def writable(self) -> bool:
         return True
@@ -137,29 +137,3 @@ class _Summed:
 
     def seekable(self) -> bool:
         return False
-
-    def keep(self) -> None:
-        """On the disk, not only on the way to it."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        self.file.close()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.file.close()
-
-
-def keep_names(folder: Path) -> None:
-    """New names in a folder are on the disk."""
-    with contextlib.suppress(OSError):  # where folders cannot be opened
-        place = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(place)
-        finally:
-            os.close(place)
-
-
-def remove_left_overs(hidden: Path) -> None:
-    """Files of work that was ended in the middle."""
-    for file in hidden.glob("*.part"):
-        file.unlink(missing_ok=True)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ import torch
 from .. import __version__
 from .._engine.request import Request, make_request
 from .._extras import needs
-from .._files import replace_file
 from ..cafe import CAFE
 from ..loading.file_errors import DataProblem, short
 from ..loading.model_inputs import columns_of_model
@@ -28,11 +26,12 @@ from ..loading.tables import chosen
 from . import _kernels
 from ._columns import Form
 from ._fingerprint import fingerprint
-from ._manifest import Manifest, locked, writing
+from ._manifest import Manifest
 from ._part import Done
 from ._progress import Progress, Summary
 from ._ray import OnRay, on_ray
 from ._scorer import Scorer
+from ._sink import HIDDEN, Sink, sink_at, write, writing
 from ._source import Source, Unit
 from ._spark import OnSpark, on_spark
 from ._workers import Beside, Here, working
@@ -76,7 +75,7 @@ def score(
     the same, as long as ``kernels`` are: "always", "never", or for "auto" those runs of the local engine that are so long that
     making compiled kernels pays, if there is a C++ compiler. ``say`` is told now and then how far it is.
     """
-    folder = Path(sink).absolute()
+    place = sink_at(sink)
     asked = make_request("score", request, options)
     if isinstance(asked.target, str) and asked.target == "all":
         raise ValueError('score(..., target="all"): a row of the result is about one output. Score each class into its folder.')
@@ -86,17 +85,22 @@ def score(
         raise ValueError(f"score(..., engine={engine!r}): the words are {', '.join(map(repr, ENGINES))}.")
     if engine == "local" and address is not None:
         raise ValueError(f"score(..., address={address!r}): of which engine? Give engine='ray' or engine='spark', too.")
+    if not place.shared:
+        if workers or engine != "local":
+            raise ValueError(f"score(..., {place.place!r}, workers={workers}): other processes do not see it. Give workers=0.")
+        workers = 0
     if max_bad is not None and not max_bad >= 0:
         raise ValueError(f"score(..., max_bad={max_bad}): give a number of rows, or a share below 1.")
     word = _kernels.asked(kernels)
     keep = [keep] if isinstance(keep, str) else keep
     form = Form(scores, top)
     found = Source(source, encoding)
-    found.apart_from(folder)
+    found.apart_from(place)
     features = features_of(cafe, found.names, (*found.names, *found.extra), found.files[0].path, keep, columns)
     scorer = Scorer(cafe, features, tuple(keep), form, asked)
-    with locked(folder) as hidden:
-        manifest = Manifest(hidden)
+    with place.locked():
+        manifest = Manifest(place)
+        manifest.drop_damaged_lines()
         progress = Progress(found, say)
         scorer, first = _settled(scorer, found, rows_per_part)
         if word == "auto" and manifest.head is not None:
@@ -107,6 +111,7 @@ def score(
         head = functools.partial(_head, scorer, found, rows_per_part)
         if word != "auto":
             manifest.begin(head(word))
+            manifest.drop_changed_units()
             _same_rows(manifest, found, scorer, rows_per_part)
         found.known_rows |= manifest.ends
         progress.resume(manifest)
@@ -117,13 +122,13 @@ def score(
                 assert isinstance(pool, (Here, Beside))
                 word = "always" if pool.can_make_kernels() else "never"
                 manifest.begin(head(word))
-            _all_units(_Loop(pool, folder, manifest, progress, found, max_bad, word), scorer, rows_per_part)
-        summary = progress.summary(manifest)
+            _all_units(_Loop(pool, place, manifest, progress, found, max_bad, word), scorer, rows_per_part)
+        summary, reasons = progress.summary(manifest), f"{place.place}/{HIDDEN}/refused"
         if not summary.rows:
-            raise DataProblem(f"{source}: none of its {summary.refused} rows could be scored. Reasons: {hidden / 'refused'}.")
+            raise DataProblem(f"{source}: none of its {summary.refused} rows could be scored. Reasons: {reasons}.")
         text = json.dumps(dataclasses.asdict(summary), indent=1)
-        with writing(folder):
-            replace_file(hidden / "summary.json", "score", lambda part: Path(part).write_text(text + "\n", encoding="utf-8"))
+        with writing(place):
+            write(place, f"{HIDDEN}/summary.json", f"{text}\n".encode())
         return summary
 
 
@@ -151,7 +156,7 @@ def _answers(address: str) -> None:
 @dataclasses.dataclass
 class _Loop:
     pool: Pool
-    folder: Path
+    sink: Sink
     manifest: Manifest
     progress: Progress
     source: Source
@@ -169,7 +174,7 @@ class _Loop:
                 self._note(future, *self.waiting.pop(future))
 
     def _note(self, future: Future[Done], unit: Unit, checksum: str) -> None:
-        with writing(self.folder):
+        with writing(self.sink):
             result, name = future.result(), _name(unit)
             self.manifest.add(
                 {"unit": unit.key, "read": unit.rows, "input": checksum, "part": name, **dataclasses.asdict(result)}
@@ -179,7 +184,7 @@ class _Loop:
         if self.max_bad is not None and refused > (self.max_bad if self.max_bad >= 1 else self.max_bad * seen):
             raise DataProblem(
                 f"{self.source.files[unit.file].path}: {refused} of {seen} rows refused, more than max_bad={self.max_bad:g}."
-                f" Reasons: {self.folder / '_cafexai' / 'refused'}. Mend the rows, or allow more."
+                f" Reasons: {self.sink.place}/{HIDDEN}/refused. Mend the rows, or allow more."
             )
 
 
@@ -190,7 +195,7 @@ def _all_units(loop: _Loop, scorer: Scorer, rows: int) -> None:
         payload = _packed(ipc, table)
         del table
         loop.progress.reading += time.perf_counter() - begin
-        rest = (loop.kernels, source.files[unit.file].path, unit.start, loop.folder, _name(unit))
+        rest = (loop.kernels, source.files[unit.file].path, unit.start, loop.sink, _name(unit))
         loop.waiting[loop.pool.submit(payload, *rest)] = unit, _checksum(payload)
         del payload
         needs("pyarrow", "batch").default_memory_pool().release_unused()

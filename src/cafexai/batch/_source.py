@@ -19,6 +19,8 @@ from ..loading.tables import check_header, chosen
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ._sink import Sink
+
 KINDS = {"parquet": (".parquet", ".pq"), "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz"), "arrow": (".arrow", ".feather", ".ipc")}
 BLOCK = 4 << 20  # bytes of a CSV file at a time
 
@@ -93,11 +95,13 @@ class Source:
         """Of all files, in bytes."""
         return sum(file.size for file in self.files)
 
-    def apart_from(self, sink: Path) -> None:
+    def apart_from(self, sink: Sink) -> None:
         """What is written must not be read."""
-        inside = [file.path for file in self.files if sink in Path(file.path).parents]
-        if inside or (self.base and Path(self.base) in sink.parents and _visible(str(sink / "part.parquet"), self.base)):
-            raise OutputProblem(f"{sink}: it is inside of the input, and would be read as rows. Give a folder outside of it.")
+        met = sink.is_inside(self.base) if self.base else None
+        if any(sink.holds(file.path) for file in self.files) or (met is not None and _visible(met, self.base or "")):
+            raise OutputProblem(
+                f"{sink.place}: it is inside of the input, and would be read as rows. Give a folder outside of it."
+            )
 
     def units(self, columns: Sequence[str], rows: int, done: Collection[str]) -> Iterator[tuple[Unit, pa.Table]]:
         """The columns of all units that are not done yet."""

@@ -13,7 +13,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from ..loading.file_errors import short
 from . import _kernels
 from ._part import Done, make_part
 from ._scorer import Scorer
+from ._sink import Sink
 
 EACH = 1 << 29  # bytes that a process needs besides the model
 
@@ -189,8 +189,8 @@ def _do(payload: bytes, *rest: Any) -> Done:
     return do(_scorer, payload, *rest)
 
 
-def do(scorer: Scorer, payload: bytes, word: str, path: str, start: int, folder: Path, name: str) -> Done:
+def do(scorer: Scorer, payload: bytes, word: str, path: str, start: int, sink: Sink, name: str) -> Done:
     """One unit: rows as Arrow packs them become a part. ``word``: whether with kernels."""
     table = needs("pyarrow.ipc", "batch").open_stream(payload).read_all()
     with _kernels.for_all(word):
-        return make_part(scorer, table, path, start, folder, name, lambda: _kernels.check(word))
+        return make_part(scorer, table, path, start, sink, name, lambda: _kernels.check(word))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..loading import load_model
+from ..loading.file_errors import DataProblem
 from . import options, parsing
 from .errors import UseProblem
 from .request import WORDS, Work, called, read_schema
@@ -20,7 +20,8 @@ Input = Annotated[
     str, typer.Argument(help="Parquet, CSV or Arrow: a file, a folder, a 'glob*', or an address.", metavar="INPUT")
 ]
 Folder = Annotated[
-    Path, typer.Argument(help="Folder for the parts of the result. Started again, it goes on.", metavar="OUTPUT")
+    str,
+    typer.Argument(help="Folder, or s3://..., for the parts of the result. Started again, it goes on.", metavar="OUTPUT"),
 ]
 ModelOption = Annotated[
     str, typer.Option("--model", help="package.module:factory (or file.py:factory), .skops, .onnx; with --trust others.")
@@ -37,6 +38,29 @@ Background = Annotated[str | None, typer.Option(help="A file of rows with the co
 Engine = Annotated[str, typer.Option(help="local; ray or spark: the machines of a cluster, which see OUTPUT, too.")]
 Kernels = Annotated[str, typer.Option(help="Compiled formulas: always, never, or auto, where a run is long enough to pay.")]
 Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, or the master of Spark; this machine if not given.")]
+
+
+def _verified(folder: str | None) -> None:
+    """Compare results with their checksums instead of a run, and end."""
+    if folder is None:
+        return
+    from ..batch import verify
+
+    with Status().running() as status:
+        status.doing(f"reading {folder}")
+        found = verify(folder)
+    if found.problems:
+        raise DataProblem(f"{folder}: {found}")
+    typer.echo(f"{folder}: {found}")
+    raise typer.Exit
+
+
+Verify = Annotated[
+    str | None,
+    typer.Option(
+        help="Compare these results with their checksums, and end.", metavar="OUTPUT", is_eager=True, callback=_verified
+    ),
+]
 
 
 @options.expand
@@ -66,6 +90,7 @@ def batch(
     engine: Engine = "local",
     address: Address = None,
     kernels: Kernels = "auto",
+    verify: Verify = None,
     json: options.Json = False,
 ) -> None:
     """Scores for more rows than memory holds.
@@ -107,7 +132,7 @@ def batch(
         summary = called(call, model, input)
     typer.echo(_as_json(summary) if json else f"{output}: {summary}")
     if summary.refused and not json:
-        typer.echo(f"Reasons of the refused rows: {output / '_cafexai' / 'refused'}")
+        typer.echo(f"Reasons of the refused rows: {output}/_cafexai/refused")
 
 
 def model_of(source: options.Source, baseline: str, status: Status, background: str | None) -> tuple[Any, Any, Any, Any]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from ..serving.guard import Receive, Scope, Send, headers_of, hosts_of, is_json, refusal_of
 
 BODY = 1_000_000  # bytes of a request
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class TooLarge(Exception):
@@ -27,9 +24,7 @@ class Guard:
     def __init__(self, app: Any, token: str, port: int, host: str) -> None:
         self.app, self.token = app, token
         self.cookie = f"cafexai-{port}"  # cookies ignore ports
-        names = {*LOOPBACK, *({host} if host not in ("0.0.0.0", "::", "") else set())}
-        self.hosts = {f"{name}:{port}" for name in names} | ({*names} if port == 80 else set())
-        self.origins = {f"http://{name}" for name in self.hosts}
+        self.hosts = hosts_of(host, port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or hand on with a fresh nonce and with a body that ends in time."""
@@ -55,23 +50,15 @@ class Guard:
         await self.app(scope, _limited(receive), guarded)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        hosts = _all(scope, b"host")
-        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
-            return 421, "This address is not served here."
-        origins = _all(scope, b"origin")
-        if origins and (len(origins) > 1 or origins[0].lower() not in self.origins):
-            return 403, "Other pages have no access."
-        if any(site not in ("same-origin", "none") for site in _all(scope, b"sec-fetch-site")):
-            # a link from elsewhere may open the page, which asks for the cookie then
-            if not (scope["method"] == "GET" and _all(scope, b"sec-fetch-mode") == ["navigate"]):
-                return 403, "Other pages have no access."
+        refusal = refusal_of(scope, self.hosts)
+        if refusal is not None:
+            return refusal
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "There is GET and POST."
         if scope["method"] == "POST":
-            kinds = _all(scope, b"content-type")
-            if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != "application/json":
+            if not is_json(scope):
                 return 415, "Requests are application/json."
-            length = (_all(scope, b"content-length") or ["0"])[0]
+            length = (headers_of(scope, b"content-length") or ["0"])[0]
             if not length.isdecimal() or int(length) > BODY:
                 return 413, "The request is too large."
         return None
@@ -81,7 +68,7 @@ class Guard:
         return len(given) == 1 and self._is_token(given[0])
 
     def _known(self, scope: Scope) -> bool:
-        for header in _all(scope, b"cookie"):
+        for header in headers_of(scope, b"cookie"):
             try:
                 cookie = SimpleCookie(header).get(self.cookie)
             except CookieError:
@@ -145,7 +132,3 @@ async def _answer(send: Send, status: int, text: str, more: tuple[tuple[bytes, b
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text.encode())).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text.encode()})
-
-
-def _all(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]

@@ -194,6 +194,6 @@ def _declared(onnx: Any, proto: Any) -> dict[str, Declared]:
         if not one.type.HasField("tensor_type"):
             continue
         kind = one.type.tensor_type
-        sizes = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim)
+        sizes = tuple(dim.dim_value if dim.dim_value > 0 else None for dim in kind.shape.dim)  # Paddle writes -1: not fixed
         found[one.name] = Declared(DTYPES.get(kind.elem_type), sizes if kind.HasField("shape") else None)
     return found

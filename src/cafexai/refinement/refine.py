@@ -18,6 +18,7 @@ from .._core.tolerance import widest
 from .._engine.forward import forward, plain_output
 from .._engine.job import Batch, Job
 from .._engine.model import Subject
+from .._engine.per_row import has_row_arguments, settle
 from .._extras import progress
 from .._inputs import at_least
 from .._inputs.baselines import background_rows
@@ -80,6 +81,8 @@ def refine_explanation(subject: Subject, explanation: Explanation, refine: Refin
     steep = refine.slopes and bool(noises) and numbers and _known(job, explanation)
     fits: list[Fit] = []
     chunks = _chunks(job, refine.samples)
+    if has_row_arguments(job):
+        settle(job, chunks)
     several = len(chunks) > 1 or job.request.show_progress
     for rows in progress(chunks, "refining", "batch", job.request.show_progress) if several else chunks:
         batch, part = job.batch(rows), _rows(explanation, rows)

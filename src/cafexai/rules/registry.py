@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import resolve_name
 
+from .targets import resolve_target
+
 _NAMESPACES = (torch, torch.Tensor, F, torch._C._nn, torch.special, torch.linalg)
 
 
@@ -109,7 +111,8 @@ def rule(
     def register(apply: Callable[..., Any]) -> Callable[..., Any]:
         for target in targets:
             if callable(target):
-                TABLE[target] = Rule(name or resolve_name(target) or target.__name__, apply, view=view, kinds=own(target))
+                target = resolve_target(target)
+                TABLE[target] = Rule(name or resolve_name(target) or _name_of(target), apply, view=view, kinds=own(target))
                 continue
             if not functions_named(target):
                 raise ValueError(f"rule({target!r}): torch has no function of this name")
@@ -166,12 +169,20 @@ def _of_overload(function: Any) -> Rule | None:
     packet = getattr(function, "overloadpacket", None)
     if packet in TABLE:
         return TABLE[packet]
-    name = str(function).split(".")[1]
+    namespace, _, rest = str(function).partition(".")
+    if namespace != "aten":  # an operator of somebody else, whatever its name
+        return None
+    name = rest.partition(".")[0]
     places: list[Any] = [getattr(space, name, None) for space in (torch, torch._C._nn, torch.Tensor, F)]  # aten's order first
     for prefix, space in (("special_", torch.special), ("linalg_", torch.linalg)):
         if name.startswith(prefix):
             places.append(getattr(space, name.removeprefix(prefix), None))
     return next((TABLE[place] for place in places if place in TABLE), None)
+
+
+def _name_of(target: Callable[..., Any]) -> str:
+    owner = getattr(target, "__self__", None)
+    return f"{owner.__name__}.apply" if isinstance(owner, type) else getattr(target, "__name__", str(target))
 
 
 def rules() -> Iterator[tuple[Callable[..., Any], Rule]]:

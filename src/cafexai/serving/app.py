@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from .. import __version__
 from .batching import Full, Together
+from .guard import is_json
 from .metrics import Counts
 from .openapi import document
 from .rows import Answerer
@@ -97,9 +98,9 @@ def _error(status: int, message: str, headers: Any = None) -> Response:
 
 async def _body(request: Request, limits: Limits) -> bytes:
     """The body, if it is small enough and comes in time."""
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal(415, f"the body is {kind[:100]}; send application/json")
+    if not is_json(request.scope):
+        kind = request.headers.get("content-type", "of no kind that is told")
+        raise Refusal(415, f"the body is {kind[:100]}; send Content-Type: application/json")
     told = request.headers.get("content-length", "0")
     try:
         if told.isdecimal() and int(told) > limits.body:
@@ -128,7 +129,7 @@ class _TooLarge(Exception):
 
 def _rows(body: bytes, limits: Limits) -> list[Any]:
     try:
-        asked = json.loads(body, parse_constant=_no_constant)
+        asked = json.loads(body, parse_constant=_no_constant, object_pairs_hook=_by_key)
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is no JSON: {error}"[:300]) from None
     if not isinstance(asked, dict) or set(asked) != {"rows"} or not isinstance(asked["rows"], list) or not asked["rows"]:
@@ -143,3 +144,12 @@ def _rows(body: bytes, limits: Limits) -> list[Any]:
 
 def _no_constant(word: str) -> None:
     raise ValueError(f"{word} is no number of JSON")
+
+
+def _by_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; one of two values of the same key would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)[:100]!r} is there twice")
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from .._engine.request import Request
 from .._extras import needs
-from .._inputs.table_values import is_missing
+from .._inputs.table_values import number_of
 from ..batch._bad_rows import explained_apart
 from ..cafe import CAFE, explain_request
 from ..explanation import Explanation
@@ -82,27 +81,24 @@ class Answerer:
             return frame.iloc[kept].reset_index(drop=True), np.array([places[place] for place in kept], dtype=np.int64)
         good = []
         for place, row in zip(places, cells, strict=True):
-            if (reason := _no_numbers(row, names)) is not None:
+            numbers, reason = _as_numbers(row, names)
+            if reason is not None:
                 bad[place] = reason
             else:
-                good.append((place, row))
+                good.append((place, numbers))
         matrix = np.array([row for _, row in good], dtype=np.float64)
         return matrix, np.array([place for place, _ in good], dtype=np.int64)
 
 
-def _no_numbers(row: Sequence[Any], names: Sequence[str] | None) -> str | None:
-    """Why a row cannot be given to a network."""
-    if not row:
-        return "there are no values"
+def _as_numbers(row: Sequence[Any], names: Sequence[str] | None) -> tuple[list[float], str | None]:
+    """The values of a row as a network takes them, or why it cannot have them."""
+    found = []
     for place, cell in enumerate(row):
-        called = repr(names[place]) if names is not None else f"value {place}"
-        if is_missing(cell):
-            return f"{called} is missing"
-        if isinstance(cell, (str, list, dict)):
-            return f"{called} is {cell!r}"[:200] + ", which is no number"
-        if abs(cell) > 1e300 or not math.isfinite(cell):
-            return f"{called} is too large a number"
-    return None
+        value, reason = number_of(cell)
+        if reason is not None:
+            return [], f"{repr(names[place]) if names is not None else f'value {place}'} {reason}"
+        found.append(value)
+    return found, None if found else "there are no values"
 
 
 def _results(explanation: Explanation) -> list[dict[str, Any]]:

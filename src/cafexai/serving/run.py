@@ -11,6 +11,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .app import Limits, application
+from .guard import Guard
 from .rows import Answerer
 
 
@@ -61,7 +62,7 @@ def serve(answerer: Answerer, host: str, port: int, limits: Limits | None = None
     limits = limits or Limits()
     limits = dataclasses.replace(limits, connections=min(limits.connections, _files() // 2))
     config = uvicorn.Config(
-        application(answerer, limits),
+        Guard(application(answerer, limits), host, port),
         host=host,
         port=port,
         http=protocol(limits),

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
+from .._read import DTYPES
 from .registry import FormNotKnown, integers, known_number, operator, room
 
 
@@ -92,6 +93,18 @@ def one_hot(node: Node, places: Tensor, depth: Tensor, values: Tensor) -> Tensor
     off, on = values.unbind()
     made = F.one_hot(torch.remainder(codes, count), count).to(values.dtype) * (on - off) + off
     return made if axis in (-1, places.ndim) else made.movedim(-1, axis)
+
+
+@operator("OneHotOf", domain=OURS)
+def one_hot_of(node: Node, codes: Tensor, values: Tensor) -> Tensor:
+    """1 where a code is one of the values, in a last dimension of its own; codes that are none of them are 0 everywhere."""
+    kind, row = DTYPES[node.get("to")], values.reshape(-1)
+    if codes.is_floating_point() or codes.ndim < values.ndim or codes.shape[-1] != 1:
+        return (codes == values).to(kind)
+    last = int(row.max()) + 1
+    table = torch.zeros(last + 1, len(row), dtype=kind)
+    table[row.long(), torch.arange(len(row))] = 1
+    return F.embedding(torch.where((codes >= 0) & (codes < last), codes, last)[..., 0], table)
 
 
 @operator("ArrayFeatureExtractor", domain="ai.onnx.ml")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from .._graph import OURS, Graph, Node
+from .._read import DTYPES
+
+MOST = 1 << 16  # codes of a one-hot encoding
 
 
 def restore_layers(graph: Graph) -> None:
@@ -16,6 +19,8 @@ def restore_layers(graph: Graph) -> None:
             _gemm(graph, node)
         elif node.op == "Gather":
             _table(graph, node)
+        elif node.op == "Equal":
+            _one_hot(graph, node)
 
 
 def _product(graph: Graph, node: Node) -> None:
@@ -59,6 +64,27 @@ def _table(graph: Graph, node: Node) -> None:
         return
     if node.inputs[1] not in graph.constants:
         graph.replace([node], Node("Embedding", node.inputs, node.outputs, {}, node.name, node.scope, node.version, OURS))
+
+
+def _one_hot(graph: Graph, node: Node) -> None:
+    """Codes compared with a row of integers, as numbers: one-hot, as TensorFlow exports it."""
+    cast = graph.only_user(node.outputs[0], "Cast")
+    if cast is None or not getattr(DTYPES.get(cast.get("to")), "is_floating_point", False):
+        return
+    codes, values = node.inputs if node.inputs[1] in graph.constants else node.inputs[::-1]
+    known = graph.constants.get(values)
+    if known is None or codes in graph.constants or known.is_floating_point() or known.ndim == 0:
+        return
+    row = known.reshape(-1)
+    if len(row) != known.shape[-1] or len(row) < 2 or len(row.unique()) < len(row):
+        return
+    if not 0 <= int(row.min()) <= int(row.max()) < MOST:
+        return
+    if graph.rank(codes) is not None and known.ndim > (graph.rank(codes) or 0):
+        return
+    kept = {"to": cast.get("to")}
+    new = Node("OneHotOf", [codes, values], cast.outputs, kept, node.name, node.scope, node.version, OURS)
+    graph.replace([node, cast], new, "one-hot")
 
 
 def note_folded(graph: Graph) -> None:

@@ -1,0 +1,60 @@
+"""Whether finished results are what was written: ``cafexai batch --verify OUTPUT``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ..loading.file_errors import DataProblem
+from ._manifest import Manifest, files_of, is_part
+from ._sink import HIDDEN, sink_at
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a verification has found: nothing wrong if there are no ``problems``."""
+
+    parts: int
+    rows: int
+    size: int  # bytes that were read
+    finished: bool  # the run has come to its end
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        state = "" if self.finished else "; the run is not finished"
+        what = f"{self.parts:,} parts, {self.rows:,} rows, {self.size:,} bytes{state}"
+        if not self.problems:
+            return f"{what}: all as they were written."
+        more = f"\n  and {len(self.problems) - 20} more" if len(self.problems) > 20 else ""
+        return f"{what}: {len(self.problems)} problem(s).\n  " + "\n  ".join(self.problems[:20]) + more
+
+
+def verify(sink: str | os.PathLike[str]) -> Verified:
+    """Read all results of ``score`` and compare them with the checksums in the manifest.
+
+    Args:
+        sink: The folder, or address, that the results were written to.
+
+    Returns:
+        The number of parts, rows and bytes, and a line for each file that is missing, has changed or is unknown.
+
+    Raises:
+        DataProblem: There are no results of ``score``.
+
+    Example:
+        >>> from cafexai.batch import verify
+        >>> assert not verify("scores").problems
+    """
+    place = sink_at(sink)
+    manifest = Manifest(place)
+    if not manifest.records:
+        raise DataProblem(f"{place.place}: there is no manifest of cafexai batch. Give the folder that it has written.")
+    problems = [f"{HIDDEN}/manifest: line {key} is damaged" for key in manifest.damaged]
+    if manifest.head is None:
+        problems.append(f"{HIDDEN}/manifest: the first line is missing")
+    problems += [problem for _, problem in manifest.problems()]
+    known = {name: size for unit in manifest.units.values() for name, size, _ in files_of(unit)}
+    problems += [f"{name}: no line of the manifest knows it" for name in manifest.sizes if is_part(name) and name not in known]
+    rows = sum(unit["rows"] for unit in manifest.units.values())
+    finished = f"{HIDDEN}/summary.json" in manifest.sizes
+    return Verified(len(manifest.units), rows, sum(known.values()), finished, tuple(problems))

@@ -1,0 +1,105 @@
+"""Results that change after they were written: found by resume and by ``cafexai batch --verify``."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("fsspec")
+import pyarrow.parquet as pq
+
+from batch_files import network, read, rows, write
+from cafexai import CAFE
+from cafexai.batch import score, verify
+from cafexai.cli.app import app
+from cafexai.cli.errors import run
+from cafexai.loading.file_errors import DataProblem, OutputProblem
+
+PARTS = {"keep": ["id"], "rows_per_part": 100, "workers": 0}
+
+
+@pytest.fixture
+def out(tmp_path):
+    x = rows(400)
+    x[150] = np.nan  # a refused row: a file of its own
+    write(tmp_path / "in.parquet", x)
+    score(CAFE(network()), tmp_path / "in.parquet", tmp_path / "out", **PARTS)
+    return tmp_path / "out"
+
+
+def flip(path, chance):
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def test_every_flipped_bit_is_found_by_verify_and_mended_by_resume(out):
+    chance, whole = random.Random(0), {path: path.read_bytes() for path in out.rglob("*.parquet")}
+    assert len(whole) == 5
+    assert verify(out).problems == ()
+    for _ in range(60):
+        path = chance.choice(sorted(whole))
+        flip(path, chance)
+        assert [problem for problem in verify(out).problems if path.name in problem]
+        with pytest.warns(UserWarning, match="changed since it was written"):
+            assert score(CAFE(network()), out.parent / "in.parquet", out, **PARTS).scored_now == 100
+        assert path.read_bytes() == whole[path]
+
+
+def test_every_flipped_bit_of_the_manifest_is_found(out):
+    chance, manifest, before = random.Random(1), out / "_cafexai" / "manifest.jsonl", read(out)
+    text = manifest.read_bytes()
+    for _ in range(60):
+        flip(manifest, chance)
+        assert verify(out).problems
+        manifest.write_bytes(text)
+    lines = text.splitlines(keepends=True)
+    manifest.write_bytes(lines[0] + lines[1].replace(b"1", b"2", 1) + b"".join(lines[2:]))
+    assert score(CAFE(network()), out.parent / "in.parquet", out, **PARTS).scored_now == 100
+    assert read(out).equals(before)
+    manifest.write_bytes(text[5:])
+    with pytest.raises(OutputProblem, match=r"the first line of its manifest is damaged.*Delete the folder"):
+        score(CAFE(network()), out.parent / "in.parquet", out, **PARTS)
+
+
+def test_pages_have_checksums(out):
+    part = sorted(out.glob("part-*.parquet"))[0]
+    whole = part.read_bytes()
+    found = 0
+    for place in range(8, 2000, 97):
+        part.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            pq.ParquetFile(part, page_checksum_verification=True).read()
+        except (OSError, ValueError) as error:
+            found += "CRC checksum" in str(error)
+    assert found > 10
+
+
+def test_missing_and_unknown_files_are_told(out):
+    sorted(out.glob("part-*.parquet"))[1].rename(out / "part-00009-000000000000.parquet")
+    (out / "_cafexai" / "refused" / "part-00000-000000000100.parquet").unlink()
+    found = verify(out)
+    assert not [problem for problem in found.problems if "000000000200" in problem]
+    assert any("part-00000-000000000100.parquet: missing" in problem for problem in found.problems)
+    assert any("part-00009-000000000000.parquet: no line of the manifest knows it" in p for p in found.problems)
+    assert found.finished
+    with pytest.raises(DataProblem, match="there is no manifest"):
+        verify(out.parent / "nowhere")
+
+
+def test_the_command_verifies(out, capsys):
+    assert run(app, ["batch", "--verify", str(out)]) == 0
+    assert "4 parts, 399 rows" in capsys.readouterr().out
+    flip(sorted(out.glob("part-*.parquet"))[2], random.Random(0))
+    assert run(app, ["batch", "--verify", str(out)]) == 3
+    assert "part-00000-000000000200.parquet: it has changed since it was written" in capsys.readouterr().err
+
+
+def test_refused_rows_are_in_the_manifest(out):
+    lines = [json.loads(line) for line in (out / "_cafexai" / "manifest.jsonl").read_text().splitlines()]
+    (unit,) = [line for line in lines if line.get("refused")]
+    assert unit["refused_size"] == (out / "_cafexai" / "refused" / unit["part"]).stat().st_size
