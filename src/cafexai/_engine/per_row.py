@@ -75,8 +75,8 @@ def _decided(job: Job, chunks: list[slice], open_: tuple[Any, ...], cut: float |
         return open_ if can_cut else ()
     names = ", ".join(map(repr, open_))
     raise ValueError(
-        f"explain(..., batch_size={job.request.batch_size}): {names} of the further arguments are as long as there are rows; the "
-        f"outputs do not tell whether an entry belongs to a row: {'both' if can_cut else 'neither'} would fit. "
+        f"explain(..., batch_size={job.request.batch_size}): the further arguments {names} are as long as there are rows; "
+        f"the outputs do not tell whether an entry belongs to a row: {'both' if can_cut else 'neither'} would fit. "
         f"Say so: per_row=[{names}] cuts them along with the rows, per_row=[] leaves them whole."
     )
 
