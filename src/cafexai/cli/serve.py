@@ -10,7 +10,7 @@ import typer
 
 from .._extras import needs
 from . import options, parsing
-from .batch import Background, Baseline, model_of
+from .batch import Background, Baseline, Deterministic, model_of
 from .errors import UseProblem
 from .request import Request, called
 from .status import Status
@@ -37,6 +37,7 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     trust: options.Trust = False,
+    deterministic: Deterministic = False,
 ) -> None:
     """Scores of single rows over HTTP.
 
@@ -65,7 +66,8 @@ def serve(
     settings: dict[str, Any] = {"flows": flows, "biases": biases, "norms": norms, "background": about, "schema": known}
     cafe = called(lambda: CAFE(made, sensitivity, netting, **settings), model, "the settings")
     names = parsing.names(columns) or (columns_of_model(made) if known is None else None)
-    answerer = Answerer(cafe, names, baselines, {name: value for name, value in asked.items() if value is not None})
+    known_options = {name: value for name, value in asked.items() if value is not None}
+    answerer = Answerer(cafe, names, baselines, known_options, deterministic)
     typer.echo(f"cafexai: http://{host}:{port}/v1/explain takes rows; Ctrl-C ends it.", err=True)
     listen(answerer, host, port)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from .._core import kernels
 from .._extras import needs
 from .._inputs.table_values import number_of
 from ..batch._bad_rows import explained_apart
+from ..batch._workers import one_thread
 from ..cafe import CAFE
 from ..explanation import Explanation
 
@@ -20,9 +22,15 @@ class Answerer:
     """Explains rows together; a row that cannot be explained gets the reason, the others their scores."""
 
     def __init__(
-        self, cafe: CAFE, columns: Sequence[str] | None = None, baselines: Any = None, options: Mapping[str, Any] | None = None
+        self,
+        cafe: CAFE,
+        columns: Sequence[str] | None = None,
+        baselines: Any = None,
+        options: Mapping[str, Any] | None = None,
+        deterministic: bool = False,
     ) -> None:
         self._cafe, self._baselines, self._options = cafe, baselines, dict(options or {})
+        self._deterministic = deterministic
         self.raw = hasattr(type(cafe.model), "from_raw")
         known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names
         self.columns = None if known is None else tuple(known)
@@ -44,6 +52,9 @@ class Answerer:
         explain: Any = self._cafe.explain
         plain = isinstance(rows, np.ndarray) and self.columns is not None and self._cafe.feature_names is None
         named = {"feature_names": self.columns} if plain else {}
+        if self._deterministic:
+            with kernels.used("never"), one_thread():
+                return explain(rows, self._baselines, show_progress=False, batch_size=1, **named, **self._options)
         return explain(rows, self._baselines, show_progress=False, **named, **self._options)
 
     def _alike(self, rows: Sequence[Row], bad: dict[int, str]) -> list[list[int]]:
