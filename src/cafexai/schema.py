@@ -134,6 +134,8 @@ class Schema:
             found = toml.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"{call}: the file cannot be read ({error.strerror}).") from error
+        except RecursionError:
+            raise ValueError(f"{call}: it is nested too deeply. A schema is a list of columns.") from None
         except ValueError as error:  # no TOML, or no UTF-8
             raise ValueError(f"{call}: it is no TOML file ({error}).") from error
         columns = found.pop("columns", [])

@@ -429,3 +429,14 @@ def test_numbers_beyond_single_precision_are_carried_in_double(taken):
     assert len(taken) == 1  # the second pass is followed
     assert e.positive.dtype == torch.float64
     assert e.completeness_error.isfinite().all()
+
+
+@pytest.mark.parametrize("netting", ["path", "unit", "feature"])
+def test_a_model_that_was_built_in_inference_mode(netting):
+    with torch.inference_mode():
+        model = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2))
+    x = torch.randn(5, 3)
+    e = CAFE(model, netting=netting).explain(x, target=0)
+    twin = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2))
+    twin.load_state_dict({name: part.clone() for name, part in model.state_dict().items()})
+    torch.testing.assert_close(e.combined, CAFE(twin, netting=netting).explain(x, target=0).combined)

@@ -273,3 +273,23 @@ def test_explore_from_python_serves_until_it_is_closed(capsys):
     explorer.close()
     with pytest.raises(httpx.ConnectError):
         httpx.get(explorer.url)
+
+
+def test_the_command_that_is_taken_along_leaves_the_label_out(tmp_path, monkeypatch, capsys):
+    from cafexai.cli.app import app
+    from cafexai.cli.errors import run
+    from cafexai.explorer.exports import command
+
+    torch.manual_seed(0)
+    (tmp_path / "own.py").write_text("import torch\nfrom torch import nn\ntorch.manual_seed(0)\nnet = nn.Linear(2, 2).eval()\n")
+    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0], "income": [2.0, 1.0, 0.0], "truth": [0, 1, 0]})
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    rows = Rows(nn.Linear(2, 2), table_of(frame), label="truth")
+    session = Session(CAFE(nn.Linear(2, 2)), rows, title="people.csv", sources={"model": "own.py:net", "data": "people.csv"})
+    try:
+        line = command(session, [0, 2], session.start)
+    finally:
+        session.end()
+    assert "--columns age,income" in line
+    monkeypatch.chdir(tmp_path)
+    assert run(app, line.split()[1:]) == 0, capsys.readouterr().err

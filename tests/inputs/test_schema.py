@@ -224,3 +224,9 @@ def test_files_are_read_or_refused(tmp_path):
             Schema.read(tmp_path / "bad.toml")
     with pytest.raises(ValueError, match="cannot be read"):
         Schema.read(tmp_path / "none.toml")
+
+
+def test_a_file_that_is_nested_too_deeply(tmp_path):
+    (tmp_path / "deep.toml").write_text("classes = " + "[" * 10_000 + "]" * 10_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        Schema.read(tmp_path / "deep.toml")

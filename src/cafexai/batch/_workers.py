@@ -100,7 +100,7 @@ def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
                 warn(f"{error} It is scored in this one alone.")
                 count = 0
         if not count:
-            with _alone():
+            with one_thread():
                 yield Here(scorer)
             return
         context = get_context("spawn")  # a fork would copy the locks of torch's threads
@@ -156,7 +156,7 @@ def _sendable(given: str, else_: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """As in a worker: one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -37,6 +37,9 @@ Background = Annotated[str | None, typer.Option(help="A file of rows with the co
 
 Engine = Annotated[str, typer.Option(help="local; ray or spark: the machines of a cluster, which see OUTPUT, too.")]
 Kernels = Annotated[str, typer.Option(help="Compiled formulas: always, never, or auto, where a run is long enough to pay.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Explain every row by itself, so that its bits can be replayed; far slower.")
+]
 Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, or the master of Spark; this machine if not given.")]
 
 
@@ -90,6 +93,7 @@ def batch(
     engine: Engine = "local",
     address: Address = None,
     kernels: Kernels = "auto",
+    deterministic: Deterministic = False,
     verify: Verify = None,
     json: options.Json = False,
 ) -> None:
@@ -104,6 +108,11 @@ def batch(
     if target == "all":
         raise UseProblem("--target all: a row of the result is about one output. Score each class into a folder of its own.")
     source = options.Source(model, background or baseline, weights, columns, schema, encoding=encoding, trust=trust)
+    if deterministic and (batch_size not in (None, 1) or kernels == "always"):
+        raise UseProblem(
+            "--deterministic: rows are explained one by one, without kernels. Leave out --batch-size and --kernels."
+        )
+    batch_size, kernels = (1, "never") if deterministic else (batch_size, kernels)
     with Status().running() as status:
         made, known, baselines, about = model_of(source, baseline, status, background)
         status.doing(f"looking at {input}")

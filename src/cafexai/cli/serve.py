@@ -10,7 +10,7 @@ import typer
 
 from .._extras import needs
 from . import options, parsing
-from .batch import Background, Baseline, class_names, model_of
+from .batch import Background, Baseline, Deterministic, class_names, model_of
 from .errors import UseProblem
 from .request import called
 from .status import Status
@@ -33,6 +33,7 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
     trust: options.Trust = False,
+    deterministic: Deterministic = False,
 ) -> None:
     """Scores of single rows over HTTP.
 
@@ -54,7 +55,7 @@ def serve(
     request = asked.request(class_names(made, known), baselines=baselines)
     cafe = called(lambda: how.explainer(made, background=about, schema=known), model, "the settings")
     names = parsing.names(columns) or (columns_of_model(made) if known is None else None)
-    answerer = Answerer(cafe, names, request)
+    answerer = Answerer(cafe, names, request, deterministic)
     typer.echo(f"cafexai: http://{host}:{port}/v1/explain takes rows; Ctrl-C ends it.", err=True)
     listen(answerer, host, port)
 

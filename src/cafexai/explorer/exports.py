@@ -54,6 +54,9 @@ def command(session: Session, places: Sequence[int], choice: Choice) -> str:
         return ""
     words = ["cafexai", "explain", sources["model"], sources["data"]]
     words += [word for name in OPTIONS if (value := sources.get(name)) for word in (f"--{name}", value)]
+    rows = session.rows
+    if rows.label is not None and rows.data.form == "table" and not (sources.get("columns") or sources.get("schema")):
+        words += ["--columns", ",".join(rows.columns)]  # all but the label, which explain does not know
     words += ["--trust"] if sources.get("trust") else []
     words += ["--rows", ",".join(map(str, places)), "--c", f"{choice.c:g}", "--baseline", choice.baseline]
     words += [word for name, value in _variant(session, choice) for word in (f"--{name.replace('_', '-')}", value)]

@@ -76,9 +76,14 @@ def _weights(own: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
     if type(weight) is not nn.Parameter or weight.layout is not torch.strided or weight.ndim != 2:
         raise NotKnown
     if bias is None:
-        return weight.detach(), None
+        return _constant(weight), None
     if type(bias) is not nn.Parameter or bias.shape != weight.shape[:1]:
         raise NotKnown
     if bias.dtype is not weight.dtype or bias.device != weight.device:
         raise NotKnown
-    return weight.detach(), bias.detach()
+    return _constant(weight), _constant(bias)
+
+
+def _constant(own: Tensor) -> Tensor:
+    """Without a graph; what was made in inference mode cannot be kept for the way back."""
+    return own.detach().clone() if own.is_inference() else own.detach()

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .._core import kernels
 from .._engine.request import Request
 from .._extras import needs
 from .._inputs.table_values import number_of
 from ..batch._bad_rows import explained_apart
+from ..batch._workers import one_thread
 from ..cafe import CAFE, explain_request
 from ..explanation import Explanation
 
@@ -20,8 +22,15 @@ Row = Mapping[str, Any] | Sequence[Any]
 class Answerer:
     """Explains rows together; a row that cannot be explained gets the reason, the others their scores."""
 
-    def __init__(self, cafe: CAFE, columns: Sequence[str] | None = None, request: Request | None = None) -> None:
+    def __init__(
+        self,
+        cafe: CAFE,
+        columns: Sequence[str] | None = None,
+        request: Request | None = None,
+        deterministic: bool = False,
+    ) -> None:
         self._cafe, self._request = cafe, (request or Request()).replace(show_progress=False)
+        self._deterministic = deterministic
         self.raw = hasattr(type(cafe.model), "from_raw")
         known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names
         self.columns = None if known is None else tuple(known)
@@ -42,6 +51,9 @@ class Answerer:
     def _explain(self, rows: Any) -> Explanation:
         plain = isinstance(rows, np.ndarray) and self.columns is not None and self._cafe.feature_names is None
         cafe = self._cafe.replace(feature_names=self.columns) if plain else self._cafe
+        if self._deterministic:
+            with kernels.used("never"), one_thread():
+                return explain_request(cafe, rows, self._request.replace(batch_size=1))
         return explain_request(cafe, rows, self._request)
 
     def _alike(self, rows: Sequence[Row], bad: dict[int, str]) -> list[list[int]]:
