@@ -186,7 +186,9 @@ class Trace(TorchFunctionMode):
 
     def _usual_states(self, args: Any, options: Any) -> tuple[list[Any] | None, Any, torch.dtype]:
         """Arguments and options as rules take them, where all have the working precision and none is nested; their dtype."""
-        dtype = next((value.dtype for value in _flat(args) if type(value) is Scored), None)
+        dtype = args[0].dtype if args and type(args[0]) is Scored else None  # nearly always the first
+        if dtype is None:
+            dtype = next((value.dtype for value in _flat(args) if type(value) is Scored), None)
         states: list[Any] = []
         if dtype is not None and (dtype is self.run.settings.dtype or dtype is torch.float64):
             for value in args:
