@@ -139,10 +139,10 @@ def test_the_slider_and_all_choices_give_the_numbers_of_explain(server, visit):
     assert until(lambda: numbers(page), wanted := expected(explainer()[0].explain(row, c=0.0))) == wanted
     page.keyboard.press("End")
     assert until(lambda: numbers(page), wanted := expected(explainer()[0].explain(row, c=1.0))) == wanted
-    page.locator("#netting").select_option("feature")
-    assert until(lambda: numbers(page), wanted := expected(explainer(netting="feature")[0].explain(row, c=1.0))) == wanted
-    page.locator("#biases").select_option("reference")
-    cafe, _ = explainer(netting="feature", biases="reference")
+    page.locator("#variant").select_option("feature")
+    assert until(lambda: numbers(page), wanted := expected(explainer(variant="feature")[0].explain(row, c=1.0))) == wanted
+    page.locator("#variant").select_option("published")
+    cafe, _ = explainer(variant="published")
     assert until(lambda: numbers(page), wanted := expected(cafe.explain(row, c=1.0))) == wanted
     for word in ("mean", "median", "mode"):
         page.locator("#baseline").select_option(word)
@@ -319,7 +319,7 @@ def test_who_fights_whom(server, visit):
     page = visit(server)
     open_row(page, 6)
     go(page, "fights")
-    cafe, frame = explainer(netting="feature")
+    cafe, frame = explainer(variant="feature")
     e = cafe.explain(frame.iloc[[6]], pairs=True)
     up, down, amount = e.pairs(most=1)[0]
     first = page.locator("#pair-sentences li").first.inner_text()
@@ -366,8 +366,8 @@ def test_take_away(server, folder, visit, tmp_path):
     page.locator('[id="cell-age"]').fill("21")
     page.keyboard.press("Enter")
     page.locator("#output-before").wait_for()
-    page.locator("#netting").select_option("feature")
-    cafe, frame = explainer(netting="feature")
+    page.locator("#variant").select_option("feature")
+    cafe, frame = explainer(variant="feature")
     target = int(cafe.explain(frame.iloc[[8]]).target[0, 0])
     e = cafe.explain(frame.iloc[[8]].assign(age=21.0), target=target)
     assert until(lambda: numbers(page), wanted := expected(e)) == wanted
@@ -396,7 +396,7 @@ def test_take_away(server, folder, visit, tmp_path):
     again = visit(server, link.removeprefix(server.root))
     again.locator("#output-before").wait_for()
     assert until(lambda: numbers(again), wanted) == wanted
-    assert again.locator("#netting").input_value() == "feature"
+    assert again.locator("#variant").input_value() == "feature"
 
 
 def test_nothing_from_the_data_runs(server, visit):
@@ -496,7 +496,7 @@ def test_words_can_be_struck(visit):
 
     texts = ["a good film", "not a good film , the cafe"]
     cafe = CAFE(Reader().eval(), class_names=["bad", "fine"])
-    explorer = started(cafe, texts, tokenizer=tok, title="reviews")
+    explorer = started(cafe.replace(tokenizer=tok), texts, title="reviews")
     try:
         page = visit(explorer)
         open_row(page, 1)

@@ -315,7 +315,7 @@ def test_rows_without_conflict_or_influence():
 def test_what_was_left_out_is_said():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2), nn.Softmax(1))
-    explanation = CAFE(net).explain(torch.randn(2, 3), target=0)
+    explanation = CAFE.published(net).explain(torch.randn(2, 3), target=0)
     text = seen(report_page(explanation))
     assert explanation.frozen
     assert all(f"Taken as a constant at each row: {one}." in text for one in explanation.frozen)

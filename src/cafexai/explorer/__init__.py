@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..cafe import CAFE
+from ..errors import warn
 from ..loading.file_errors import DataProblem
 from .rows import Rows, table_of
 from .serving import HOST, Explorer
@@ -22,6 +23,8 @@ def explore(
     label: str | None = None,
     second: Any = None,
     columns: Sequence[str] | None = None,
+    tokenizer: Any = None,
+    preprocess: Any = None,
     output: Any = None,
     title: str = "data",
     host: str = HOST,
@@ -39,6 +42,14 @@ def explore(
     """
     if not isinstance(cafe, CAFE):
         raise ValueError(f"explore({type(cafe).__name__}, ...): give the explainer: explore(CAFE(model), data).")
+
+    for name, value in (("tokenizer", tokenizer), ("preprocess", preprocess)):
+        if value is not None:
+            warn(
+                f"explore(..., {name}=...) is deprecated and goes in 0.3. Write explore(CAFE(model, {name}=...), data).",
+                DeprecationWarning,
+            )
+            cafe = cafe.replace(**{name: value})
 
     def rows(values: Any) -> Rows:
         return Rows(cafe.model, table_of(values), columns=columns, label=label, schema=cafe.schema, preprocess=cafe.preprocess)
