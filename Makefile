@@ -44,7 +44,7 @@ benchmark: .venv/dev
 	$(BIN)/python benchmarks/netting.py
 
 architectures: .venv/dev
-	$(BIN)/python tests/whole_models/test_architectures.py
+	PYTHONPATH=tests $(BIN)/python tests/whole_models/test_architectures.py
 
 zoo: .venv/zoo
 	PYTHONPATH=.venv/zoo $(BIN)/python zoo/run.py $(ZOO)

@@ -9,8 +9,8 @@ from typing import Any as _Any
 __version__ = "0.2.0.dev0"
 
 if _TYPE_CHECKING:
+    from ._core.variant import Variant as Variant
     from ._engine.support import supported as supported
-    from ._engine.variant import Variant as Variant
     from ._inputs.perturbations import DataNoise as DataNoise
     from ._inputs.perturbations import Masks as Masks
     from .cafe import CAFE as CAFE
@@ -41,7 +41,7 @@ _MODULES = {
     "Refine": ".refinement.refine",
     "Schema": ".schema",
     "UnsupportedOperation": ".errors",
-    "Variant": "._engine.variant",
+    "Variant": "._core.variant",
     "compare": ".comparison",
     "elementwise_module": ".rules.registry",
     "explore": ".explorer",

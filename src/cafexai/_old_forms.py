@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ._core.variant import ALLOWED, Variant
 from ._engine.request import OPTIONS, Question, Request
-from ._engine.variant import ALLOWED, Variant
 from .errors import warn
 from .refinement.refine import Refine
 

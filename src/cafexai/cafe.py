@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from ._core.run import C, Sensitivity
+from ._core.variant import ALLOWED, Variant, VariantOptions
 from ._engine.explain_job import attribute_job, explain_job
 from ._engine.model import Subject, with_gradients
 from ._engine.model_info import ModelInfo
 from ._engine.prepare_job import Explainer, prepare_job
 from ._engine.request import Question, Request, takes_request, takes_request_and
-from ._engine.variant import ALLOWED, Variant, VariantOptions
 from ._old_forms import old_form, resolve_variant
 from .explanation import Explanation, Explanations
 from .refinement.refine import Refine, refine_explanation

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from cafexai import CAFE, UnsupportedOperation, Variant, compare
-from cafexai._engine.variant import ALLOWED, IMPLIED
+from cafexai._core.variant import ALLOWED, IMPLIED
 from cafexai.methods import METHODS
 from cafexai.models import mlp
 

@@ -58,7 +58,6 @@ BESIDE = {  # imports within a layer, or against the order, with the reason
     ("schema", "_inputs"): "cells of a table",
     ("_files", "_extras"): "safetensors",
     ("plotting", "explanation"): "what is shown",
-    ("plotting", "_engine"): "names of variants and options",
     ("reporting", "explanation"): "what is shown",
     ("reporting", "plotting"): "colours, labels and rounding",
     ("adapters", "explanation"): "what is exported",

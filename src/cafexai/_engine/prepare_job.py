@@ -11,6 +11,7 @@ import torch
 from .._carriers import CARRIERS, PAIRED
 from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
+from .._core.variant import Variant
 from .._inputs.baselines import references
 from .._inputs.convert import taken
 from .._inputs.groups import default_names, joined, places
@@ -20,7 +21,6 @@ from .job import Job, as_arguments
 from .model import Subject
 from .model_info import ModelInfo
 from .request import Question, Request
-from .variant import Variant
 
 
 class Explainer(NamedTuple):

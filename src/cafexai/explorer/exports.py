@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._engine.variant import Variant
+from .._core.variant import Variant
 from .._extras import needs
 from ..adapters.exports import storable
 from ..reporting import report_page

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._core.variant import ALLOWED
 from .._engine.diagnose import answer
 from .._engine.model import Subject, with_gradients
 from .._engine.state_guard import StateGuard
-from .._engine.variant import ALLOWED
 from .._inputs import renamed
 from .._inputs.baselines import references
 from .._inputs.groups import default_names, places

@@ -12,11 +12,11 @@ from .._core.backward import Passed
 from .._core.run import C, Settings
 from .._core.tolerance import tolerance
 from .._core.value import Scores
+from .._core.variant import Variant
 from .._engine.batches import carry_out
 from .._engine.job import Job
 from .._engine.model import Subject
 from .._engine.request import Request
-from .._engine.variant import Variant
 from .._inputs.perturbations import DataNoise
 from .._inputs.prepare import Inputs
 from ..cafe import CAFE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from .._engine.variant import ALLOWED, Variant
+from .._core.variant import ALLOWED, Variant
 from ..explanation import Explanation
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._engine.variant import Variant
+from .._core.variant import Variant
 from .._files import checksum
 from ..explanation import Explanation
 from ..plotting.labels import variant_of
