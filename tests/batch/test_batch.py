@@ -181,7 +181,7 @@ def test_every_part_says_what_made_it(tmp_path):
     about = json.loads(pq.read_schema(part).metadata[b"cafexai"])
     assert about["version"] == cafexai.__version__
     assert about["settings"]["c"] == 0.3
-    assert about["settings"]["netting"] == "path"
+    assert about["settings"]["variant"] == "default"
     assert len(about["model"]) == 32
 
 

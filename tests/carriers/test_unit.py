@@ -14,13 +14,13 @@ import models
 import naive
 from architectures import ARCHITECTURES, adds_up
 from cafexai import CAFE
+from cafexai._carriers import CARRIERS
 from cafexai._carriers import unit_activation as formulas
 from cafexai._carriers.unit import UnitScores
 from cafexai._carriers.unit_activation import netted_activation
 from cafexai._core import activation
 from cafexai._core.flow_rule import FlowRule
 from cafexai._core.tensors import Scored
-from cafexai.cafe import CARRIERS
 from cafexai.methods import METHODS
 from rules.test_rules import call, instances, outputs, twin_of
 from whole_models.test_architectures import prepared

@@ -117,7 +117,7 @@ MISTAKES = {
     "wrong baseline": ("explain shop:net people.csv --baseline average", 2, "neither zero, mask, mean, median, mode nor row:N"),
     "wrong baseline row": ("explain shop:net people.csv --baseline row:7", 2, "row:0 to row:4"),
     "wrong c": ("explain shop:net people.csv --c 2", 2, "2 is not between 0 and 1"),
-    "wrong netting": ("explain shop:net people.csv --netting paths", 2, "netting='paths'"),
+    "wrong netting": ("explain shop:net people.csv --netting paths", 2, "--netting 'paths'"),
     "wrong ending": ("explain shop:net people.csv --out scores.xls", 2, ".csv, .parquet"),
     "no folder": ("explain shop:net people.csv --out nowhere/scores.csv", 5, "there is no folder"),
     "a folder": ("explain shop:net people.csv --out folder.csv", 5, "no regular file"),
