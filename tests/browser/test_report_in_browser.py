@@ -3,7 +3,6 @@
 ``make browser`` installs what this needs. Debian's chromium is driven by playwright; axe checks accessibility.
 """
 
-import dataclasses
 import io
 import re
 import sys
@@ -29,8 +28,7 @@ def table():
     model = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 1), nn.Sigmoid())
     explanation = CAFE(model).explain(torch.randn(ROWS, 6), feature_names=NAMES)
     codes = torch.arange(ROWS) % 3
-    return dataclasses.replace(
-        explanation,
+    return explanation.replace(
         display=torch.cat([explanation.inputs[:, :5], codes[:, None]], 1),
         categories={"job": ("nurse", "cook", "clerk")},
         probability=torch.sigmoid(explanation.output),

@@ -79,9 +79,19 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         latent_baselines=request.baselines,
         features=_features(explainer.variant, given, groups, question),
         sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
-        per_row=None if request.per_row is None else tuple(request.per_row),
+        per_row=_per_row(request, ready.extra, given),
         only_net=only_net,
     )
+
+
+def _per_row(request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:
+    """Which further arguments have one entry per row: those that came with an encoding do; others if the user says so."""
+    if request.per_row is not None:
+        return tuple(request.per_row)
+    if request.additional_forward_args is not None or not isinstance(extra, dict):
+        return None
+    tensors = {key: part for key, part in extra.items() if isinstance(part, torch.Tensor) and part.ndim}
+    return tuple(key for key, part in tensors.items() if len(part) == given.rows)
 
 
 def _settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
