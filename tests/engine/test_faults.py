@@ -60,7 +60,7 @@ def test_a_fault_of_ours_in_a_plain_pass_is_not_taken_for_one_of_the_model(monke
     monkeypatch.setattr(batches, "plain_output", type(fail)(source, {"AttributeError": AttributeError}))
     monkeypatch.setattr(batches, "WORTH", 1)
     with pytest.raises((InternalError, AttributeError)):
-        CAFE(Model(), netting="path").explain(X, target=0)
+        CAFE.published(Model()).explain(X, target=0)
 
 
 def test_a_fault_of_a_rule_of_the_user_is_said_to_be_theirs(monkeypatch):

@@ -115,6 +115,6 @@ def test_the_check_is_made_once_per_call():
     calls = []
     model = Scaled()
     model.register_forward_pre_hook(lambda module, args: calls.append(len(args[0])))
-    CAFE(model, netting="path").explain(X.repeat(20, 1), batch_size=6)
+    CAFE.published(model).explain(X.repeat(20, 1), batch_size=6)
     assert calls.count(12) == 1
     assert len(calls) == 1 + 2 * 10  # one over two chunks; plain and scored for each chunk

@@ -269,7 +269,7 @@ def test_what_is_frozen_is_listed(x):
         keep = v > 0
         return (v * share * keep).sum(1) + v.detach()[:, 0] + v.sum().item()
 
-    e = CAFE(gated).explain(x[:1])
+    e = CAFE.published(gated).explain(x[:1])
     text = " ".join(e.frozen)
     for name in ("softmax", "gt", "detach", "item"):
         assert name in text

@@ -53,7 +53,7 @@ def unpickled(thing):
 
 
 def of_a_copied_model(cafe):
-    return CAFE(copy.deepcopy(cafe.model), cafe.c)
+    return CAFE(copy.deepcopy(cafe.model), cafe.c, cafe.variant)
 
 
 @pytest.mark.parametrize("copied", [unpickled, copy.deepcopy, copy.copy, of_a_copied_model])

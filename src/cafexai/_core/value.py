@@ -287,11 +287,11 @@ class Scores(Carrier):
         ``over`` is the dimension along which the constant depends on all elements: perhaps that of the rows.
         """
         self.run.note_frozen(operation, kind)
-        if over is not None and self.run.batch > 1 and self._joins_rows(over % max(self.ndim, 1)):
+        if over is not None and self.run.batch > 1 and self.joins_rows(over % max(self.ndim, 1)):
             self.run.note_company(operation)
         return fn(self.value)
 
-    def _joins_rows(self, dim: int) -> bool:
+    def joins_rows(self, dim: int) -> bool:
         """Whether several rows lie along a dimension; what is not computed yet has its rows in front."""
         if self.pending or self.rows is None:
             return dim == 0 and self.ndim > 0 and self.shape[0] == self.run.batch

@@ -51,7 +51,7 @@ def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
     """x minus its logsumexp, frozen or open; as the output of a model it is dropped and the logit explained."""
     if dim is None:
         raise UnsupportedOperation("it is called without dim")
-    if is_open(x):
+    if is_open(x, dim):
         return open_log_softmax(x, dim)
     shift = x.freeze("log_softmax", lambda value: torch.logsumexp(value, dim, keepdim=True), "softmax", dim)
     return record(x.add_constant(shift, -1), FINAL, x, "softmax")

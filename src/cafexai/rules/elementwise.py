@@ -20,7 +20,7 @@ from .conversion import as_dtype
 from .recognise import logits_of_log_softmax, rate_of, sparse_softmax
 from .registry import Rule, plain_function, rule, variants
 from .registry import add as register
-from .softmax import is_open, open_softmax_like
+from .softmax import dim_of, is_open, open_softmax
 
 _EVERYWHERE = """
     relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign tanhshrink hardswish hardsigmoid hardshrink
@@ -132,8 +132,8 @@ def exp(x: Scores) -> Any:
     """Elementwise, and lazy: over a sum of the same exponentials it is a softmax, of a log_softmax that itself."""
     logits = logits_of_log_softmax(x)
     if logits is not None:
-        if is_open(x):
-            return open_softmax_like(logits, x.value.exp())
+        if is_open(logits) and is_open(logits, dim := dim_of(logits, x.value.exp())):
+            return open_softmax(logits, dim)
         return Softmaxed.of(x.freeze("softmax", torch.exp, "softmax"), logits)
     return _exponentials(x, torch.exp, 1.0)
 

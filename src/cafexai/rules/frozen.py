@@ -117,7 +117,7 @@ def _routing(name: str) -> Callable[..., Any]:
             raise UnsupportedOperation("it is called without dim")
         if options.get("dtype") is not None:
             x.run.note_dtype(options["dtype"])
-        if is_open(x):
+        if is_open(x, dim):
             return open_softmax(x, dim)
         return Softmaxed.of(x.freeze(name, lambda value: function(value, dim, **options), "softmax", dim), x)
 

@@ -69,7 +69,7 @@ def softmax_of(terms: Scores, value: Tensor) -> Any:
         for dim in range(logits.ndim):
             if logits.shape == value.shape and gap(torch.softmax(exponents, dim), value) <= near:
                 own = logits if rate == 1 else logits.scale(rate)
-                if is_open(own):
+                if is_open(own, dim):
                     return open_softmax(own, dim)
                 return Softmaxed.of(own.freeze(SPELLED_OUT, lambda _: value, "softmax", dim), own)
     # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group

@@ -21,9 +21,11 @@ from .._core.provenance import FINAL, WEIGHTS, record
 from .._core.value import Scores
 
 
-def is_open(x: Any) -> bool:
-    """Whether the weights of attention depend on the features."""
-    return isinstance(x, Scores) and x.run.settings.attention == "open"
+def is_open(x: Any, dim: int | None = None) -> bool:
+    """Whether the weights of attention depend on the features. Along a dimension that joins rows they stay frozen."""
+    if not isinstance(x, Scores) or x.run.settings.attention != "open":
+        return False
+    return dim is None or x.run.batch == 1 or not x.joins_rows(dim % max(x.ndim, 1))
 
 
 def open_softmax(x: Scores, dim: int, mask: Tensor | None = None) -> Scores:
@@ -36,11 +38,11 @@ def open_softmax(x: Scores, dim: int, mask: Tensor | None = None) -> Scores:
     return record(result, WEIGHTS, x, "softmax")
 
 
-def open_softmax_like(logits: Scores, weights: Tensor) -> Scores:
-    """The softmax of logits along the dimension that gives these weights."""
+def dim_of(logits: Scores, weights: Tensor) -> int:
+    """The dimension along which the softmax of logits gives these weights."""
     value = logits.value
     apart = {dim: float((torch.softmax(value, dim) - weights).abs().max()) for dim in range(logits.ndim)}
-    return open_softmax(logits, min(apart, key=lambda dim: apart[dim]))
+    return min(apart, key=lambda dim: apart[dim])
 
 
 def open_log_softmax(x: Scores, dim: int) -> Scores:
