@@ -61,7 +61,7 @@ def test_methods_with_biases_in_the_reference():
         netted, CAFE(model, 0.25, "published", netting="feature", biases="reference").attribute(x, target=0)
     )
     torch.testing.assert_close(
-        infidelity_deep.attributed("cafe c=1")(model, x, target=0), CAFE(model, 1.0).attribute(x, target=0)
+        infidelity_deep.attributed("cafe c=1")(model, x, target=0), CAFE.published(model, 1.0).attribute(x, target=0)
     )
     torch.testing.assert_close(
         method("feature c=1")(model, x, target=0), CAFE(model, 1.0, "published", netting="feature").attribute(x, target=0)

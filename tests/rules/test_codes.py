@@ -223,7 +223,7 @@ def test_influence_beyond_float32_is_explained_in_float64():
 
 def test_keyword_only_arguments():
     x, y = torch.randn(2, 3), torch.randn(2, 3)
-    e = CAFE(lambda v: torch.add(v, other=y, alpha=2).sum(1)).explain(x, check="each")
+    e = CAFE.published(lambda v: torch.add(v, other=y, alpha=2).sum(1)).explain(x, check="each")
     torch.testing.assert_close(e.bias, 2 * y.sum(1))
     CAFE(lambda v: torch.sum(input=v, dim=1, dtype=torch.float64)).explain(x)
     b = torch.randn(2, 3, 3)

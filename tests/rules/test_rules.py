@@ -275,6 +275,7 @@ def test_a_variant_of_the_path_carrier_is_a_subclass(monkeypatch):
     """Every word of the rules gives values of the carrier that runs."""
     from cafexai import CAFE
     from cafexai._carriers import CARRIERS
+    from cafexai._core.variant import ALLOWED
 
     seen = []
 
@@ -284,6 +285,7 @@ def test_a_variant_of_the_path_carrier_is_a_subclass(monkeypatch):
             return super()._activated(phi, keeps_zero)
 
     monkeypatch.setitem(CARRIERS, "watched", Watched)
+    monkeypatch.setitem(ALLOWED["netting"], "watched", "a carrier of this test")
     model = nn.Sequential(
         nn.Conv1d(2, 3, 2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2)
     )
