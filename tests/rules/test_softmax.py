@@ -13,10 +13,11 @@ from cafexai.rules.softmax import log_mean
 
 @pytest.fixture(autouse=True)
 def _exact():
+    before = torch.get_default_dtype()
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     yield
-    torch.set_default_dtype(torch.float32)
+    torch.set_default_dtype(before)
 
 
 def secant(p, r):
