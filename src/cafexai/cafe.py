@@ -401,8 +401,3 @@ class CAFE:
     def multiplies_by_inputs(self) -> bool:
         """Scores are contributions, not sensitivities."""
         return True
-
-
-def explain_request(cafe: CAFE, inputs: Any, request: Request) -> Explanation:
-    """``cafe.explain`` for callers that have a request."""
-    return cafe.explain(inputs, **vars(request))

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._engine.request import Request
 from .._extras import needs
-from ..cafe import CAFE, explain_request
+from ..cafe import CAFE
 from ..explanation import Explanation
 from ..loading.file_errors import DataProblem, short
 from ..schema import Column, Schema
@@ -132,7 +132,7 @@ class Scorer:
         cafe = self.cafe
         if self.numbers is not None and cafe.feature_names is None:
             cafe = cafe.replace(feature_names=self.features)
-        return explain_request(cafe, rows, self.request.replace(show_progress=False))
+        return cafe.explain(rows, **vars(self.request.replace(show_progress=False)))
 
 
 def _numbers(table: pa.Table, names: Sequence[str]) -> np.ndarray | None:

@@ -120,7 +120,7 @@ class Asked:
     batch_size: BatchSize = None
 
     def request(self, classes: tuple[str, ...] | None, **more: Any) -> Request:
-        """The request, and whether every class is meant."""
+        """The request; a target of "all" is left to the caller."""
         from .._engine.request import Request
 
         target = parsing.output(self.target, "target", classes)

@@ -13,7 +13,7 @@ from .._extras import needs
 from .._inputs.table_values import number_of
 from ..batch._bad_rows import explained_apart
 from ..batch._workers import one_thread
-from ..cafe import CAFE, explain_request
+from ..cafe import CAFE
 from ..explanation import Explanation
 
 Row = Mapping[str, Any] | Sequence[Any]
@@ -53,8 +53,8 @@ class Answerer:
         cafe = self._cafe.replace(feature_names=self.columns) if plain else self._cafe
         if self._deterministic:
             with kernels.used("never"), one_thread():
-                return explain_request(cafe, rows, self._request.replace(batch_size=1))
-        return explain_request(cafe, rows, self._request)
+                return cafe.explain(rows, **vars(self._request.replace(batch_size=1)))
+        return cafe.explain(rows, **vars(self._request))
 
     def _alike(self, rows: Sequence[Row], bad: dict[int, str]) -> list[list[int]]:
         """Places of rows that can be put into one table."""

@@ -196,6 +196,7 @@ CHOSEN = ("infidelity_as_is", "occlusion_correlation")
 
 
 def _shallow(settings: Settings, results: Results, kind: str) -> bool:
+    """Results from before 0.2, when the default was the published method on shallow networks."""
     return all(run["way"].startswith("path") for name in _sets(settings, kind) for run in runs(settings, results, kind, name))
 
 

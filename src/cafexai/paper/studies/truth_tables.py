@@ -18,7 +18,6 @@ from .truth_report import families, key_of, report
 from .variants import OPENXAI
 
 GIVEN = "openxai"  # networks with given weights: one seed
-SHALLOW = (GIVEN, "two layers")  # where the default is the published method
 FEATURE_NETTED = (GIVEN, "two layers", "relu", "gelu", "residual")  # feature netting takes too long on the others
 
 
