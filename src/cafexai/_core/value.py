@@ -262,7 +262,12 @@ class Scores(Carrier):
         return Pending(self.run, value, compute)  # type: ignore[return-value]
 
     def secant(
-        self: S, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor, change: Tensor, aligned: bool = False
+        self: S,
+        fn: Callable[..., Tensor],
+        constants: tuple[Any, ...],
+        reference: Tensor | None,
+        change: Tensor,
+        aligned: bool = False,
     ) -> S:
         """A function whose change from ``reference`` is ``change`` = fn(delta, *constants), a linear map between both ends.
 
