@@ -1,7 +1,8 @@
 """Rules for transformers that cost one backward pass: CP-LRP, AttnLRP and GIM.
 
-Each replaces the gradient of the model by coefficients of its own; a score is the coefficient times the distance to the baseline,
-by default the input itself. In all three the scale of a norm is a constant and its mean a linear map. They differ elsewhere:
+Each replaces the gradient of the model by coefficients of its own. A score is the coefficient times the distance to the
+baseline, by default the input itself. In all three the scale of a norm is a constant and its mean a linear map.
+They differ elsewhere:
 
 | | softmax | product of two values | activation function |
 | --- | --- | --- | --- |
