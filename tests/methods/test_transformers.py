@@ -158,6 +158,16 @@ def test_gim_with_temperature_one_and_no_products_is_the_gradient():
         METHODS["gim"](model, x, target=1, temperature=0.0)
 
 
+@pytest.mark.parametrize("name", ["attn_lrp", "gim"])
+def test_a_log_softmax_inside_goes_by_its_gradient(name):
+    inner, outer = nn.Linear(4, 5), nn.Linear(5, 2)
+    x = torch.randn(3, 4)
+    scores = METHODS[name](lambda v: outer(torch.log_softmax(inner(v), -1)), x, target=1)
+    point = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(outer(torch.log_softmax(inner(point), -1))[:, 1].sum(), point)
+    torch.testing.assert_close(scores, slope * x)
+
+
 def test_without_attention_and_norms_both_lrps_are_lrp():
     model, x = models.mlp(4, 8, 8, 3, activation=nn.GELU), torch.randn(3, 4)
     for name in ("cp_lrp", "attn_lrp"):

@@ -64,13 +64,13 @@ def dim_of(logits: Scores, weights: Tensor) -> int:
 def open_log_softmax(x: Scores, dim: int) -> Scores:
     """The logarithm of the softmax of scored logits."""
     if x.run.settings.attention == "local":
-        result, share = torch.log_softmax(x.value, dim), torch.softmax(x.value, dim)
-        constants = (1 - share, torch.full_like(share, -1.0), share)
-        return record(x.secant(diagonal_plus_rank_one(dim), constants, None, result, _keeps_rows(x, dim)), FINAL, x, "softmax")
-    _, _, mean, (here, there) = _ends(x, dim, None)
-    share = mean / mean.sum(dim, keepdim=True)
+        change = torch.log_softmax(x.value, dim)
+        start, share = None, change.exp()
+    else:
+        _, _, mean, (here, there) = _ends(x, dim, None)
+        start, change, share = there, here - there, mean / mean.sum(dim, keepdim=True)
     constants = (1 - share, torch.full_like(share, -1.0), share)
-    result = x.secant(diagonal_plus_rank_one(dim), constants, there, here - there, aligned=_keeps_rows(x, dim))
+    result = x.secant(diagonal_plus_rank_one(dim), constants, start, change, aligned=_keeps_rows(x, dim))
     return record(result, FINAL, x, "softmax")
 
 
