@@ -47,6 +47,8 @@ class CAFE:
         tokenizer: Turns texts into token ids, and token ids into words.
         words: Sum the scores of the tokens of a word. False gives one score per token.
         preprocess: A function from one picture to the tensor that the model takes.
+        per_row: Which further arguments of forward have one entry per row, by position or keyword. None tries tensors that
+            are as long as there are rows on the first two chunks.
         **options: ``netting``, ``flows``, ``biases``, ``norms``, ``norm_mean``, ``attention``: single options of the variant.
             An option changes only what it names (docs/default.md).
 
@@ -78,6 +80,7 @@ class CAFE:
         tokenizer: Any = None,
         words: bool = True,
         preprocess: Callable[[Any], Any] | None = None,
+        per_row: Sequence[int | str] | None = None,
         **options: Unpack[VariantOptions],
     ) -> None:
         subject = Subject(model)
@@ -92,6 +95,7 @@ class CAFE:
             tokenizer=tokenizer,
             words=words,
             preprocess=preprocess,
+            per_row=per_row,
         )
         chosen = resolve_variant(variant, cast(dict[str, Any], options))
         self.__dict__.update(c=c, variant=chosen, _subject=subject, _info=info)
