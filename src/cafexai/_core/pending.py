@@ -108,10 +108,8 @@ class Pending(Scores):
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
         return self.full().mix(weights, dims, reference)
 
-    def secant(
-        self, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor, change: Tensor, aligned: bool = False
-    ) -> Any:
-        return self.full().secant(fn, constants, reference, change, aligned)
+    def secant(self, fn: Callable[..., Tensor], *arguments: Any, **options: Any) -> Any:
+        return self.full().secant(fn, *arguments, **options)
 
     def rebase(self, reference: Tensor) -> Any:
         return self.full().rebase(reference)

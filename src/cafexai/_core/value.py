@@ -266,7 +266,12 @@ class Scores(Carrier):
         return self._later(self.value.logsumexp(dims, keepdim=keepdim), compute)
 
     def secant(
-        self: S, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor, change: Tensor, aligned: bool = False
+        self: S,
+        fn: Callable[..., Tensor],
+        constants: tuple[Any, ...],
+        reference: Tensor | None,
+        change: Tensor,
+        aligned: bool = False,
     ) -> S:
         """A function whose change from ``reference`` is ``change`` = fn(delta, *constants), a linear map between both ends.
 
