@@ -81,4 +81,4 @@ class GradientScores(SignedScores):
         mine, yours = self.value, other.value
         delta = fn(self.delta, yours) + fn(mine, other.delta) - fn(mine, yours)
         made = (None, delta, behind_product(self, other, fn, delta))
-        return self._multiplied(other, fn, (mine, yours), made)
+        return self._carry_product(other, fn, (mine, yours), made)
