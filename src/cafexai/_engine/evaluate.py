@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._carriers.path import PathScores
 from .._core.tolerance import all_finite
-from .._inputs.target import picked
+from .._inputs.target import pick_outputs
 from ..rules.registry import TABLE
 from .forward import forward, plain_output
 from .job import Batch, Job
@@ -53,7 +53,7 @@ def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
     found = _logits(job, batch, asked) if asked.final is not None else None
     if found is None:
         if asked.final is None:
-            found = picked(plain_output(job, batch), asked.target, asked.against)
+            found = pick_outputs(plain_output(job, batch), asked.target, asked.against)
         else:
             found = _inside(job, batch, asked)
     if found.shape != asked.target.shape[:1]:
@@ -84,7 +84,7 @@ def _logits(job: Job, batch: Batch, asked: Asked) -> Tensor | None:
         output = plain_output(job, batch)
     if output is not last.result or last.result is last.logits or last.logits.shape != output.shape:
         return None
-    return picked(last.logits, asked.target, asked.against)
+    return pick_outputs(last.logits, asked.target, asked.against)
 
 
 def _inside(job: Job, batch: Batch, asked: Asked) -> Tensor:
