@@ -147,7 +147,7 @@ def test_arguments_of_forward_stay_with_their_rows():
 
     expected = [CAFE(lambda x, row=row: model(x) * scale[row] + 1).explain_blocks(X[[row]], START, 1) for row in range(6)]
     for options in ({}, {"per_row": ["by"]}):
-        e = CAFE(scaled).explain_blocks(X, START, 1, {"by": scale, "plus": 1.0}, **options)
+        e = CAFE(scaled, **options).explain_blocks(X, START, 1, {"by": scale, "plus": 1.0})
         torch.testing.assert_close(e.combined, torch.cat([one.combined for one in expected]))
         torch.testing.assert_close(e.if_missing, torch.cat([one.if_missing for one in expected]))
 
@@ -259,6 +259,8 @@ def test_what_is_refused():
     cafe = CAFE(network())
     with pytest.raises(ValueError, match='biases="reference"'):
         CAFE.published(network()).explain_blocks(X)
+    with pytest.raises(ValueError, match="net scores"):
+        cafe.explain_blocks(X, conflict="measured")
     with pytest.raises(ValueError, match="no feature 'age'"):
         cafe.explain_blocks(X, blocks=["age"])
     with pytest.raises(ValueError, match="no feature 7"):

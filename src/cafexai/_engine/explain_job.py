@@ -13,11 +13,12 @@ from torch import Tensor
 from .._core.backward import Outcome, Passed
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
-from .assemble import Piece, assembled, averaged, by_word, grouped, pieces
-from .batches import R, Results, carry_out
+from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
+from .batches import Measure, R, Results, carry_out
 from .diagnose import refuse_chance, refuse_explained, refuse_rows
-from .forward import drawn_output, plain_output
+from .forward import plain_output, redraw_output
 from .job import Job
+from .sides import measure_conflict
 
 SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
 
@@ -34,9 +35,10 @@ def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}
-    for (place, number), chunks in run_job(job, finish, averaged, "explain").items():
+    measure = functools.partial(measure_conflict, job)
+    for (place, number), chunks in run_job(job, finish, average_baselines, "explain", measure).items():
         c = several[place]
-        explanation = assembled(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
+        explanation = join_batches(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
         if explanation.frozen and question.layer is None:
             explanation = _with_what_was_frozen(job, chunks, explanation, groups is not None)
         if entries:
@@ -50,7 +52,7 @@ def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation
 def show_features(job: Job, explanation: Explanation) -> Explanation:
     """The explanation with a score for each feature as the user knows it: groups, words."""
     if job.request.feature_groups is not None:
-        explanation = grouped(explanation, job.request.feature_groups)
+        explanation = sum_groups(explanation, job.request.feature_groups)
     if job.given.words is not None:
         explanation = by_word(explanation, job.given.words)
     return dataclasses.replace(explanation, job=job.without_model())
@@ -59,19 +61,25 @@ def show_features(job: Job, explanation: Explanation) -> Explanation:
 def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:
     """The net scores of each input, and what they lack to the change of the output, (rows,)."""
     (outcomes,) = run_job(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
-    combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
-    return combined, _joined([outcome.lack for outcome in outcomes])
+    combined = tuple(map(_join_results, zip(*(outcome.net for outcome in outcomes), strict=True)))
+    return combined, _join_results([outcome.lack for outcome in outcomes])
 
 
-def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str) -> Results[R]:
+def run_job(
+    job: Job,
+    finish: Callable[[Passed], Sequence[R]],
+    mean: Callable[[list[R]], R],
+    call: str,
+    measure: Measure = None,
+) -> Results[R]:
     """Carry out the job; where the model itself does not take such rows, say so."""
     try:
-        return carry_out(job, finish, mean)
+        return carry_out(job, finish, mean, measure)
     except Exception as error:
         if isinstance(error, (RuntimeError, ValueError)):
             one = job.batch(slice(0, 1))
             refuse_rows(error, call, job.subject.model, job.given.tensors, lambda: plain_output(job, one))
-        refuse_chance(error, call, lambda seed: drawn_output(job, job.batch(), seed))
+        refuse_chance(error, call, lambda seed: redraw_output(job, job.batch(), seed))
         refuse_explained(error, call, lambda: plain_output(job, job.batch()))
         raise
 
@@ -97,7 +105,7 @@ def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_cla
     return next(iter(entries.values()))
 
 
-def _joined(chunks: Sequence[Tensor]) -> Tensor:
+def _join_results(chunks: Sequence[Tensor]) -> Tensor:
     return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
 
 

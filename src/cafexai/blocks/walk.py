@@ -21,6 +21,7 @@ from .._engine.job import Job
 from .._inputs.prepare import model_dtype
 from ..errors import CompletenessError
 from ..explanation import Explanation, Tensors
+from ..explanation.conflict import MEASURED, NET
 from .cut import first_block
 
 NOTE = "Explained in two blocks ({how}): scores depend on which features share a block."
@@ -30,6 +31,7 @@ Rows = tuple[Tensor, ...]  # one tensor per input
 def explain_in_blocks(job: Job, meta: Mapping[str, Any], blocks: Any) -> Explanation:
     """Shapley values of two blocks, shared out inside them, and what is lost without each feature."""
     _refuse(job)
+    job = dataclasses.replace(job, request=job.request.replace(conflict=NET))
     inside, how = first_block(job, blocks)
     x = job.given.tensors
     starts = [_filled(references, x) for references in job.stack]
@@ -61,6 +63,7 @@ def explain_in_blocks(job: Job, meta: Mapping[str, Any], blocks: Any) -> Explana
         output_error=max(one.first.checks.output_error for one in walk),
         model_at_baseline=alone_a.number("model_at_baseline"),
         cut={**without_b.first.checks.cut, **without_a.checks.cut},
+        conflict_info=None,
         conflict_pairs=None if without_a.conflict_pairs is None else _halves([one.scores("conflict_pairs") for one in walk])[0],
         frozen=frozen,
         notes=(*dict.fromkeys(note for one in walk for note in one.first.notes), NOTE.format(how=how)),
@@ -76,6 +79,10 @@ def _refuse(job: Job) -> None:
         raise ValueError(
             "explain_blocks(...): in this variant biases have scores of their own, which would count in each of the blocks. "
             'Set CAFE(model, biases="reference"), or take the default variant.'
+        )
+    if job.request.conflict == MEASURED:
+        raise ValueError(
+            'explain_blocks(..., conflict="measured"): its conflict comes from net scores. Drop conflict=, or use explain.'
         )
     for place, x in enumerate(job.given.tensors):
         if not x.is_floating_point() and any(references[place] is None for references in job.stack):
