@@ -91,13 +91,25 @@ def cafe_refined(
 
 @method(aimed=False)
 def cafe_blocks(case: Case, *, c: C = 0.5, variant: str | Variant = "default") -> Tensor:
-    """The net scores of ``CAFE(model).explain_blocks``: close to Shapley values. Features of one group share a block."""
+    """The net scores of ``CAFE(model).explain_blocks``: close to Shapley values.
+
+    Args:
+        feature_groups: Groups of elements that share a block.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+    """
     return cast(Tensor, _in_blocks(case, c, variant).combined)
 
 
 @method(aimed=False)
 def cafe_if_missing(case: Case, *, c: C = 0.5, variant: str | Variant = "default") -> Tensor:
-    """``if_missing`` of ``CAFE(model).explain_blocks``: what the output would lose without a feature, or group."""
+    """``if_missing`` of ``CAFE(model).explain_blocks``: what the output would lose without a feature, or group.
+
+    Args:
+        feature_groups: Groups of elements that share a block.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+    """
     return cast(Tensor, _in_blocks(case, c, variant).if_missing)
 
 
