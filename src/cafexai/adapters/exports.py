@@ -65,6 +65,12 @@ def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     return found
 
 
+def _named_values(e: Explanation, numbers: np.ndarray) -> np.ndarray:
+    """Values for SHAP's plots, which take no None: what is missing is called so."""
+    found = _in_words(e, numbers)
+    return np.where(found == None, "missing", found)  # noqa: E711
+
+
 def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
     """The features with most influence on one row, in the order of the ledger."""
     pandas = needs("pandas", "tabular")
@@ -104,7 +110,7 @@ def for_shap(e: Explanation, scores: str) -> Any:
         values=e.flat(tensors).cpu().numpy(),
         base_values=base,
         data=known,
-        display_data=_in_words(e, known) if known is not None and e.features.categories else None,
+        display_data=_named_values(e, known) if known is not None and e.features.categories else None,
         feature_names=names,
     )
 
