@@ -17,7 +17,7 @@ from .._extras import needs
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
 
 
-def encoded(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, str]]:
+def encode_column(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, str]]:
     """The numbers of a column, or its codes if it has labels, and what is wrong with single rows."""
     listed = list(cells)
     bad: dict[int, str] = {}
@@ -128,7 +128,7 @@ def column_of(table: Any, place: int, name: str) -> np.ndarray:
     return np.asarray(cells)
 
 
-def known_values(cells: np.ndarray, labels: Sequence[str] = ()) -> tuple[np.ndarray, tuple[str, ...]]:
+def read_values(cells: np.ndarray, labels: Sequence[str] = ()) -> tuple[np.ndarray, tuple[str, ...]]:
     """Numbers with NaN for what is missing; or, of words, their codes and the words, those in ``labels`` first.
 
     ``labels`` are the categories that an encoder knows: numbers are words then, too.

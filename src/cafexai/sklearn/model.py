@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from .._extras import needs
-from .._inputs import listed
+from .._inputs import list_names
 from .._inputs.encoders import sources
 from .._inputs.groups import Grouping
 from .._inputs.prepare import FromRaw
-from .._inputs.table_values import column_of, known_values, read_dates, typical_value, word
+from .._inputs.table_values import column_of, read_dates, read_values, typical_value, word
 from .layers import Network, names_of
 from .steps import numbers
 
@@ -63,7 +63,7 @@ class SklearnModel(nn.Module):
         dates: tuple[str, ...] = ()
         ready = raw
         if self.steps is not None:
-            ready, raw, dates = self._transformed(raw, call)
+            ready, raw, dates = self._transform(raw, call)
         self._check_columns(_columns(ready))
         features = numbers(ready)
         if features.ndim != 2 or features.shape[1] != self.count:
@@ -79,7 +79,7 @@ class SklearnModel(nn.Module):
         found = self._as_known(raw, features, made, given)
         return found._replace(notes=(*found.notes, *self._unknown(raw), *_read_as_dates(dates)))
 
-    def _transformed(self, raw: Any, call: str) -> tuple[Any, Any, tuple[str, ...]]:
+    def _transform(self, raw: Any, call: str) -> tuple[Any, Any, tuple[str, ...]]:
         """The rows behind the steps, the rows, and the columns of texts that had to be read as dates."""
         own = (ValueError, TypeError, KeyError, AttributeError)
         try:
@@ -107,12 +107,12 @@ class SklearnModel(nn.Module):
         notes = []
         for key, labels in self.labels.items():
             cells = column_of(raw, key, self.raw_names[key])
-            _, words = known_values(cells, labels)
+            _, words = read_values(cells, labels)
             if new := words[len(labels) :]:
                 count = sum(word(cell) in new for cell in cells.tolist())
                 notes.append(
-                    f"Unknown to the encoder of {self.raw_names[key]}: {listed(new, 5)} ({count} row{'s' * (count > 1)}); the "
-                    "model gets what the encoder makes of unknown categories."
+                    f"Unknown to the encoder of {self.raw_names[key]}: {list_names(new, 5)} ({count} row{'s' * (count > 1)}); "
+                    "the model gets what the encoder makes of unknown categories."
                 )
         return notes
 
@@ -123,7 +123,7 @@ class SklearnModel(nn.Module):
         order = list(dict.fromkeys(keys))  # columns, and for what mixes them -1 - its place
         mixed = [-1 - key for key in order if key < 0]
         if len(mixed) == self.count:
-            return FromRaw(features, given or made, notes=_mixed(made or []))
+            return FromRaw(features, given or made, notes=_note_mixed(made or []))
         names = given if given is not None and len(given) == len(self.raw_names) else self.raw_names
         own = [f"feature {place}" for place in range(self.count)] if made is None else _without_prefixes(made)
         shown = [names[key] if key >= 0 else own[-1 - key] for key in order]
@@ -138,11 +138,11 @@ class SklearnModel(nn.Module):
         categories: dict[str, tuple[str, ...]] = {}
         for place, (key, name) in enumerate(zip(order, shown, strict=True)):
             cells = features[:, -1 - key] if key < 0 else column_of(raw, key, self.raw_names[key])
-            values[:, place], words = known_values(cells, self.labels.get(key, ()))
+            values[:, place], words = read_values(cells, self.labels.get(key, ()))
             if words:
                 categories[name] = words
         index = torch.tensor([order.index(key) for key in keys])
-        notes = _mixed([own[place] for place in mixed])
+        notes = _note_mixed([own[place] for place in mixed])
         if len(order) == self.count:
             return FromRaw(features, shown, torch.from_numpy(values), categories, None, notes)
         grouping = Grouping(index, tuple(shown), torch.from_numpy(values), categories)
@@ -187,7 +187,7 @@ class SklearnModel(nn.Module):
         if columns is not None and self.known is not None and columns != self.known:
             reason = _difference(columns, self.known) or "they stand in another order"
             raise ValueError(
-                f"explain(frame): the model was fitted with the columns {listed(self.known)}; {reason}. "
+                f"explain(frame): the model was fitted with the columns {list_names(self.known)}; {reason}. "
                 "Pass the same columns in the same order."
             )
 
@@ -200,7 +200,7 @@ def _columns(data: Any) -> list[str] | None:
 def _difference(given: list[str], known: list[str]) -> str:
     """Columns that are too few or too many, by name."""
     missing, other = [one for one in known if one not in given], [one for one in given if one not in known]
-    parts = [f"{text} {listed(names)}" for text, names in (("the rows lack", missing), ("they have besides", other)) if names]
+    parts = [f"the rows lack {list_names(missing)}"] * bool(missing) + [f"they have besides {list_names(other)}"] * bool(other)
     return " and ".join(parts)
 
 
@@ -240,7 +240,7 @@ def _without_prefixes(names: list[str]) -> list[str]:
     return [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
 
 
-def _mixed(names: list[str]) -> tuple[str, ...]:
+def _note_mixed(names: list[str]) -> tuple[str, ...]:
     """A note on features that are made of several columns."""
     if not names:
         return ()
