@@ -49,7 +49,7 @@ def choose_target(
 def pick_outputs(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
     """The explained outputs of (rows, *output, ...), minus those that they are held against; indices (rows, dimensions)."""
     rows = torch.arange(len(outputs), device=outputs.device)
-    places = [(rows, *one.to(outputs.device).unbind(1)) for one in (target, against) if one is not None]
+    places = [(rows, *one.to(outputs.device).unbind(1)[: outputs.ndim - 1]) for one in (target, against) if one is not None]
     return outputs[places[0]] if against is None else outputs[places[0]] - outputs[places[1]]
 
 

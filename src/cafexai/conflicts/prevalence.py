@@ -18,11 +18,17 @@ SMALL = 1e-5  # inputs below this count as none
 
 @dataclass(frozen=True)
 class Prevalence:
-    """The share of (row, unit) that are inactive although positive and negative inputs arrive."""
+    """The share of (row, unit) that are inactive although positive and negative inputs arrive.
+
+    Args:
+        overall: The share over all units.
+        by_layer: The share for every layer.
+        units: How many (row, unit) pairs were counted.
+    """
 
     overall: float
     by_layer: Mapping[str, float]
-    units: int  # (row, unit) pairs that were looked at
+    units: int
 
     def __str__(self) -> str:
         lines = [f"{layer}: {share:.1%}" for layer, share in self.by_layer.items()]
@@ -34,6 +40,22 @@ def prevalence(model: Any, data: Any) -> Prevalence:
 
     A unit is in conflict on a row if its pre-activation lies below the threshold of its activation (ReLU 0, GELU -0.4)
     while the sums of its positive and of its negative inputs, bias included, are both at least 1e-5.
+
+    Args:
+        model: The model, a module.
+        data: The rows, or batches of rows.
+
+    Returns:
+        The shares.
+
+    Raises:
+        ValueError: The model has no layer with such units, or there are no rows.
+
+    Example:
+        >>> from cafexai import conflicts
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> conflicts.prevalence(net, torch.rand(5, 3)).units
+        20
     """
     found: dict[str, list[int]] = {}
     for batch in [data] if isinstance(data, (Tensor, np.ndarray)) or is_frame(data) else _batches(data):

@@ -23,11 +23,19 @@ HARMLESS = ("numpy.dtype", f"{_OPTIMIZERS}.AdamOptimizer", f"{_OPTIMIZERS}.SGDOp
 
 
 def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None, trust: bool = False) -> Any:
-    """The model that ``spec`` names, ready to be explained.
+    """Load a model that is given as text.
 
-    ``package.module:factory`` (or ``file.py:factory``) is code of the user: a module, or something that makes one when it is
-    called without arguments; ``weights`` are then loaded into it. ``.skops`` holds a scikit-learn model. ``.pt2`` (of torch),
-    ``.pkl``, ``.joblib`` and ``.pt`` files with a whole model can run code when they are read: they need ``trust``.
+    Args:
+        spec: ``package.module:factory`` or ``file.py:factory``, code of the user: a module, or a function that makes one.
+            Else a file: ``.onnx``, ``.skops``, ``.pt2``, ``.pkl``, ``.joblib``, or ``.pt`` with a whole model.
+        weights: A file of weights, which are loaded into the module that the code made.
+        trust: Allow files that can run code when they are read: ``.pt2`` (of torch), ``.pkl``, ``.joblib``, ``.pt``.
+
+    Returns:
+        The model, ready to be explained.
+
+    Raises:
+        ModelProblem: The model cannot be loaded; the message says why.
     """
     name = os.fspath(spec)
     ending = Path(name).suffix.lower()

@@ -15,7 +15,17 @@ from .file_errors import ModelProblem, existing, short
 
 
 def attribute(spec: str) -> Any:
-    """What ``package.module:name`` names; modules in the current folder are found too."""
+    """Import an object of the user's code.
+
+    Args:
+        spec: ``package.module:name``, or ``file.py:name``. Modules in the current folder are found too.
+
+    Returns:
+        The object.
+
+    Raises:
+        ModelProblem: The module cannot be imported, or has no such name.
+    """
     module, _, name = spec.rpartition(":")
     if not module or not name:
         raise ModelProblem(f"{spec}: name something in your code as package.module:name, such as model:make.")
