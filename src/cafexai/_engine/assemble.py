@@ -79,9 +79,9 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
 
 
 def _probability(passed: Passed) -> Tensor | None:
-    """Of the explained class; a difference of two outputs has none."""
+    """Of the explained class, also where another one is subtracted from it."""
     whole = passed.probabilities
-    if whole is None or passed.against is not None:
+    if whole is None:
         return None
     picks = (torch.arange(len(whole), device=whole.device), *passed.target.to(whole.device).unbind(1)[: whole.ndim - 1])
     return whole.detach()[picks].to(passed.chosen.delta.dtype)
