@@ -17,10 +17,11 @@ from .._core.backward import only_net
 from .._core.contract import Made
 from .._core.flow_rule import FlowRule
 from .._core.functions import Function, over_rows, slope
+from .._core.pending import Pending
 from .._core.row_index import behind_map
 from .._core.run import Run
 from .._core.steps import LINEAR, Added, InGraph, Step, weighted
-from .._core.value import Pending, Scores
+from .._core.value import Scores
 
 Activation = Callable[
     [Tensor, Tensor | None, Function, bool, FlowRule], tuple[Step, Tensor | None, Tensor | None, Function]

@@ -13,7 +13,7 @@ from .._inputs.groups import Grouping, places, values_of_groups
 from .._inputs.prepare import Inputs
 from .._inputs.words import Words
 from ..explanation import Explanation, Tensors
-from .forward import each_class
+from .output import each_class
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import Any
 
 from .._inputs import different
 from ..schema import Schema
-from .forward import PROBABILITY
 from .model import Subject
+from .output import PROBABILITY
 
 
 @dataclass(frozen=True)

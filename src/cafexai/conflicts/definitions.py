@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .._core.tolerance import all_finite
 from .._engine.diagnose import answer, rows_for
-from .._engine.forward import select_output
+from .._engine.output import select_output
 from .._inputs import different, renamed
 from .._inputs.baselines import expanded
 from .._inputs.groups import chosen, is_index

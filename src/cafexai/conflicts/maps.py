@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._engine.forward import select_output
+from .._engine.output import select_output
 from .._inputs import renamed
 from .._inputs.groups import chosen, is_index
 from .definitions import Question, feature_set, question

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from .._carriers.path import PathScores
 from .._core.run import Run, Settings
-from .._engine.forward import select_output
 from .._engine.model import Subject
 from .._engine.module_paths import module_paths
+from .._engine.output import select_output
 from .._inputs.convert import taken
 from ..conflicts.local_units import LocalLayer, Recorder
 from ..plotting.row_lines import number

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from .._core.variant import Variant
-from .._engine.forward import select_output
 from .._engine.job import as_arguments
+from .._engine.output import select_output
 from .._inputs.baselines import references
 from .._inputs.convert import taken
 from .._inputs.prepare import Inputs, has_own_columns, prepare

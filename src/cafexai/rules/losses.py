@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.functions import soft_winners
-from .._core.value import Pending, Scores
+from .._core.pending import Pending
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import sub
 from .linear import total as summed
