@@ -21,8 +21,8 @@ from .methods import large_scores
 DEFAULT, PUBLISHED, RIVAL = "cafe", "cafe_published", "integrated_gradients"
 FROZEN = "cafe attention=frozen"  # what the default was before attention was open
 APART = (RIVAL, PUBLISHED, FROZEN)  # the methods that all others are compared with row by row
-REFINED, SAMPLED = "cafe_refined", "shapley_value_sampling"
-EVALUATING = (REFINED, SAMPLED)  # they evaluate the model with features put away
+REFINED, EXACT = "cafe_refined", "shapley_exact"
+EVALUATING = (REFINED,)  # they evaluate the model with features put away
 RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
 FEATURE = "cafe netting=feature norms=frozen"  # a carrier with a price per feature
 VARIANTS = (
@@ -75,14 +75,10 @@ def evaluating(
     _, numbers, sizes = groups.unique(return_inverse=True, return_counts=True)
     for name in names:
         start = time.perf_counter()
-        if name == REFINED:
-            how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
-            cafe = CAFE(model)
-            of_group = cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined
-            found = torch.as_tensor(of_group)[:, numbers]
-        else:
-            own = {"target": target, "baselines": baselines, "feature_groups": numbers, "n_samples": samples}
-            found = METHODS[name](model, x, **own).detach()
+        how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
+        cafe = CAFE(model)
+        of_group = cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined
+        found = torch.as_tensor(of_group)[:, numbers]
         scores[name] = found.to(x) / sizes[numbers]  # metrics sum over the elements of a group
         notes[name] = {"seconds": time.perf_counter() - start}
     return scores, notes

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from . import truth_losses
 from .paper import METHOD_TITLES
 from .record import Finding, Results, Settings
-from .truth import DEFAULT, EVALUATING, FROZEN, PUBLISHED, REFINED, RIVAL
+from .truth import DEFAULT, EVALUATING, EXACT, FROZEN, PUBLISHED, REFINED, RIVAL
 from .truth_numbers import MEASURES, Level, by_set, over_sets, reached
 
 AS_IS, NORMALISED = 1.02, 1.0  # times the infidelity of Integrated Gradients: what the default may have
@@ -24,6 +24,7 @@ def title(name: str) -> str:
     if changes:
         return f"CAFE, {', '.join(changes)}".replace("c=", "c = ")
     own = {DEFAULT: "CAFE, the default (c = 0.5)", PUBLISHED: "CAFE as published (c = 0.5)", REFINED: "CAFE, refine=20"}
+    own |= {EXACT: "Shapley values, exact"}
     return own.get(name) or METHOD_TITLES[name]
 
 
@@ -44,6 +45,7 @@ def findings(settings: Settings, results: Results, known: Sequence[str]) -> Iter
     if "encoder" in settings:
         asked = [DEFAULT, *(name for name in EVALUATING if name in settings["methods"])]
         yield from (_reaches(settings, results, kinds, name, "occlusion_correlation", MASKING) for name in asked)
+        yield _reaches(settings, results, kinds, EXACT, "short_correlation", MASKING)
     if "cafe c=0" in settings["methods"]:
         yield from (_best_constant(settings, results, kinds, name) for name in known if name in CHOSEN)
 
