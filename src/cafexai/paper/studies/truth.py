@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -22,7 +22,8 @@ DEFAULT, PUBLISHED, RIVAL = "cafe", "cafe_published", "integrated_gradients"
 FROZEN = "cafe attention=frozen"  # what the default was before attention was open
 APART = (RIVAL, PUBLISHED, FROZEN)  # the methods that all others are compared with row by row
 REFINED, EXACT = "cafe_refined", "shapley_exact"
-EVALUATING = (REFINED,)  # they evaluate the model with features put away
+BLOCKS, MISSING = "cafe_blocks", "cafe_if_missing"
+EVALUATING = (REFINED, BLOCKS, MISSING)  # they see the model with features put away
 RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
 FEATURE = "cafe netting=feature norms=frozen"  # a carrier with a price per feature
 VARIANTS = (
@@ -37,7 +38,7 @@ CHEAP = tuple(name for name in CANDIDATES if name != FEATURE)
 FINALISTS = (DEFAULT, PUBLISHED, "cafe norms=frozen", "cafe c=0", RIVAL, "deeplift_rescale")  # with all seeds
 
 BACKWARD = ("gim", "attn_lrp", "cp_lrp")  # one backward pass, for models with attention
-TRANSFORMERS = (DEFAULT, FROZEN, "cafe norms=frozen", "cafe c=0", "cafe c=0.25", PUBLISHED, *RIVALS[:2], *BACKWARD)
+TRANSFORMERS = (DEFAULT, FROZEN, "cafe c=0.25", PUBLISHED, *RIVALS[:2], *BACKWARD)
 
 
 def candidate(name: str) -> Method:
@@ -67,20 +68,27 @@ def attributed(names: Iterable[str], model: Any, x: Tensor, **options: Any) -> t
 
 
 def evaluating(
-    names: Iterable[str], model: Any, x: Tensor, target: Any, groups: Tensor, baselines: Any = None, samples: int = 20
+    names: Collection[str], model: Any, x: Tensor, target: Any, groups: Tensor, baselines: Any = None, samples: int = 20
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The same for methods that put groups (tokens, cells) away, negative ones staying: so many draws, or orders, each."""
+    """The same for methods that put groups (tokens, cells) away, negative ones staying; refine has so many ``samples``."""
     scores: dict[str, Tensor] = {}
     notes: dict[str, Any] = {}
     _, numbers, sizes = groups.unique(return_inverse=True, return_counts=True)
-    for name in names:
-        start = time.perf_counter()
-        how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
-        cafe = CAFE(model)
-        of_group = cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined
-        found = torch.as_tensor(of_group)[:, numbers]
-        scores[name] = found.to(x) / sizes[numbers]  # metrics sum over the elements of a group
+    cafe = CAFE(model)
+
+    def keep(name: str, of_groups: Any, start: float) -> None:
+        scores[name] = torch.as_tensor(of_groups)[:, numbers].to(x) / sizes[numbers]  # metrics sum over a group
         notes[name] = {"seconds": time.perf_counter() - start}
+
+    start = time.perf_counter()
+    if REFINED in names:
+        how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
+        keep(REFINED, cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined, start)
+    start = time.perf_counter()
+    if BLOCKS in names:
+        e = cafe.explain_blocks(x, baselines, target, feature_groups=numbers)
+        keep(BLOCKS, e.combined, start)
+        keep(MISSING, e.if_missing, start)
     return scores, notes
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from . import truth_losses
 from .paper import METHOD_TITLES
 from .record import Finding, Results, Settings
-from .truth import DEFAULT, EVALUATING, EXACT, FROZEN, PUBLISHED, REFINED, RIVAL
+from .truth import BLOCKS, DEFAULT, EVALUATING, EXACT, FROZEN, MISSING, PUBLISHED, REFINED, RIVAL
 from .truth_numbers import MEASURES, Level, by_set, over_sets, reached
 
 AS_IS, NORMALISED = 1.02, 1.0  # times the infidelity of Integrated Gradients: what the default may have
 EQUAL = 5e-4  # differences below what tables show are none
 MASKING = 0.8  # the correlation with masking that is asked for on texts
+SHAPLEY = 0.9  # the correlation with Shapley values that is asked of explain_blocks on texts
 GAIN, SHARE = 0.03, 0.8  # open beside frozen attention: correlation with putting away, error against Shapley values
 CHOSEN = ("infidelity_as_is", "occlusion_correlation")  # c is judged by these
 
@@ -24,7 +25,7 @@ def title(name: str) -> str:
     if changes:
         return f"CAFE, {', '.join(changes)}".replace("c=", "c = ")
     own = {DEFAULT: "CAFE, the default (c = 0.5)", PUBLISHED: "CAFE as published (c = 0.5)", REFINED: "CAFE, refine=20"}
-    own |= {EXACT: "Shapley values, exact"}
+    own |= {EXACT: "Shapley values, exact", BLOCKS: "CAFE, explain_blocks", MISSING: "CAFE, if_missing of explain_blocks"}
     return own.get(name) or METHOD_TITLES[name]
 
 
@@ -46,7 +47,8 @@ def findings(settings: Settings, results: Results, known: Sequence[str]) -> Iter
         asked = [DEFAULT, *(name for name in EVALUATING if name in settings["methods"])]
         yield from (_reaches(settings, results, kinds, name, "occlusion_correlation", MASKING) for name in asked)
         yield _reaches(settings, results, kinds, EXACT, "short_correlation", MASKING)
-    if "cafe c=0" in settings["methods"]:
+        yield _reaches(settings, results, kinds, BLOCKS, "shapley_correlation", SHAPLEY)
+    if "cafe c=0.25" in settings["methods"] or "cafe c=0" in settings["methods"]:
         yield from (_best_constant(settings, results, kinds, name) for name in known if name in CHOSEN)
 
 
