@@ -363,7 +363,8 @@ def test_the_page_of_evidence_is_that_of_the_committed_results():
     spec.loader.exec_module(evidence)
     text = (root / "docs" / "evidence.md").read_text()
     assert text == evidence.page(root / "studies")
-    assert all(f"## {name}" in text for name in evidence.SHOWN)
+    run_before = {folder.name.rpartition("-")[0] for folder in (root / "studies").iterdir()}
+    assert all(f"## {name}\n" in text for name in evidence.SHOWN if name in run_before)
 
 
 def test_large_scores_are_measured_without_a_warning():
