@@ -39,6 +39,8 @@ class CAFE(ImmutableExplainer):
         tokenizer: Turns texts into token ids, and token ids into words.
         words: Sum the scores of the tokens of a word. False gives one score per token.
         preprocess: A function from one picture to the tensor that the model takes.
+        per_row: Which further arguments of forward have one entry per row, by position or keyword. None tries tensors that
+            are as long as there are rows on the first two chunks.
         **options: ``netting``, ``flows``, ``biases``, ``norms``, ``norm_mean``, ``attention``: single options of the variant.
             An option changes only what it names (docs/default.md).
 

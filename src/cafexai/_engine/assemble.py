@@ -13,6 +13,7 @@ from .._inputs.groups import Grouping, places, values_of_groups
 from .._inputs.prepare import Inputs
 from .._inputs.words import Words
 from ..explanation import Explanation, Tensors
+from ..explanation.conflict import NET, ConflictInfo, from_sides
 from .output import each_class
 
 
@@ -39,6 +40,8 @@ class Piece:
     probability: Tensor | None = None  # (rows,)
     class_names: tuple[str, ...] | None = None  # of the outputs
     cut: list[Tensor] | None = None  # which elements of the inputs reached what was cut off, if anything may have been
+    net_conflict: ConflictInfo | None = None  # from net scores
+    sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y, where the conflict was measured
 
 
 def pieces(passed: Passed, every_class: bool) -> list[Piece]:
@@ -76,9 +79,9 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
 
 
 def _probability(passed: Passed) -> Tensor | None:
-    """Of the explained class; a difference of two outputs has none."""
+    """Of the explained class, also where another one is subtracted from it."""
     whole = passed.probabilities
-    if whole is None or passed.against is not None:
+    if whole is None:
         return None
     picks = (torch.arange(len(whole), device=whole.device), *passed.target.to(whole.device).unbind(1)[: whole.ndim - 1])
     return whole.detach()[picks].to(passed.chosen.delta.dtype)
@@ -103,6 +106,14 @@ def average_baselines(parts: list[Piece]) -> Piece:
     if first.pairs is not None:
         first.pairs = torch.stack([p.pairs for p in parts if p.pairs is not None]).mean(0)
     first.bias_by_layer = {layer: torch.stack([p.bias_by_layer[layer] for p in parts]).mean(0) for layer in first.bias_by_layer}
+    if first.net_conflict is not None:
+        known = [p.net_conflict for p in parts if p.net_conflict is not None]
+        first.net_conflict = ConflictInfo(
+            torch.stack([one.conflict for one in known]).mean(0), torch.stack([one.left for one in known]).mean(0)
+        )
+    sides = [p.sides for p in parts if p.sides is not None]
+    first.sides = torch.cat(sides, 1) if len(sides) == count else None
+    first.notes = tuple(dict.fromkeys(note for p in parts for note in p.notes))
     first.output_error = max(p.output_error for p in parts)
     if first.cut is not None:
         first.cut = [torch.stack(same).any(0) for same in zip(*(p.cut or first.cut for p in parts), strict=True)]
@@ -142,6 +153,7 @@ def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) ->
         against=None if parts[0].against is None else column("against"),
         probability=None if parts[0].probability is None else column("probability"),
         class_names=parts[0].class_names,
+        conflict_info=_conflict_info(parts),
         inputs=joined("inputs"),
         baselines=joined("baselines"),
         feature_names=given.names if settings["layer"] is None else None,
@@ -154,6 +166,17 @@ def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) ->
         notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
         settings=settings,
     )
+
+
+def _conflict_info(parts: list[Piece]) -> ConflictInfo | None:
+    """The conflict of all rows: measured if it is in every part."""
+    sides = [p.sides for p in parts if p.sides is not None]
+    if len(sides) == len(parts):
+        return from_sides(torch.cat(sides))
+    known = [p.net_conflict for p in parts if p.net_conflict is not None]
+    if len(known) < len(parts):
+        return None
+    return ConflictInfo(torch.cat([one.conflict for one in known]), torch.cat([one.left for one in known]), NET)
 
 
 def sum_groups(explanation: Explanation, groups: Any) -> Explanation:

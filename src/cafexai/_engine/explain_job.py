@@ -14,10 +14,11 @@ from .._core.backward import Outcome, Passed
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
 from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
-from .batches import R, Results, carry_out
+from .batches import Measure, R, Results, carry_out
 from .diagnose import refuse_chance, refuse_explained, refuse_rows
 from .forward import plain_output, redraw_output
 from .job import Job
+from .sides import measure_conflict
 
 SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
 
@@ -28,7 +29,8 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}
-    for (place, number), chunks in run_job(job, finish, average_baselines, "explain").items():
+    measure = functools.partial(measure_conflict, job)
+    for (place, number), chunks in run_job(job, finish, average_baselines, "explain", measure).items():
         c = several[place]
         explanation = join_batches(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
         if explanation.frozen and question.layer is None:
@@ -54,10 +56,16 @@ def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:
     return combined, _join_results([outcome.lack for outcome in outcomes])
 
 
-def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str) -> Results[R]:
+def run_job(
+    job: Job,
+    finish: Callable[[Passed], Sequence[R]],
+    mean: Callable[[list[R]], R],
+    call: str,
+    measure: Measure = None,
+) -> Results[R]:
     """Carry out the job; where the model itself does not take such rows, say so."""
     try:
-        return carry_out(job, finish, mean)
+        return carry_out(job, finish, mean, measure)
     except Exception as error:
         if isinstance(error, (RuntimeError, ValueError)):
             one = job.batch(slice(0, 1))

@@ -20,7 +20,7 @@ from .._inputs.words import mask_words
 from .job import Job, as_arguments
 from .model import Subject
 from .model_info import ModelInfo
-from .request import Question, Request
+from .request import Question, Request, conflict_kind
 
 
 class Explainer(NamedTuple):
@@ -40,6 +40,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         if name is not None:
             subject.has_module(option, name)
     only_net = call == "attribute"
+    conflict_kind(request.conflict, question)  # checks it
     ready = convert_inputs(
         inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw
     )
@@ -81,15 +82,15 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         latent_baselines=request.baselines,
         features=_features(explainer.variant, given, groups, question),
         sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
-        per_row=_per_row(request, ready.extra, given),
+        per_row=_per_row(info, request, ready.extra, given),
         only_net=only_net,
     )
 
 
-def _per_row(request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:
+def _per_row(info: ModelInfo, request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:
     """Which further arguments have one entry per row: those that came with an encoding do; others if the user says so."""
-    if request.per_row is not None:
-        return tuple(request.per_row)
+    if info.per_row is not None:
+        return tuple(info.per_row)
     if request.additional_forward_args is not None or not isinstance(extra, dict):
         return None
     tensors = {key: part for key, part in extra.items() if isinstance(part, torch.Tensor) and part.ndim}

@@ -16,6 +16,7 @@ from torch import Tensor
 from .._files import read_file, write_file
 from .._inputs.groups import default_names, is_index
 from ..errors import warn
+from .conflict import ConflictFields, ConflictInfo
 from .files import FORMAT, UNCHECKED, pack, unpack
 from .parts import KINDS, PLACES, Checks, FeatureInfo, Meta, Refinement, Tensors
 
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from ..reporting import ReportOptions
     from ..reporting.text_ledger import Ledger
 
+REQUIRED = ("checks", "features", "meta")  # parts that every explanation has
 PER_ROW = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(ConflictFields):
     """Scores of one output for each row: ``baseline_output + bias + sum of combined = output``.
 
     ``positive``, ``negative`` >= 0 and ``combined`` = positive - negative (also as ``net``) are shaped like the explained
@@ -56,16 +58,17 @@ class Explanation:
     refinement: Refinement | None = None  # with CAFE.refine
     against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
     probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
+    conflict_info: ConflictInfo | None = None  # None: ``conflict`` is computed from net scores
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
 
     @classmethod
     def of(cls, **values: Any) -> Explanation:
         """From values by their flat names: those of ``features``, ``checks``, ``meta`` and ``refinement`` find their place."""
-        parts: dict[str, dict[str, Any]] = {"checks": {}, "features": {}, "meta": {}}
+        parts: dict[str, dict[str, Any]] = {part: {} for part in REQUIRED}
         for name in [name for name in values if name in PLACES]:
             value, (part, own) = values.pop(name), PLACES[name]
-            if part != "refinement" or value is not None:
+            if part in REQUIRED or value is not None:
                 parts.setdefault(part, {})[own] = value
         return cls(**values, **{part: KINDS[part](**own) for part, own in parts.items()})
 
@@ -225,11 +228,6 @@ class Explanation:
         if self.checks.model_at_baseline is None:
             raise ValueError('frozen_part: not known. It needs biases="reference" and, for codes, a baseline.')
         return self.checks.model_at_baseline - self.baseline_output
-
-    @property
-    def conflict(self) -> Tensor:
-        """s_conf = min(sum of positive, sum of negative) over the features. (rows,)"""
-        return torch.minimum(self.flat(self.positive).sum(1), self.flat(self.negative).sum(1))
 
     def pairs(self, row: int = 0, most: int = 10) -> list[tuple[str, str, float]]:
         """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
