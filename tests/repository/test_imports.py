@@ -32,7 +32,7 @@ LAYERS = """
     explanation plotting reporting adapters                what comes out
     _engine                                                one explained pass
     -- what people use
-    refinement                                             scores corrected by evaluations
+    refinement blocks                                      scores corrected by evaluations; two blocks of features
     _old_forms                                             forms of earlier versions
     _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call

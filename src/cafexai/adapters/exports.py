@@ -40,6 +40,8 @@ def long_table(e: Explanation) -> pandas.DataFrame:
     ]
     if e.refinement is not None:
         scores.append(("refined", e.refined, e.bias))
+    if e.if_missing is not None:
+        scores.append(("if_missing", e.if_missing, torch.zeros_like(e.bias)))
     for name, features, bias in scores:
         columns[name] = torch.cat([e.flat(features), bias.to(e.flat(features))[:, None]], 1).flatten().cpu().numpy()
     frame = pandas.DataFrame(columns)
@@ -90,7 +92,8 @@ def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
     if values is not None:
         found["value"] = [values[place] for place in kept]
-    for name in ("positive", "negative", "combined", *(["refined"] if e.refinement is not None else [])):
+    refined, missing = ["refined"] * (e.refinement is not None), ["if_missing"] * (e.if_missing is not None)
+    for name in ("positive", "negative", "combined", *refined, *missing):
         found[name] = one.flat(getattr(one, name))[0, kept].tolist()
     return pandas.DataFrame(found)
 
