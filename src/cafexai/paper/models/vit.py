@@ -20,7 +20,21 @@ class PreNormBlock(Block):
 class ViT(nn.Module):
     """Square patches as tokens, positions, transformer blocks, a norm, the mean over the tokens, and a linear map.
 
-    ``size`` is the side of the images, a multiple of ``patch``, the side of the patches.
+    Args:
+        channels: Channels of the images.
+        size: Side of the square images, a multiple of ``patch``.
+        outputs: Number of outputs.
+        width: Width of the tokens, a multiple of ``heads``.
+        heads: Heads of each attention.
+        blocks: Number of transformer blocks.
+        patch: Side of the square patches.
+
+    Raises:
+        ValueError: ``size`` is no multiple of ``patch``, or ``width`` none of ``heads``.
+
+    Example:
+        >>> ViT(3, 32, 10)(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(
@@ -39,6 +53,13 @@ class ViT(nn.Module):
         self.head = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(rows, channels, size, size) to (rows, outputs)."""
+        """The outputs of images.
+
+        Args:
+            x: Images, (rows, channels, size, size).
+
+        Returns:
+            Outputs, (rows, outputs).
+        """
         tokens = self.patches(x).flatten(2).transpose(1, 2) + self.positions
         return self.head(self.norm(self.blocks(tokens)).mean(1))
