@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._extras import needs
 from ..explanation import Explanation, Tensors
-from ..plotting.row_lines import feature_lines
+from ..plotting.row_lines import feature_lines, strongest_first
 
 if TYPE_CHECKING:
     import pandas
@@ -65,15 +65,14 @@ def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     return found
 
 
-def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
-    """The features with most influence on one row, in the order of the ledger."""
+def top(e: Explanation, row: int, most: int, order: str = "net") -> pandas.DataFrame:
+    """The strongest features of one row, in the order of the ledger."""
     pandas = needs("pandas", "tabular")
     one = e[row]
     names, values = one.names(), one.values()
-    influence = (one.flat(one.positive) + one.flat(one.negative))[0]
-    order = influence.argsort(descending=True, stable=True).tolist()
-    kept = [place for place in order if names[place]][:most]
     feature_lines(one, most)  # refuses what cannot be shown
+    scores = (one.flat(part)[0] for part in (one.positive, one.negative, one.combined))
+    kept = [place for place in strongest_first(*scores, order) if names[place]][:most]
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
     if values is not None:
         found["value"] = [values[place] for place in kept]

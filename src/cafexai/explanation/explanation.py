@@ -299,11 +299,11 @@ class Explanation:
 
         return long_table(self)
 
-    def top(self, row: int = 0, most: int = 3) -> pandas.DataFrame:
-        """The features with most influence on one row, as a small table; needs pandas."""
+    def top(self, row: int = 0, most: int = 3, order: str = "net") -> pandas.DataFrame:
+        """The strongest features of one row, as a small table; needs pandas. ``order``: by "net" or by "influence"."""
         from ..adapters.exports import top
 
-        return top(self, row, most)
+        return top(self, row, most, order)
 
     def to_shap(self, scores: str = "combined") -> Any:
         """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output.
@@ -327,11 +327,26 @@ class Explanation:
 
         return for_explainerdashboard(self, y)
 
-    def ledger(self, row: int = 0, most: int = 12) -> Ledger:
-        """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table."""
+    def ledger(self, row: int = 0, most: int = 12, order: str = "net") -> Ledger:
+        """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table.
+
+        Args:
+            row: Which row.
+            most: How many features are shown; the others are summed.
+            order: Features by the size of their net score, "net", or by positive + negative, "influence".
+
+        Returns:
+            The table, a string.
+
+        Example:
+            >>> import torch, cafexai
+            >>> e = cafexai.CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(1, 2))
+            >>> e.ledger(0).splitlines()[2].split()[:2]
+            ['baseline', 'output']
+        """
         from ..reporting.text_ledger import ledger
 
-        return ledger(self[row], most)
+        return ledger(self[row], most, order)
 
     @property
     def plot(self) -> Plots:
@@ -340,9 +355,9 @@ class Explanation:
 
         return Plots(self)
 
-    def summary(self, most: int = 12) -> Picture:
+    def summary(self, most: int = 12, order: str = "net") -> Picture:
         """All rows as a picture; the same as ``e.plot.summary()``."""
-        return self.plot.summary(most)
+        return self.plot.summary(most, order)
 
     def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
         """Deprecated: ``e.plot.pairs()``."""

@@ -87,11 +87,11 @@ class Explanations(Mapping[Any, Explanation]):
 
         return write_report(self, path, **options)
 
-    def plot(self, row: int = 0, most: int = 8) -> Picture:
+    def plot(self, row: int = 0, most: int = 8, order: str = "net") -> Picture:
         """One row of all: what c changes, or the nets (maps of images) side by side; needs matplotlib."""
         from ..plotting.comparison_plots import several
 
-        return several(self.by, self.rows(row), most)
+        return several(self.by, self.rows(row), most, order)
 
     def _repr_html_(self) -> str:
         from ..reporting.notebook import explanations_page

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .picture import Picture
 
 
-def picture_of(explanation: Explanation, row: int, most: int, beside: Any) -> Picture:
+def picture_of(explanation: Explanation, row: int, most: int, beside: Any, order: str) -> Picture:
     """One row as what it is."""
     one, kind = explanation[row], view(explanation)
     if kind == "image":
@@ -27,7 +27,7 @@ def picture_of(explanation: Explanation, row: int, most: int, beside: Any) -> Pi
         return text(one)
     from .table_plot import bars
 
-    return bars(one, most)
+    return bars(one, most, order)
 
 
 def view(explanation: Explanation) -> str:

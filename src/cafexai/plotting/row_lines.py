@@ -1,4 +1,4 @@
-"""What one row is made of: its features by influence, and the biases."""
+"""What one row is made of: its features, the strongest first, and the biases."""
 
 from __future__ import annotations
 
@@ -24,8 +24,25 @@ class Line(NamedTuple):
     refined: float | None = None  # the net score as evaluations of the model correct it
 
 
-def feature_lines(explanation: Explanation, most: int) -> list[Line]:
-    """The features of one row by positive + negative, largest first; all beyond ``most`` summed into one line."""
+ORDERS = ("net", "influence")  # by |net|, or by positive + negative
+Order = str | Sequence[int]  # one of these, or the places of the features
+
+
+def strongest_first(up: Tensor, down: Tensor, net: Tensor, order: Order) -> list[int]:
+    """The places of features, the strongest first: by |net| (equal ones by influence), by influence alone, or as given."""
+    if not isinstance(order, str):
+        return list(order)
+    if order not in ORDERS:
+        raise ValueError(f"order={order!r}: unknown. Allowed values: {', '.join(map(repr, ORDERS))}.")
+    places = (up + down).argsort(descending=True, stable=True)
+    if order == "net":
+        places = places[net.abs()[places].argsort(descending=True, stable=True)]
+    found: list[int] = places.tolist()
+    return found
+
+
+def feature_lines(explanation: Explanation, most: int, order: Order = "net") -> list[Line]:
+    """The features of one row, strongest first; all beyond ``most`` summed into one line."""
     if len(explanation) != 1:
         raise ValueError(f"This shows one row and the explanation has {len(explanation)}. Choose one: explanation[i].")
     if most < 1:
@@ -34,13 +51,13 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
     positive, negative, net = (explanation.flat(part)[0].double().cpu() for part in parts)
     refined = None if explanation.refinement is None else explanation.flat(explanation.refined)[0].double().cpu()
     names, values = explanation.names(), explanation.values()
-    order = [i for i in (positive + negative).argsort(descending=True, stable=True).tolist() if names[i]]  # "": nothing there
+    places = [i for i in strongest_first(positive, negative, net, order) if names[i]]  # "": nothing there
     lines = []
-    for i in order[:most]:
+    for i in places[:most]:
         value = "" if values is None else _written(values[i])
         better = None if refined is None else refined[i].item()
         lines.append(Line(names[i], value, positive[i].item(), negative[i].item(), net[i].item(), True, better))
-    rest = order[most:]
+    rest = places[most:]
     if len(rest):
         label = f"{len(rest)} other{'s' * (len(rest) > 1)}"
         up, down, left = (part[rest].sum().item() for part in (positive, negative, net))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 THICK = 0.62  # of a bar
 
 
-def bars(explanation: Explanation, most: int = 12) -> Picture:
+def bars(explanation: Explanation, most: int = 12, order: str = "net") -> Picture:
     """The explanation of one row: scores of both signs on the left, on the right the nets from baseline to output."""
-    row = shown(explanation, most)
+    row = shown(explanation, most, order=order)
     said = f"Bias: the constants inside the model. {with_c(explanation)}."
     meaning = f"Conflict: influence of the features in both directions that cancelled out. {said}"
     drawn, handles = two_sided(row, explanation.baseline_output.item(), ("What each feature did", "output"))

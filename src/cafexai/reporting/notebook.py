@@ -46,9 +46,9 @@ def table(
     return f"<div>{''.join(parts)}</div>"
 
 
-def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = None) -> str:
+def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = None, order: str = "net") -> str:
     """The table of one row, with a bar for each line; the column "net" adds up. ``row``: other lines than those of features."""
-    row = row or shown(explanation, most)
+    row = row or shown(explanation, most, order=order)
     refined = any(line.refined for line in row.lines)
     reach = max((max(line.exact.positive, line.exact.negative) for line in row.lines if line.exact.single), default=0.0)
     reach = reach or max(max(line.exact.positive, line.exact.negative) for line in row.lines)

@@ -19,7 +19,9 @@ MANY = 1000  # rows, above which each is told in fewer words
 FEATURE = {"image": "part of the picture", "text": "word"}  # what a line of the table is
 
 
-def rows(explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int) -> Iterator[Html]:
+def rows(
+    explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int, order: str = "net"
+) -> Iterator[Html]:
     """One element per row; ``prefix`` begins its address in the page, ``label`` says which of several explanations it is of."""
     kind, count = kind_of(explanation), len(explanation)
     shares = conflict_share(explanation).tolist()
@@ -31,7 +33,7 @@ def rows(explanation: Explanation, names: Sequence[str], prefix: str, label: str
     parts = by_region(explanation) if kind == "image" else explanation
     for place, (name, share) in enumerate(zip(names, shares, strict=True)):
         one, part = explanation[place], parts[place]
-        row = shown(part, most)
+        row = shown(part, most, order=order)
         up, down = (one_side[place].item() for one_side in sides)
         more = [*frozen_lines(one), *refined_lines(one)]
         yield tag(

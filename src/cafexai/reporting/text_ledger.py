@@ -15,6 +15,7 @@ class Ledger(str):
 
     row: Explanation
     most: int
+    order: str
 
     def __repr__(self) -> str:
         return str(self)
@@ -22,18 +23,18 @@ class Ledger(str):
     def _repr_html_(self) -> str:
         from .notebook import ledger_page
 
-        return ledger_page(self.row, self.most)
+        return ledger_page(self.row, self.most, order=self.order)
 
 
-def ledger(explanation: Explanation, most: int = 12) -> Ledger:
+def ledger(explanation: Explanation, most: int = 12, order: str = "net") -> Ledger:
     """The explanation of one row for a terminal: the column "net" adds up from the baseline output to the output."""
-    made = Ledger(_text(explanation, most))
-    made.row, made.most = explanation, most
+    made = Ledger(_text(explanation, most, order))
+    made.row, made.most, made.order = explanation, most, order
     return made
 
 
-def _text(explanation: Explanation, most: int) -> str:
-    row = shown(explanation, most)
+def _text(explanation: Explanation, most: int, order: str) -> str:
+    row = shown(explanation, most, order=order)
     table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net", "refined")]
     refined = explanation.refinement is not None
     table.append(("baseline output", "", "", "", row.start, row.start if refined else ""))
