@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .._core.backward import Outcome, Passed
+from .._inputs.baseline_values import same_as_baseline
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
 from .assemble import Piece, assembled, averaged, by_word, grouped, pieces
@@ -19,7 +20,13 @@ from .diagnose import refuse_chance, refuse_explained, refuse_rows
 from .forward import drawn_output, plain_output
 from .job import Job
 
-SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
+SHARED = (
+    "inputs",
+    "baselines",
+    "display",
+    "baseline_display",
+    "at_baseline",
+)  # what the explanations of one job have in common is there once
 
 
 def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations:
@@ -30,7 +37,10 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
     entries: dict[Any, Explanation] = {}
     for (place, number), chunks in run_job(job, finish, averaged, "explain").items():
         c = several[place]
-        explanation = assembled(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
+        settings = {**meta, "c": dict(c) if isinstance(c, Mapping) else c, "baselines": len(job.stack)}
+        explanation = assembled(chunks, job.given, settings)
+        if len(job.stack) > 1 and question.layer is None:
+            explanation = explanation.replace(at_baseline=same_as_baseline(job.given.tensors, job.stack))
         if explanation.frozen and question.layer is None:
             explanation = _with_what_was_frozen(job, chunks, explanation, groups is not None)
         if entries:

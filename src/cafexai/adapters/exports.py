@@ -65,14 +65,14 @@ def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     return found
 
 
-def top(e: Explanation, row: int, most: int, order: str = "net") -> pandas.DataFrame:
+def top(e: Explanation, row: int | str, most: int, order: str = "net") -> pandas.DataFrame:
     """The strongest features of one row, in the order of the ledger."""
     pandas = needs("pandas", "tabular")
     one = e[row]
     names, values = one.names(), one.values()
     feature_lines(one, most)  # refuses what cannot be shown
     scores = (one.flat(part)[0] for part in (one.positive, one.negative, one.combined))
-    kept = [place for place in strongest_first(*scores, order) if names[place]][:most]
+    kept = [place for place in strongest_first(order, *scores) if names[place]][:most]
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
     if values is not None:
         found["value"] = [values[place] for place in kept]

@@ -57,6 +57,7 @@ class Explanation:
     against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
     probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
+    row_names: tuple[str, ...] | None = None  # the labels of the rows, as the index of a frame has them
     job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
 
     @classmethod
@@ -99,8 +100,12 @@ class Explanation:
             f"completeness_error={self.checks.completeness_error.abs().max().item() if len(self) else 0:.2g})"
         )
 
-    def __getitem__(self, rows: int | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanation:
-        """The explanation of some rows, by index, slice, indices or a mask; an integer keeps the row dimension."""
+    def __getitem__(self, rows: int | str | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanation:
+        """The explanation of some rows, by position, slice, positions or a mask, or of one row by its name.
+
+        An integer is always a position, also if the rows have integers as names: ``e["17"]`` is the row that is called 17.
+        The row dimension is kept.
+        """
         rows = self._places(rows)
 
         def pick(value: Any) -> Any:
@@ -113,6 +118,9 @@ class Explanation:
         values = {name: pick(value) for name, value in self.flat_fields().items()}
         if self.features.tokens is not None:
             values["tokens"] = tuple(self.features.tokens[place] for place in torch.arange(len(self))[rows].tolist())
+        if self.row_names is not None:
+            places = range(len(self))[rows] if isinstance(rows, slice) else torch.arange(len(self))[rows].tolist()
+            values["row_names"] = tuple(self.row_names[place] for place in places)
         for name in PER_ROW:
             values[name] = {layer: pick(numbers) for layer, numbers in values[name].items()}
         return Explanation.of(**values, job=None if self.job is None else self.job.take(rows))
@@ -130,6 +138,9 @@ class Explanation:
         """Rows as tensors take them."""
         if isinstance(rows, slice):
             return rows
+        if isinstance(rows, str):
+            place = self.position(rows)
+            return slice(place, place + 1)
         if is_index(rows):
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
@@ -149,6 +160,41 @@ class Explanation:
         if index.dtype != torch.bool and bool(((index < -len(self)) | (index >= len(self))).any()):
             raise IndexError(f"explanation[{rows!r}]: there are {len(self)} rows.")
         return index
+
+    def position(self, row: int | str) -> int:
+        """The position of a row that is given by its name, or by its position.
+
+        Args:
+            row: A name of ``e.row_names``, or a position, from the end if negative.
+
+        Returns:
+            The position, from 0 on.
+
+        Raises:
+            KeyError: No row has this name, or several rows have it.
+            IndexError: There is no such position.
+
+        Example:
+            >>> import pandas, torch, cafexai
+            >>> frame = pandas.DataFrame({"a": [1.0, 2.0]}, index=["first", "second"])
+            >>> cafexai.CAFE(torch.nn.Linear(1, 1)).explain(frame).position("second")
+            1
+        """
+        if not isinstance(row, str):
+            if not -len(self) <= row < len(self):
+                raise IndexError(f"explanation[{row}]: there are {len(self)} rows.")
+            return int(row) % len(self)
+        found = [place for place, name in enumerate(self.row_names or ()) if name == row]
+        if len(found) == 1:
+            return found[0]
+        if self.row_names is None:
+            raise KeyError(f"explanation[{row!r}]: the rows have no names. Take a position, explanation[0].")
+        if found:
+            raise KeyError(
+                f"explanation[{row!r}]: {len(found)} rows have this name, at the positions {', '.join(map(str, found[:10]))}"
+                f"{' ...' * (len(found) > 10)}. Take one by its position."
+            )
+        raise KeyError(f"explanation[{row!r}]: no row has this name. Names: {', '.join(self.row_names[:10])} ...")
 
     @staticmethod
     def parts(tensors: Tensors) -> tuple[Tensor, ...]:
@@ -231,7 +277,7 @@ class Explanation:
         """s_conf = min(sum of positive, sum of negative) over the features. (rows,)"""
         return torch.minimum(self.flat(self.positive).sum(1), self.flat(self.negative).sum(1))
 
-    def pairs(self, row: int = 0, most: int = 10) -> list[tuple[str, str, float]]:
+    def pairs(self, row: int | str = 0, most: int = 10) -> list[tuple[str, str, float]]:
         """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
 
         The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
@@ -254,10 +300,10 @@ class Explanation:
         """The values of the features, in the units of the user."""
         return self.inputs if self.features.display is None else self.features.display
 
-    def names(self, row: int = 0) -> tuple[str, ...]:
+    def names(self, row: int | str = 0) -> tuple[str, ...]:
         """A name for every feature; for tokens, the words of one row."""
         if self.features.tokens is not None:
-            return self.features.tokens[row]
+            return self.features.tokens[self.position(row)]
         if self.features.names is not None:
             return self.features.names
         return default_names([part.shape[1:] for part in self.parts(self.positive)])
@@ -270,18 +316,19 @@ class Explanation:
         parts = self.parts(self.positive)
         return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
 
-    def target_name(self, row: int = 0) -> str:
+    def target_name(self, row: int | str = 0) -> str:
         """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
         layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
         names = self.class_names if layer is None else None
         parts = [self.target] if self.against is None else [self.target, self.against]
-        called = [_called(index[row].tolist(), names) for index in parts]
+        place = self.position(row)
+        called = [_called(index[place].tolist(), names) for index in parts]
         kind = "unit" if layer is not None else "output" if names is None else "logit"
         words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
         words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
         return " ".join(words)
 
-    def values(self, row: int = 0) -> list[str | float | None] | None:
+    def values(self, row: int | str = 0) -> list[str | float | None] | None:
         """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
         if self.features.tokens is not None or (self.grouped and self.features.display is None):
             return None
@@ -293,13 +340,46 @@ class Explanation:
             found.append(known[int(number)] if known is not None and code is not None else code)
         return found
 
+    @property
+    def at_baseline(self) -> Tensor | None:
+        """Which features of a row are as in every baseline, and so cannot have a score. (rows, features); None: not known."""
+        if self.features.at_baseline is not None:
+            return self.features.at_baseline
+        if self.grouped or self.features.tokens is not None or self.meta.settings.get("baselines", 1) != 1:
+            return None
+        pairs = zip(self.parts(self.inputs), self.parts(self.baselines), strict=True)
+        return self.flat(tuple(x == r for x, r in pairs))
+
+    def baseline_values(self, row: int | str = 0) -> list[str | float | None] | None:
+        """What every feature is compared with, as people know it, like ``values``; None if that is not known.
+
+        Of several baselines a number is the mean, a category the most frequent one. "" stands for a single value that is not
+        known, "(none)" for no category.
+        """
+        one = self[row]
+        if self.features.tokens is not None or one.values() is None:
+            return None
+        numbers = one.features.baseline_display
+        if numbers is None and (one.grouped or one.features.display is not None):
+            return None
+        found: list[str | float | None] = []
+        flat = (one.flat(one.baselines) if numbers is None else numbers)[0].tolist()
+        for name, number in zip(one.names(), flat, strict=True):
+            words = self.features.categories.get(name)
+            if words is None:
+                found.append(None if number != number else number)
+            else:
+                known = number == number and number == int(number) and 0 <= int(number) < len(words)
+                found.append(words[int(number)] if known else "(none)")
+        return found
+
     def to_frame(self) -> pandas.DataFrame:
         """A long table: one line per row and feature, and one for the bias; needs pandas."""
         from ..adapters.exports import long_table
 
         return long_table(self)
 
-    def top(self, row: int = 0, most: int = 3, order: str = "net") -> pandas.DataFrame:
+    def top(self, row: int | str = 0, most: int = 3, order: str = "net") -> pandas.DataFrame:
         """The strongest features of one row, as a small table; needs pandas. ``order``: by "net" or by "influence"."""
         from ..adapters.exports import top
 
@@ -327,7 +407,7 @@ class Explanation:
 
         return for_explainerdashboard(self, y)
 
-    def ledger(self, row: int = 0, most: int = 12, order: str = "net") -> Ledger:
+    def ledger(self, row: int | str = 0, most: int = 12, order: str = "net") -> Ledger:
         """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table.
 
         Args:

@@ -46,7 +46,7 @@ def columns(entries: Mapping[Any, Explanation], most: int, order: str = "net") -
         for key, one in entries.items()
     }
     whole = [sum(np.abs(three[side]) for three in scores.values()) for side in range(3)]
-    places = strongest_first(*map(torch.as_tensor, whole), order)
+    places = strongest_first(order, *map(torch.as_tensor, whole))
     found = {}
     for key, one in entries.items():
         lines = [_line(names[i], scores[key][:, i], True) for i in places[:most]]

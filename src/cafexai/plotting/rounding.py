@@ -25,6 +25,11 @@ class ShownLine:
     refined: str  # "" if the scores were not refined
     exact: Line  # as it is, for lengths of bars
 
+    @property
+    def baseline(self) -> str:
+        """What the value is compared with; "" if that is not known."""
+        return self.exact.baseline
+
 
 @dataclass(frozen=True)
 class Shown:

@@ -86,7 +86,7 @@ def features(explanation: Explanation, order: str = "net") -> list[Feature]:
             own.append((name, up[index], down[index], net[index], np.full(len(where), np.nan)))
     made = [Feature(name, a.sum() / rows, b.sum() / rows, abs(c).sum() / rows, c, d) for name, a, b, c, d in own]
     columns = (torch.tensor([getattr(one, side) for one in made]) for side in ("positive", "negative", "size"))
-    return [made[place] for place in strongest_first(*columns, order)]
+    return [made[place] for place in strongest_first(order, *columns)]
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

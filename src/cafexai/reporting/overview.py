@@ -67,7 +67,7 @@ def _averages(explanation: Explanation, label: str, most: int, order: str) -> li
 def _by_mean_size(explanation: Explanation, order: str) -> list[int]:
     """The places of the features by mean |net|, which opposite nets of two rows do not cancel, or by mean influence."""
     up, down = (explanation.flat(part).double().mean(0) for part in (explanation.positive, explanation.negative))
-    return strongest_first(up, down, explanation.flat(explanation.combined).double().abs().mean(0), order)
+    return strongest_first(order, up, down, explanation.flat(explanation.combined).double().abs().mean(0))
 
 
 def value_ranges(explanation: Explanation) -> dict[str, str]:

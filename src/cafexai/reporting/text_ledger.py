@@ -7,7 +7,7 @@ import math
 from ..explanation import Explanation
 from ..plotting.labels import labels, percent, probability, shortened, with_c
 from ..plotting.rounding import shown
-from ..plotting.row_lines import conflict_share
+from ..plotting.row_lines import baseline_lines, conflict_share
 
 
 class Ledger(str):
@@ -35,18 +35,19 @@ def ledger(explanation: Explanation, most: int = 12, order: str = "net") -> Ledg
 
 def _text(explanation: Explanation, most: int, order: str) -> str:
     row = shown(explanation, most, order=order)
-    table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net", "refined")]
+    table: list[tuple[str, ...]] = [("", "value", "baseline", "positive", "negative", "net", "refined")]
     refined = explanation.refinement is not None
-    table.append(("baseline output", "", "", "", row.start, row.start if refined else ""))
+    table.append(("baseline output", "", "", "", "", row.start, row.start if refined else ""))
     for name, line in zip(labels([line.name for line in row.lines], 40), row.lines, strict=True):
-        table.append((name, line.value, line.positive, line.negative, line.net, line.refined))
-    table.append(("output", "", "", "", row.end, row.end if refined else ""))
+        table.append((name, line.value, line.baseline, line.positive, line.negative, line.net, line.refined))
+    table.append(("output", "", "", "", "", row.end, row.end if refined else ""))
     body = _columns(table)
     body.insert(-1, "-" * len(body[0]))
+    called = "" if explanation.row_names is None else f"{explanation.row_names[0]}: "
     chance = f", {probability(explanation)}" if explanation.probability is not None else ""
     return "\n".join(
         [
-            f"What moved {explanation.target_name()}{chance} ({with_c(explanation)})",
+            f"{called}What moved {explanation.target_name()}{chance} ({with_c(explanation)})",
             *([f"all numbers {row.times}"] if row.times else []),
             *body,
             *remarks(explanation),
@@ -60,6 +61,7 @@ def remarks(explanation: Explanation) -> list[str]:
         f"conflict (cancelled between features): {explanation.conflict.item():.4g}, "
         f"{percent(conflict_share(explanation).item())} of all influence",
         *pair_lines(explanation),
+        *baseline_lines(explanation),
         *refined_lines(explanation),
         f"completeness error: {explanation.completeness_error.item():.1e}",
         *frozen_lines(explanation),
