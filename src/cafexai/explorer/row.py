@@ -10,7 +10,7 @@ import torch
 
 from ..explanation import Explanation
 from ..plotting.rounding import shown
-from ..plotting.row_lines import conflict_share, number
+from ..plotting.row_lines import baseline_lines, conflict_share, number
 from ..reporting.pictures import CONFLICT, DOWN, UP, heat, picture
 from ..reporting.rows import FEATURE, kind_of, percent
 from ..reporting.sentences import sentences
@@ -67,6 +67,8 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
             {
                 "name": line.name,
                 "value": line.value,
+                "baseline": line.baseline,
+                "same": line.exact.same,
                 "positive": line.positive,
                 "negative": line.negative,
                 "net": line.net,
@@ -77,7 +79,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
             if line.name
         ],
         "sentences": [text_of(one) for one in sentences(part, digits, share, kind)],
-        "notes": [*frozen_lines(e), *e.notes],
+        "notes": [*baseline_lines(part), *frozen_lines(e), *e.notes],
         "error": f"{e.completeness_error.abs().item():.1e}",
     }
     if kind == "image":

@@ -175,7 +175,8 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
     named = []
     for place, row in enumerate(order):
         own = explanation[int(row)]
-        named.append(f"row {row}: {class_name(own) or own.target_name()} {number(outputs[row])}")
+        called = f"row {row}" if own.row_names is None else own.row_names[0]
+        named.append(f"{called}: {class_name(own) or own.target_name()} {number(outputs[row])}")
         looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
         right.annotate(percent(share[row]), (conflict[row], place), (4, 0), **looks)
     rows_down(right, labels(named, 40), 9)

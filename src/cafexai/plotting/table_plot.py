@@ -52,7 +52,8 @@ def headline(explanation: Explanation, row: Shown) -> str:
     """What is explained, from where to where, and how much was cancelled."""
     target, chance, times = explanation.target_name(), probability(explanation), f" ({row.times})" if row.times else ""
     target = f"{target[0].upper()}{target[1:]}"
-    words = f"{target}: {row.start} at the baseline, {row.end} here{times}"
+    called = "" if explanation.row_names is None else f"{shortened(explanation.row_names[0], 40)}: "
+    words = f"{called}{target}: {row.start} at the baseline, {row.end} here{times}"
     share = percent(conflict_share(explanation).item())
     return f"{words}{f' ({chance})' if chance else ''}\nConflict: {row.conflict}, {share} of all influence"
 

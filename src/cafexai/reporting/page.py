@@ -55,6 +55,7 @@ def report_page(
     """The text of the page that ``write_report`` writes."""
     entries, by = _entries(explanation)
     first = next(iter(entries.values()))
+    row_names = first.row_names if row_names is None else row_names
     names = [f"Row {row}" for row in range(len(first))] if row_names is None else [str(name) for name in row_names]
     if len(names) != len(first):
         raise ValueError(f"report(..., row_names=...): {len(names)} names for {len(first)} rows. Give one for each row.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..explanation import Explanation
 from ..plotting.rounding import Shown, shown
-from ..plotting.row_lines import conflict_share, number
+from ..plotting.row_lines import baseline_lines, conflict_share, number
 from .escape import Html, joined, tag
 from .ledger_table import bar, ledger, signed
 from .pictures import image_row, text_row
@@ -35,7 +35,7 @@ def rows(
         one, part = explanation[place], parts[place]
         row = shown(part, most, order=order)
         up, down = (one_side[place].item() for one_side in sides)
-        more = [*frozen_lines(one), *refined_lines(one)]
+        more = [*baseline_lines(part), *frozen_lines(one), *refined_lines(one)]
         yield tag(
             "details",
             _head(one, row, name, labels[place], share, bar("span", up, down, up - down, reach, "b")),
