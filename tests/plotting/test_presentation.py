@@ -133,7 +133,7 @@ def test_ledger_is_aligned_and_says_what_it_is_about():
     title, head, *_ = text.splitlines()
     assert f"output {explanation.target[0].item()}" in title
     assert "c = 0.5" in title
-    assert head.split() == ["value", "positive", "negative", "net"]
+    assert head.split() == ["value", "baseline", "positive", "negative", "net"]
     table = [line for line in text.splitlines()[1:] if not line.startswith(("conflict", "completeness"))]
     assert {len(line) for line in table} == {len(head)}
     assert f"conflict (cancelled between features): {explanation.conflict[0].item():.4g}" in text
@@ -218,7 +218,7 @@ def test_plot_bars_hold_the_scores():
     explanation = tabular()
     left = explanation.plot(0).axes[0]
     negative, positive = ([bar.get_width() for bar in group] for group in left.containers)
-    order = (explanation.positive + explanation.negative)[0].argsort(descending=True)
+    order = explanation.combined[0].abs().argsort(descending=True)
     assert positive == pytest.approx([*explanation.positive[0, order].tolist(), explanation.bias_positive[0].item()])
     assert negative == pytest.approx([*(-explanation.negative[0, order]).tolist(), -explanation.bias_negative[0].item()])
 
