@@ -51,7 +51,7 @@ def test_names_that_do_not_name_one_row_are_refused():
     e = explained(["a", "b", "a"])
     with pytest.raises(KeyError, match="2 rows have this name, at the positions 0, 2"):
         e["a"]
-    with pytest.raises(KeyError, match="no row has this name. Names: a, b, a"):
+    with pytest.raises(KeyError, match=r"no row has this name\. Names: a, b, a"):
         e.ledger("c")
     assert e["b"].row_names == ("b",)
 

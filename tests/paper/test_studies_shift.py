@@ -71,7 +71,7 @@ def test_latent_conflict_is_that_of_the_layer():
     x, y = torch.randn(3, 1, 56, 28), torch.tensor([0, 3, 4])
     found = shift_images.scores(model, x, y, batch=2)
     latent = CAFE.published(model, 1.0).explain(x, target=y, layer="0", start=True)
-    torch.testing.assert_close(found["conflict"], latent.conflict)
+    torch.testing.assert_close(found["conflict"], latent.s_conf)
     torch.testing.assert_close(found["max_logit"], model(x).amax(1).detach())
 
 

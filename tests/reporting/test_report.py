@@ -326,7 +326,7 @@ def test_what_was_left_out_is_said():
     cut = CAFE(lambda v: v[:, 0] + v[:, 1].detach() * 2).explain(torch.tensor([[1.0, 3.0]]))
     assert list(cut.cut) == ["x1"]
     assert re.search(r"x1: the model cuts off influence.*at most 6\.", seen(report_page(cut)))
-    assert "Nothing was frozen, nothing was cut off." in seen(report_page(tabular()[0]))
+    assert "Nothing was frozen, nothing was cut off." in seen(report_page(tabular()[0].replace(notes=())))
 
 
 def test_the_check_names_the_worst_row():

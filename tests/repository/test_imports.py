@@ -23,7 +23,7 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Three storeys, one line per folder. Each line may import the lines above it, and nothing else.
 LAYERS = """
-    errors _extras _files _processes                       what all use
+    errors _docstrings _extras _files _processes           what all use
     -- the engine
     _core                                                  the scored value
     _carriers                                              how influence is propagated
@@ -34,6 +34,7 @@ LAYERS = """
     -- what people use
     refinement                                             scores corrected by evaluations
     _old_forms                                             forms of earlier versions
+    _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call
     debug                                                  find the rule that is wrong
     metrics                                                how good scores are
@@ -115,7 +116,7 @@ WORDS = {word for words in (CARRIERS, METHODS, METRICS) for word in words}  # wh
 ENGINE = [
     file
     for file in FILES
-    if layer(file) in ("_core", "_carriers", "_engine", "_inputs", "conflicts", "methods", "cafe", "refinement")
+    if layer(file) in ("_core", "_carriers", "_engine", "_inputs", "conflicts", "methods", "cafe", "_explainer", "refinement")
 ]
 OPERATIONS = {  # names that torch functions have, less those that are everyday words
     name
@@ -143,8 +144,8 @@ KNOWN = {
     ("_inputs/baselines.py", "mode"): "a word of the user",
     ("_core/feature_index.py", "amin"): "an option of scatter_reduce",
     ("_inputs/groups.py", "torch.arange"): "makes names",
-    ("_engine/forward.py", "softmax"): "a kind",
-    ("_engine/forward.py", "sigmoid"): "a word of the user",
+    ("_engine/output.py", "softmax"): "a kind",
+    ("_engine/output.py", "sigmoid"): "a word of the user",
     ("_inputs/table_values.py", "mode"): "a word of the user",
     ("methods/bias.py", "softmax"): "a kind",
     ("refinement/refine.py", "seed"): "a setting",

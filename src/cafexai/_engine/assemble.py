@@ -13,7 +13,8 @@ from .._inputs.groups import Grouping, places, values_of_groups
 from .._inputs.prepare import Inputs
 from .._inputs.words import Words
 from ..explanation import Explanation, Tensors
-from .forward import each_class
+from ..explanation.conflict import NET, ConflictInfo, from_sides
+from .output import each_class
 
 
 @dataclass
@@ -39,6 +40,8 @@ class Piece:
     probability: Tensor | None = None  # (rows,)
     class_names: tuple[str, ...] | None = None  # of the outputs
     cut: list[Tensor] | None = None  # which elements of the inputs reached what was cut off, if anything may have been
+    net_conflict: ConflictInfo | None = None  # from net scores
+    sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y, where the conflict was measured
 
 
 def pieces(passed: Passed, every_class: bool) -> list[Piece]:
@@ -71,7 +74,7 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
         against=passed.against,
         probability=_probability(passed),
         class_names=passed.class_names,
-        cut=_cut(passed, outcome),
+        cut=_join_cut(passed, outcome),
     )
 
 
@@ -84,14 +87,14 @@ def _probability(passed: Passed) -> Tensor | None:
     return whole.detach()[picks].to(passed.chosen.delta.dtype)
 
 
-def _cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
+def _join_cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
     """None if the model neither compares nor detaches values, nor makes integers of them."""
     if not outcome.cut and not any(key.kind in ("comparison", "choice") for key in passed.run.frozen):
         return None
     return outcome.cut or [torch.zeros(x.shape, dtype=torch.bool, device=x.device) for x in passed.inputs]
 
 
-def averaged(parts: list[Piece]) -> Piece:
+def average_baselines(parts: list[Piece]) -> Piece:
     """The mean over baselines."""
     first, count = parts[0], len(parts)
     if count == 1:
@@ -103,13 +106,21 @@ def averaged(parts: list[Piece]) -> Piece:
     if first.pairs is not None:
         first.pairs = torch.stack([p.pairs for p in parts if p.pairs is not None]).mean(0)
     first.bias_by_layer = {layer: torch.stack([p.bias_by_layer[layer] for p in parts]).mean(0) for layer in first.bias_by_layer}
+    if first.net_conflict is not None:
+        known = [p.net_conflict for p in parts if p.net_conflict is not None]
+        first.net_conflict = ConflictInfo(
+            torch.stack([one.conflict for one in known]).mean(0), torch.stack([one.left for one in known]).mean(0)
+        )
+    sides = [p.sides for p in parts if p.sides is not None]
+    first.sides = torch.cat(sides, 1) if len(sides) == count else None
+    first.notes = tuple(dict.fromkeys(note for p in parts for note in p.notes))
     first.output_error = max(p.output_error for p in parts)
     if first.cut is not None:
         first.cut = [torch.stack(same).any(0) for same in zip(*(p.cut or first.cut for p in parts), strict=True)]
     return first
 
 
-def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
+def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
     """The batches of rows one below the other; they are given up one by one, so that nothing large is there twice."""
     single = not given.is_tuple or settings["layer"] is not None
 
@@ -142,6 +153,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         against=None if parts[0].against is None else column("against"),
         probability=None if parts[0].probability is None else column("probability"),
         class_names=parts[0].class_names,
+        conflict_info=_conflict_info(parts),
         inputs=joined("inputs"),
         baselines=joined("baselines"),
         feature_names=given.names if settings["layer"] is None else None,
@@ -158,7 +170,18 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
     )
 
 
-def grouped(explanation: Explanation, groups: Any) -> Explanation:
+def _conflict_info(parts: list[Piece]) -> ConflictInfo | None:
+    """The conflict of all rows: measured if it is in every part."""
+    sides = [p.sides for p in parts if p.sides is not None]
+    if len(sides) == len(parts):
+        return from_sides(torch.cat(sides))
+    known = [p.net_conflict for p in parts if p.net_conflict is not None]
+    if len(known) < len(parts):
+        return None
+    return ConflictInfo(torch.cat([one.conflict for one in known]), torch.cat([one.left for one in known]), NET)
+
+
+def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
     """The explanation with (rows, groups) scores: positive and negative are summed separately, so both stay complete.
 
     ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.

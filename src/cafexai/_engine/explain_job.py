@@ -14,11 +14,12 @@ from .._core.backward import Outcome, Passed
 from .._inputs.baseline_values import same_as_baseline
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
-from .assemble import Piece, assembled, averaged, by_word, grouped, pieces
-from .batches import R, Results, carry_out
+from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
+from .batches import Measure, R, Results, carry_out
 from .diagnose import refuse_chance, refuse_explained, refuse_rows
-from .forward import drawn_output, plain_output
+from .forward import plain_output, redraw_output
 from .job import Job
+from .sides import measure_conflict
 
 SHARED = (
     "inputs",
@@ -35,10 +36,11 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}
-    for (place, number), chunks in run_job(job, finish, averaged, "explain").items():
+    measure = functools.partial(measure_conflict, job)
+    for (place, number), chunks in run_job(job, finish, average_baselines, "explain", measure).items():
         c = several[place]
         settings = {**meta, "c": dict(c) if isinstance(c, Mapping) else c, "baselines": len(job.stack)}
-        explanation = assembled(chunks, job.given, settings)
+        explanation = join_batches(chunks, job.given, settings)
         if len(job.stack) > 1 and question.layer is None:
             explanation = explanation.replace(at_baseline=same_as_baseline(job.given.tensors, job.stack))
         if explanation.frozen and question.layer is None:
@@ -49,7 +51,7 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
             explanation = explanation.replace(**{name: shared[name] for name in SHARED})
         entries[place if isinstance(c, Mapping) else c, number] = explanation
     if groups is not None:
-        entries = {key: grouped(explanation, groups) for key, explanation in entries.items()}
+        entries = {key: sum_groups(explanation, groups) for key, explanation in entries.items()}
     if job.given.words is not None:
         entries = {key: by_word(explanation, job.given.words) for key, explanation in entries.items()}
     kept = job.without_model()
@@ -60,19 +62,25 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
 def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:
     """The net scores of each input, and what they lack to the change of the output, (rows,)."""
     (outcomes,) = run_job(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
-    combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
-    return combined, _joined([outcome.lack for outcome in outcomes])
+    combined = tuple(map(_join_results, zip(*(outcome.net for outcome in outcomes), strict=True)))
+    return combined, _join_results([outcome.lack for outcome in outcomes])
 
 
-def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str) -> Results[R]:
+def run_job(
+    job: Job,
+    finish: Callable[[Passed], Sequence[R]],
+    mean: Callable[[list[R]], R],
+    call: str,
+    measure: Measure = None,
+) -> Results[R]:
     """Carry out the job; where the model itself does not take such rows, say so."""
     try:
-        return carry_out(job, finish, mean)
+        return carry_out(job, finish, mean, measure)
     except Exception as error:
         if isinstance(error, (RuntimeError, ValueError)):
             one = job.batch(slice(0, 1))
             refuse_rows(error, call, job.subject.model, job.given.tensors, lambda: plain_output(job, one))
-        refuse_chance(error, call, lambda seed: drawn_output(job, job.batch(), seed))
+        refuse_chance(error, call, lambda seed: redraw_output(job, job.batch(), seed))
         refuse_explained(error, call, lambda: plain_output(job, job.batch()))
         raise
 
@@ -98,7 +106,7 @@ def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_cla
     return next(iter(entries.values()))
 
 
-def _joined(chunks: Sequence[Tensor]) -> Tensor:
+def _join_results(chunks: Sequence[Tensor]) -> Tensor:
     return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
 
 

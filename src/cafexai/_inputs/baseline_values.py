@@ -87,7 +87,7 @@ def _by_schema(given: Inputs, stack: Stack) -> tuple[Tensor, dict[str, tuple[str
             tensors.append(_one_or_all(reference, x))
         rows = max(len(one) for one in tensors)
         try:
-            _, values, words = given.schema.seen([one.expand(rows, *one.shape[1:]) for one in tensors], "explain(...)")
+            _, values, words = given.schema.match_columns([one.expand(rows, *one.shape[1:]) for one in tensors], "explain(...)")
         except ValueError:  # codes between two categories, as means are
             return None
         for name, labels in words.items():

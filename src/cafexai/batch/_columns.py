@@ -53,11 +53,14 @@ def columns_of(arrow: Any, explanation: Explanation, form: Form) -> tuple[list[A
         "bias_negative": explanation.bias_negative,
         "bias": explanation.bias,
         "conflict": explanation.conflict,
+        "conflict_share": explanation.conflict_share,
+        "s_conf": explanation.s_conf,
         "baseline_output": explanation.baseline_output,
         "output": explanation.output,
         "probability": explanation.probability,
     }
     named |= {name: arrow.array(_array(value)) for name, value in single.items() if value is not None}
+    named["conflict_kind"] = arrow.array([explanation.conflict_kind] * len(explanation), arrow.string())
     named["target"] = _target(arrow, explanation)
     return [arrow.field(name, column.type) for name, column in named.items()], list(named.values())
 

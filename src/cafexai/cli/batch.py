@@ -116,7 +116,7 @@ def batch(
     with Status().running() as status:
         made, known, baselines, about = model_of(source, baseline, status, background)
         status.doing(f"looking at {input}")
-        asked = options.Asked(target, against, output_part, batch_size)
+        asked = options.Asked(target, against, output_part, batch_size=batch_size)
 
         def call() -> Any:
             return score(

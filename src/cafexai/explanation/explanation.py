@@ -7,34 +7,27 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._files import read_file, write_file
-from .._inputs.groups import default_names, is_index
+from .._inputs.groups import is_index
 from ..errors import warn
+from .conflict import ConflictFields, ConflictInfo
+from .features import FeatureFields
 from .files import FORMAT, UNCHECKED, pack, unpack
 from .parts import KINDS, PLACES, Checks, FeatureInfo, Meta, Refinement, Tensors
+from .views import Views
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas
-    from typing_extensions import Unpack
-
-    from ..plotting.picture import Picture
-    from ..plotting.plots import Plots
-    from ..reporting import ReportOptions
-    from ..reporting.text_ledger import Ledger
-
+REQUIRED = ("checks", "features", "meta")  # parts that every explanation has
 PER_ROW = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(ConflictFields, FeatureFields, Views):
     """Scores of one output for each row: ``baseline_output + bias + sum of combined = output``.
 
     ``positive``, ``negative`` >= 0 and ``combined`` = positive - negative (also as ``net``) are shaped like the explained
@@ -56,6 +49,7 @@ class Explanation:
     refinement: Refinement | None = None  # with CAFE.refine
     against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
     probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
+    conflict_info: ConflictInfo | None = None  # None: ``conflict`` is computed from net scores
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     row_names: tuple[str, ...] | None = None  # the labels of the rows, as the index of a frame has them
     job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
@@ -63,10 +57,10 @@ class Explanation:
     @classmethod
     def of(cls, **values: Any) -> Explanation:
         """From values by their flat names: those of ``features``, ``checks``, ``meta`` and ``refinement`` find their place."""
-        parts: dict[str, dict[str, Any]] = {"checks": {}, "features": {}, "meta": {}}
+        parts: dict[str, dict[str, Any]] = {part: {} for part in REQUIRED}
         for name in [name for name in values if name in PLACES]:
             value, (part, own) = values.pop(name), PLACES[name]
-            if part != "refinement" or value is not None:
+            if part in REQUIRED or value is not None:
                 parts.setdefault(part, {})[own] = value
         return cls(**values, **{part: KINDS[part](**own) for part, own in parts.items()})
 
@@ -161,41 +155,6 @@ class Explanation:
             raise IndexError(f"explanation[{rows!r}]: there are {len(self)} rows.")
         return index
 
-    def position(self, row: int | str) -> int:
-        """The position of a row that is given by its name, or by its position.
-
-        Args:
-            row: A name of ``e.row_names``, or a position, from the end if negative.
-
-        Returns:
-            The position, from 0 on.
-
-        Raises:
-            KeyError: No row has this name, or several rows have it.
-            IndexError: There is no such position.
-
-        Example:
-            >>> import pandas, torch, cafexai
-            >>> frame = pandas.DataFrame({"a": [1.0, 2.0]}, index=["first", "second"])
-            >>> cafexai.CAFE(torch.nn.Linear(1, 1)).explain(frame).position("second")
-            1
-        """
-        if not isinstance(row, str):
-            if not -len(self) <= row < len(self):
-                raise IndexError(f"explanation[{row}]: there are {len(self)} rows.")
-            return int(row) % len(self)
-        found = [place for place, name in enumerate(self.row_names or ()) if name == row]
-        if len(found) == 1:
-            return found[0]
-        if self.row_names is None:
-            raise KeyError(f"explanation[{row!r}]: the rows have no names. Take a position, explanation[0].")
-        if found:
-            raise KeyError(
-                f"explanation[{row!r}]: {len(found)} rows have this name, at the positions {', '.join(map(str, found[:10]))}"
-                f"{' ...' * (len(found) > 10)}. Take one by its position."
-            )
-        raise KeyError(f"explanation[{row!r}]: no row has this name. Names: {', '.join(self.row_names[:10])} ...")
-
     @staticmethod
     def parts(tensors: Tensors) -> tuple[Tensor, ...]:
         """One tensor per input."""
@@ -272,196 +231,6 @@ class Explanation:
             raise ValueError('frozen_part: not known. It needs biases="reference" and, for codes, a baseline.')
         return self.checks.model_at_baseline - self.baseline_output
 
-    @property
-    def conflict(self) -> Tensor:
-        """s_conf = min(sum of positive, sum of negative) over the features. (rows,)"""
-        return torch.minimum(self.flat(self.positive).sum(1), self.flat(self.negative).sum(1))
-
-    def pairs(self, row: int | str = 0, most: int = 10) -> list[tuple[str, str, float]]:
-        """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
-
-        The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
-        """
-        if self.conflict_pairs is None:
-            raise ValueError('pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
-        names, amounts = (*self[row].names(), "(bias)"), self[row].conflict_pairs
-        assert amounts is not None
-        values, order = amounts[0].flatten().sort(descending=True, stable=True)
-        found = zip(values[:most].tolist(), order[:most].tolist(), strict=True)
-        return [(names[place // len(names)], names[place % len(names)], value) for value, place in found if value > 0]
-
-    @property
-    def grouped(self) -> bool:
-        """Scores are those of groups of features, which have no single value."""
-        return bool(self.meta.settings.get("grouped"))
-
-    @property
-    def shown(self) -> Tensors:
-        """The values of the features, in the units of the user."""
-        return self.inputs if self.features.display is None else self.features.display
-
-    def names(self, row: int | str = 0) -> tuple[str, ...]:
-        """A name for every feature; for tokens, the words of one row."""
-        if self.features.tokens is not None:
-            return self.features.tokens[self.position(row)]
-        if self.features.names is not None:
-            return self.features.names
-        return default_names([part.shape[1:] for part in self.parts(self.positive)])
-
-    @property
-    def kind(self) -> str:
-        """What a row is: "text" (words), "image" (channels, height, width), or "table"."""
-        if self.features.tokens is not None:
-            return "text"
-        parts = self.parts(self.positive)
-        return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
-
-    def target_name(self, row: int | str = 0) -> str:
-        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
-        layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
-        names = self.class_names if layer is None else None
-        parts = [self.target] if self.against is None else [self.target, self.against]
-        place = self.position(row)
-        called = [_called(index[place].tolist(), names) for index in parts]
-        kind = "unit" if layer is not None else "output" if names is None else "logit"
-        words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
-        words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
-        return " ".join(words)
-
-    def values(self, row: int | str = 0) -> list[str | float | None] | None:
-        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
-        if self.features.tokens is not None or (self.grouped and self.features.display is None):
-            return None
-        found: list[str | float | None] = []
-        numbers = self[row].flat(self[row].shown)[0].tolist()
-        for name, number in zip(self.names(row), numbers, strict=True):
-            known = self.features.categories.get(name)
-            code = None if number != number else number
-            found.append(known[int(number)] if known is not None and code is not None else code)
-        return found
-
-    @property
-    def at_baseline(self) -> Tensor | None:
-        """Which features of a row are as in every baseline, and so cannot have a score. (rows, features); None: not known."""
-        if self.features.at_baseline is not None:
-            return self.features.at_baseline
-        if self.grouped or self.features.tokens is not None or self.meta.settings.get("baselines", 1) != 1:
-            return None
-        pairs = zip(self.parts(self.inputs), self.parts(self.baselines), strict=True)
-        return self.flat(tuple(x == r for x, r in pairs))
-
-    def baseline_values(self, row: int | str = 0) -> list[str | float | None] | None:
-        """What every feature is compared with, as people know it, like ``values``; None if that is not known.
-
-        Of several baselines a number is the mean, a category the most frequent one. "" stands for a single value that is not
-        known, "(none)" for no category.
-        """
-        one = self[row]
-        if self.features.tokens is not None or one.values() is None:
-            return None
-        numbers = one.features.baseline_display
-        if numbers is None and (one.grouped or one.features.display is not None):
-            return None
-        found: list[str | float | None] = []
-        flat = (one.flat(one.baselines) if numbers is None else numbers)[0].tolist()
-        for name, number in zip(one.names(), flat, strict=True):
-            words = self.features.categories.get(name)
-            if words is None:
-                found.append(None if number != number else number)
-            else:
-                known = number == number and number == int(number) and 0 <= int(number) < len(words)
-                found.append(words[int(number)] if known else "(none)")
-        return found
-
-    def to_frame(self) -> pandas.DataFrame:
-        """A long table: one line per row and feature, and one for the bias; needs pandas."""
-        from ..adapters.exports import long_table
-
-        return long_table(self)
-
-    def top(self, row: int | str = 0, most: int = 3, order: str = "net") -> pandas.DataFrame:
-        """The strongest features of one row, as a small table; needs pandas. ``order``: by "net" or by "influence"."""
-        from ..adapters.exports import top
-
-        return top(self, row, most, order)
-
-    def to_shap(self, scores: str = "combined") -> Any:
-        """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output.
-
-        "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
-        first minus the second is the output. Several inputs stand side by side; pictures have their channels last.
-        """
-        from ..adapters.exports import for_shap
-
-        return for_shap(self, scores)
-
-    def to_shapash(self) -> Any:
-        """A compiled SmartExplainer of shapash with the combined scores of a table."""
-        from ..adapters.exports import for_shapash
-
-        return for_shapash(self)
-
-    def to_explainerdashboard(self, y: Any = None) -> Any:
-        """A RegressionExplainer for ExplainerDashboard with the combined scores of a table; ``y`` are the true values."""
-        from ..adapters.exports import for_explainerdashboard
-
-        return for_explainerdashboard(self, y)
-
-    def ledger(self, row: int | str = 0, most: int = 12, order: str = "net") -> Ledger:
-        """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table.
-
-        Args:
-            row: Which row.
-            most: How many features are shown; the others are summed.
-            order: Features by the size of their net score, "net", or by positive + negative, "influence".
-
-        Returns:
-            The table, a string.
-
-        Example:
-            >>> import torch, cafexai
-            >>> e = cafexai.CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(1, 2))
-            >>> e.ledger(0).splitlines()[2].split()[:2]
-            ['baseline', 'output']
-        """
-        from ..reporting.text_ledger import ledger
-
-        return ledger(self[row], most, order)
-
-    @property
-    def plot(self) -> Plots:
-        """Pictures: ``e.plot(0)`` for one row, ``e.plot.summary()``, ``.pairs()``, ``.biases()``; needs matplotlib."""
-        from ..plotting.plots import Plots
-
-        return Plots(self)
-
-    def summary(self, most: int = 12, order: str = "net") -> Picture:
-        """All rows as a picture; the same as ``e.plot.summary()``."""
-        return self.plot.summary(most, order)
-
-    def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
-        """Deprecated: ``e.plot.pairs()``."""
-        warn("explanation.plot_pairs is deprecated and goes in 0.3. Write explanation.plot.pairs instead.", DeprecationWarning)
-        return self.plot.pairs(row, most)
-
-    def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
-        """Deprecated: ``e.plot.biases()``."""
-        warn(
-            "explanation.plot_biases is deprecated and goes in 0.3. Write explanation.plot.biases instead.", DeprecationWarning
-        )
-        return self.plot.biases(row, most)
-
-    def _repr_html_(self) -> str:
-        from ..reporting.notebook import explanation_page
-
-        return explanation_page(self)
-
-    def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
-        """Write a report: one HTML file for readers without Python. Options: see ``cafexai.reporting.write_report``."""
-        from ..reporting import write_report
-
-        return write_report(self, path, **options)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with all numbers, settings and a checksum; needs safetensors.
 
@@ -474,10 +243,3 @@ class Explanation:
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
         """Read what ``save`` wrote; refused if the file was changed, or if shapes, signs or sums are not right."""
         return unpack(cls, *read_file(path, "Explanation", FORMAT, UNCHECKED), f"Explanation.load({os.fspath(path)!r})")
-
-
-def _called(index: list[int], names: tuple[str, ...] | None) -> str:
-    """One output by its name, or by its place."""
-    if names is not None and len(index) <= 1:
-        return repr(names[index[0] if index else 0])
-    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

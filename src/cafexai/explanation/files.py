@@ -9,15 +9,26 @@ import torch
 from torch import Tensor
 
 from .._core.tolerance import tolerance
+from .conflict import from_sides
 
 if TYPE_CHECKING:
     from .explanation import Explanation
 
 BY_NAME = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 LEFT_OUT = (
-    "display", "conflict_pairs", "final", "model_at_baseline", "class_names", "probability", "against", "row_names",
-    "baseline_display", "at_baseline",
-)  # where None  # fmt: skip
+    "display",
+    "sides",
+    "conflict_pairs",
+    "final",
+    "model_at_baseline",
+    "class_names",
+    "probability",
+    "against",
+    "row_names",
+    "baseline_display",
+    "at_baseline",
+)  # where None
+BEFORE = "Conflict comes from net scores: the file was written before conflict was measured."
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
 
@@ -47,6 +58,8 @@ def unpack(kind: type[Explanation], tensors: dict[str, Tensor], described: dict[
         wrong = find_fault(explanation)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise ValueError(f"{call}: what the file holds is no explanation ({error!r}).") from error
+    if explanation.conflict_info is None:
+        explanation = explanation.replace(notes=(*dict.fromkeys((*explanation.notes, BEFORE)),))
     if wrong:
         raise ValueError(f"{call}: {wrong}. The file is damaged, or was not written by save; explain the rows again.")
     return explanation
@@ -82,6 +95,7 @@ def find_fault(e: Explanation) -> str | None:
         else (e.checks.model_at_baseline, e.probability, fit.combined_error, fit.refined_error)
     )
     per_row += [one for one in more if one is not None]
+    per_row += [e.conflict, e.conflict_left]
     scores = [e.parts(part) for part in (e.positive, e.negative, e.combined)]
     about = [*e.parts(e.inputs), *e.parts(e.baselines), e.target]
     extra = [] if fit is None else [e.parts(part) for part in (fit.correction, fit.absent, fit.correction_error)]
@@ -107,6 +121,8 @@ def find_fault(e: Explanation) -> str | None:
         or (e.conflict_pairs is not None and len(e.conflict_pairs) != rows)
     ):
         return "the shapes of its numbers do not fit each other"
+    if e.sides is not None and (e.sides.ndim != 3 or e.sides.shape[::2] != (rows, 4) or not bool(e.sides.isfinite().all())):
+        return "its sides are not four numbers for each row and baseline"
     if not all(part.isfinite().all() for part in (*per_row, *biases, *(p for parts in (*scores, *extra) for p in parts))):
         return "some of its numbers are not finite"
     up, down, net = (
@@ -117,6 +133,10 @@ def find_fault(e: Explanation) -> str | None:
         return "some of its positive or negative scores are below 0"
     if bool(((up - down - net).abs() > rounding * (up + down)).any()):
         return "combined is not positive - negative"
+    if e.sides is not None:
+        sizes, said = from_sides(e.sides), e.sides.abs().amax((1, 2))
+        if bool(((sizes.conflict - e.conflict).abs() > rounding * said).any()):
+            return "its conflict does not follow from its sides"
     missed = net.sum(1) - (e.output - e.baseline_output).double() - e.checks.completeness_error.double()
     size = net.abs().sum(1) + e.output.abs() + e.baseline_output.abs()
     moved = torch.zeros_like(net) if fit is None else e.flat(fit.correction).double()

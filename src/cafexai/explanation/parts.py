@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from .conflict import ConflictInfo
+
 Tensors = Tensor | tuple[Tensor, ...]
 
 
@@ -81,5 +83,9 @@ PLACES = {
     **{name: ("checks", name) for name in ("completeness_error", "output_error", "model_at_baseline", "cut")},
     **{name: ("meta", name) for name in ("settings", "notes", "frozen", "final", "class_names")},
     **{name: ("refinement", name) for name in ("correction", "absent", "correction_error", "combined_error", "refined_error")},
+    "conflict": ("conflict_info", "conflict"),
+    "conflict_left": ("conflict_info", "left"),
+    "conflict_kind": ("conflict_info", "kind"),
+    "sides": ("conflict_info", "sides"),
 }
-KINDS = {"features": FeatureInfo, "checks": Checks, "meta": Meta, "refinement": Refinement}
+KINDS = {"conflict_info": ConflictInfo, "features": FeatureInfo, "checks": Checks, "meta": Meta, "refinement": Refinement}

@@ -66,7 +66,7 @@ class Scoring:
         e = self.session.explain(places, self.choice, rows=self.rows)
         where = slice(places.start, places.stop)
         self.columns["output"][where] = e.output.cpu().numpy()
-        self.columns["conflict"][where] = e.conflict.cpu().numpy()
+        self.columns["conflict"][where] = e.s_conf.cpu().numpy()
         self.columns["share"][where] = conflict_share(e).cpu().numpy()
         outputs = self.session.outputs(self.rows.inputs(places)[0])
         likely = self.session.probabilities(outputs, e.meta.final)

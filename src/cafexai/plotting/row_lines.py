@@ -129,7 +129,7 @@ def sum_line(explanation: Explanation, name: str) -> Line:
 def conflict_share(explanation: Explanation) -> Tensor:
     """The conflict of each row as a share of all influence of its features: 0 if all push one way, 0.5 if all is cancelled."""
     influence = explanation.flat(explanation.positive).sum(1) + explanation.flat(explanation.negative).sum(1)
-    return explanation.conflict / influence.clamp_min(torch.finfo(influence.dtype).tiny)
+    return explanation.s_conf / influence.clamp_min(torch.finfo(influence.dtype).tiny)
 
 
 def number(value: float) -> str:

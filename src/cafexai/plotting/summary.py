@@ -102,7 +102,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _title(explanation: Explanation) -> str:
-    conflict, share = explanation.conflict.double().mean().item(), conflict_share(explanation).double().mean().item()
+    conflict, share = explanation.s_conf.double().mean().item(), conflict_share(explanation).double().mean().item()
     rows = f"{len(explanation)} row" + "s" * (len(explanation) > 1)
     return f"{rows}.  Mean conflict: {number(conflict)}, {percent(share)} of all influence"
 
@@ -162,7 +162,7 @@ def aside(places: np.ndarray, bins: int = 90, widest: float = 0.36) -> np.ndarra
 
 
 def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
-    conflict = explanation.conflict.double().cpu().numpy()
+    conflict = explanation.s_conf.double().cpu().numpy()
     left.hist(conflict, bins=min(40, max(8, len(conflict) // 10)), color=CONFLICT)
     left.locator_params(axis="y", integer=True)
     left.set_title("How much is cancelled between features", fontsize=11)

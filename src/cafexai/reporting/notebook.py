@@ -112,7 +112,7 @@ def _rows(explanation: Explanation) -> str:
             number(one.output.item()),
         ]
         cells += [] if one.probability is None else [percent(one.probability.item())]
-        cells += [number(one.conflict.item()), percent(share[row].item()), ", ".join(strongest)]
+        cells += [number(one.s_conf.item()), percent(share[row].item()), ", ".join(strongest)]
         lines.append([escape(cell) for cell in cells])
     chance = [] if explanation.probability is None else ["probability"]
     head = ["row", "explained", "output", *chance, "conflict", "of all influence", "strongest features (net)"]
@@ -144,7 +144,7 @@ def explanations_page(by: tuple[str, ...], entries: Mapping[Any, Explanation]) -
         return table(["net", *heads], [[escape(cell) for cell in row] for row in rows], title, (), more)
     rows = []
     for key, one in kept:
-        means = [one.output.mean().item(), one.conflict.mean().item()] if len(one) else []
+        means = [one.output.mean().item(), one.s_conf.mean().item()] if len(one) else []
         share = [percent(conflict_share(one).mean().item())] if len(one) else []
         rows.append(
             [

@@ -58,7 +58,7 @@ def _text(explanation: Explanation, most: int, order: str) -> str:
 def remarks(explanation: Explanation) -> list[str]:
     """What is said below the table of one row."""
     return [
-        f"conflict (cancelled between features): {explanation.conflict.item():.4g}, "
+        f"conflict (cancelled between features): {explanation.s_conf.item():.4g}, "
         f"{percent(conflict_share(explanation).item())} of all influence",
         *pair_lines(explanation),
         *baseline_lines(explanation),

@@ -36,6 +36,7 @@ KINDS = frozenset(
         "units",  # a linear or convolutional layer, whose results are units
         "biased",  # linear, with a bias of its own
         "draws",  # it draws random numbers
+        "final",  # it makes probabilities of logits: as the output of a model it is left out
     }
 )
 
