@@ -95,7 +95,7 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
 
 def _check_word(word: str, background: Any, call: str) -> None:
     if word not in ("mean", "median", "mode"):
-        raise ValueError(f'{call}(..., baselines={word!r}): the words are "mean", "median" and "mode".')
+        raise ValueError(f'{call}(..., baselines={word!r}): unknown value. Allowed values: "mean", "median", "mode".')
     if background is None:
         raise ValueError(f"{call}(..., baselines={word!r}): of which data? Give them: CAFE(model, background=x_train).")
 

@@ -50,6 +50,8 @@ class Explanation(ConflictFields, FeatureFields, Views):
     against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
     probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
     conflict_info: ConflictInfo | None = None  # None: ``conflict`` is computed from net scores
+    if_missing: Tensors | None = None  # like combined: the share of each feature in what is lost without its block
+    blocks: Tensors | None = None  # like combined: true in the first block; both with CAFE.explain_blocks
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     row_names: tuple[str, ...] | None = None  # the labels of the rows, as the index of a frame has them
     job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
@@ -219,6 +221,18 @@ class Explanation(ConflictFields, FeatureFields, Views):
         pairs = zip(self.parts(self.combined), self.parts(self.refinement.correction), strict=True)
         sums = tuple(net + more for net, more in pairs)
         return sums if isinstance(self.combined, tuple) else sums[0]
+
+    @property
+    def if_missing_error(self) -> Tensor:
+        """The sum of ``if_missing`` in each of the two blocks minus what the model loses without that block. (rows, 2)
+
+        Raises:
+            ValueError: The explanation is not one in blocks.
+        """
+        if self.if_missing is None or self.blocks is None or self.checks.lost is None:
+            raise ValueError("explanation.if_missing_error: not computed. Call cafe.explain_blocks(x) instead of explain.")
+        scores, inside = self.flat(self.if_missing), self.flat(self.blocks)
+        return torch.stack([(scores * part).sum(1) for part in (inside, ~inside)], 1) - self.checks.lost
 
     @property
     def frozen_part(self) -> Tensor:

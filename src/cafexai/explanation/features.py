@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .._inputs.groups import default_names
+from .parts import name_output
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -115,7 +116,7 @@ class FeatureFields:
         names = self.class_names if layer is None else None
         parts = [self.target] if self.against is None else [self.target, self.against]
         place = self.position(row)
-        called = [_called(index[place].tolist(), names) for index in parts]
+        called = [name_output(index[place].tolist(), names) for index in parts]
         kind = "unit" if layer is not None else "output" if names is None else "logit"
         words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
         words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
@@ -165,10 +166,3 @@ class FeatureFields:
                 known = number == number and number == int(number) and 0 <= int(number) < len(words)
                 found.append(words[int(number)] if known else "(none)")
         return found
-
-
-def _called(index: list[int], names: tuple[str, ...] | None) -> str:
-    """One output by its name, or by its place."""
-    if names is not None and len(index) <= 1:
-        return repr(names[index[0] if index else 0])
-    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

@@ -95,14 +95,12 @@ class Views:
 
     def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
         """Deprecated: ``e.plot.pairs()``."""
-        warn("explanation.plot_pairs is deprecated and goes in 0.3. Write explanation.plot.pairs instead.", DeprecationWarning)
+        _deprecated_plot("pairs")
         return self.plot.pairs(row, most)
 
     def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
         """Deprecated: ``e.plot.biases()``."""
-        warn(
-            "explanation.plot_biases is deprecated and goes in 0.3. Write explanation.plot.biases instead.", DeprecationWarning
-        )
+        _deprecated_plot("biases")
         return self.plot.biases(row, most)
 
     def _repr_html_(self) -> str:
@@ -115,3 +113,7 @@ class Views:
         from ..reporting import write_report
 
         return write_report(self._own, path, **options)
+
+
+def _deprecated_plot(name: str) -> None:
+    warn(f"explanation.plot_{name} is deprecated and goes in 0.3. Write explanation.plot.{name} instead.", DeprecationWarning)
