@@ -43,7 +43,8 @@ def verify(sink: str | os.PathLike[str]) -> Verified:
 
     Example:
         >>> from cafexai.batch import verify
-        >>> assert not verify("scores").problems
+        >>> verify("scores").problems  # doctest: +SKIP
+        ()
     """
     place = sink_at(sink)
     manifest = Manifest(place)
