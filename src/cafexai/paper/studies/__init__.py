@@ -13,6 +13,7 @@ from . import (
     infidelity,
     infidelity_deep,
     monitoring,
+    patching,
     prevalence,
     properties,
     shift_images,
@@ -22,6 +23,7 @@ from . import (
     truth_images,
     truth_tables,
     truth_text,
+    units,
 )
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
@@ -44,7 +46,9 @@ STUDIES: dict[str, Study] = {
         circuit.CIRCUIT,
         properties.PROPERTIES,
         awareness.AWARENESS,
+        units.UNIT_STUDY,
         *monitoring.STUDIES,
+        patching.PATCHING,
         *truth_text.STUDIES,
         *truth_images.STUDIES,
         *truth_tables.STUDIES,
