@@ -7,9 +7,7 @@ from torch import nn
 from cafexai import CAFE
 from cafexai.methods import METHODS
 from cafexai.methods.transformers import layer_coefficients
-from cafexai.paper.studies.patching import METHODS as COMPARED
 from cafexai.paper.studies.patching import patch
-from cafexai.studies import STUDIES, run
 
 
 class Small(nn.Module):
@@ -43,9 +41,3 @@ def test_coefficients_of_a_layer_are_those_of_what_follows(name):
     inner = body(x).detach()
     expected = METHODS[name](head, inner, target=1)
     torch.testing.assert_close(layer_coefficients(name, model, x, "0", 1) * inner, expected)
-
-
-def test_the_study(tmp_path):
-    pytest.importorskip("transformers")
-    report = run(STUDIES["patching"], "toy", tmp_path, show_progress=False)
-    assert [len(row) for row in report.tables[1].rows] == [1 + len(COMPARED)] * 4

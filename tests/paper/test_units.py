@@ -9,7 +9,6 @@ import torch
 from cafexai import CAFE
 from cafexai.paper.studies.unit_networks import CLASSES, UNITS
 from cafexai.paper.studies.units import MinusOthers
-from cafexai.studies import STUDIES, run
 
 
 def made(name, rows=16):
@@ -76,8 +75,3 @@ def test_uncertainty_is_a_contrast():
     e = CAFE(unit.model).explain(unit.x, target=unit.target, against="others")
     torch.testing.assert_close(e.combined, unit.truth, atol=1e-12, rtol=1e-12)
     assert (unit.truth[:, CLASSES] == 0).all()
-
-
-def test_the_study_finds_what_is_known(tmp_path):
-    report = run(STUDIES["units"], "toy", tmp_path, show_progress=False)
-    assert [finding.holds for finding in report.findings] == [True] * 4
