@@ -16,6 +16,7 @@ from ._engine.request import Question, Request, takes_request, takes_request_and
 from ._explainer import ImmutableExplainer
 from ._old_forms import old_form
 from .blocks import explain_in_blocks
+from .changes import Calls, ChangeCheck, WhatIf, check_explanation, vary_feature
 from .explanation import Explanation, Explanations
 from .refinement.refine import Refine, refine_explanation
 
@@ -243,6 +244,61 @@ class CAFE(ImmutableExplainer):
         """
         how = refine if isinstance(refine, Refine) else Refine(refine)
         return refine_explanation(self._subject, explanation, how, self.background)
+
+    def check_by_changing(self, explanation: Explanation, row: int | str = 0, most: int = 8) -> ChangeCheck:
+        """Does the model really do that? Set the strongest features of a row to the baseline, and see what the output does.
+
+        They are set one at a time, and one after the other. This takes two evaluations per feature and baseline.
+
+        Args:
+            explanation: What ``explain`` gave in this process; an explanation holds no model.
+            row: Which row, by position or name.
+            most: How many features at most.
+
+        Returns:
+            What the scores predict beside what the model does, and their correlation. ``print`` it, ``.plot()`` it, or pass it
+            to ``e.ledger(row, check=...)``.
+
+        Raises:
+            ValueError: The explanation is of a layer, was read from a file, or the model cannot be evaluated there.
+
+        Example:
+            >>> cafe = CAFE(torch.nn.Linear(3, 1))
+            >>> check = cafe.check_by_changing(cafe.explain(torch.ones(2, 3)), 0)
+            >>> round(check.correlation, 3)
+            1.0
+        """
+        return check_explanation(self._subject, explanation, row, most)
+
+    def what_if(
+        self, rows: Any, feature: str | int, values: Sequence[Any] | None = None, target: Any = None, output: Any = None
+    ) -> WhatIf:
+        """What-if curves (ICE): the output of the model while one feature takes other values and all others stay.
+
+        Args:
+            rows: A table as ``explain`` takes it, one row or more: a frame, or numbers (rows, features).
+            feature: A column, by name or position.
+            values: What is tried. None takes quantiles of a number, or all categories, of the background, or of the rows.
+            target: The output; see ``explain``. None takes the predicted class of each row as it is.
+            output: See ``explain``.
+
+        Returns:
+            The curves: ``.outputs`` (rows, values), ``.to_frame()``, ``.plot()``.
+
+        Raises:
+            ValueError: There is no such feature, or there are no values to try.
+
+        Example:
+            >>> CAFE(torch.nn.Linear(2, 1)).what_if(torch.ones(1, 2), "x0", [0.0, 1.0, 2.0]).outputs.shape
+            torch.Size([1, 3])
+        """
+        calls = Calls(
+            explain=lambda table: self.explain(table, target=target, output=output, conflict="net"),
+            prepare=lambda table: prepare_job(self._explainer, table, Request(output=output), Question(), "what_if"),
+            background=self.background,
+            feature_names=self.feature_names,
+        )
+        return vary_feature(calls, rows, feature, values)
 
     def _explained(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
         job = prepare_job(self._explainer, inputs, request, question, "explain")

@@ -63,7 +63,11 @@ class Job:
         def cut(part: Any) -> Any:
             return part[rows] if isinstance(part, Tensor) and part.ndim and part.shape[0] == count else part
 
-        given = dataclasses.replace(self.given, tensors=tuple(map(cut, self.given.tensors)))
+        words = self.given.words
+        if words is not None:
+            own = torch.arange(count)[rows].tolist()
+            words = dataclasses.replace(words, index=words.index[rows], names=tuple(words.names[place] for place in own))
+        given = dataclasses.replace(self.given, tensors=tuple(map(cut, self.given.tensors)), words=words)
         stack = [tuple(map(cut, references)) for references in self.stack]
         extra = self.extra
         extra = {n: cut(part) for n, part in extra.items()} if isinstance(extra, dict) else tuple(map(cut, extra))
