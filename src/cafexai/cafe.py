@@ -16,7 +16,8 @@ from ._engine.request import Question, Request, takes_request, takes_request_and
 from ._explainer import ImmutableExplainer
 from ._old_forms import old_form
 from .blocks import explain_in_blocks
-from .changes import Calls, ChangeCheck, WhatIf, check_explanation, vary_feature
+from .changes.check import ChangeCheck, check_explanation
+from .changes.what_if import Calls, WhatIf, vary_feature
 from .explanation import Explanation, Explanations
 from .refinement.refine import Refine, refine_explanation
 

@@ -148,7 +148,7 @@ def for_shap(e: Explanation, scores: str) -> Any:
         )
     if isinstance(tensors, Tensor) and tensors.ndim > 2:
         values, data = (_channels_last(e, part) for part in (tensors, e.parts(e.shown)[0]))
-        return shap.Explanation(values=values, base_values=base, data=data, **called)
+        return shap.Explanation(values=values, base_values=base, data=data)  # its pictures name outputs otherwise
     known = None if e.grouped and e.features.display is None else e.flat(e.shown).cpu().numpy()
     return shap.Explanation(
         values=e.flat(tensors).cpu().numpy(),

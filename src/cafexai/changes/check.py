@@ -28,22 +28,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangeCheck:
-    """What scores predict, and what the model does: the change of the output when features leave their baseline.
+    """What scores predict, and what the model does when features are set to the baseline; ``CAFE.check_by_changing`` makes it.
 
-    ``observed`` is f(x) - f(x with this feature at its baseline), ``observed_together`` the same for this feature and all
-    before it. Of several baselines it is the mean.
+    Args:
+        row: The name of the row.
+        target: The explained output.
+        features: The features, the strongest first, by |net|.
+        values: Their values.
+        baselines: What they were set to.
+        predicted: (features,): their net scores.
+        observed: (features,): f(x) - f(x with this feature at its baseline); of several baselines the mean.
+        predicted_together: (features,): cumulated net scores.
+        observed_together: (features,): like observed, with this feature and all before it at the baseline.
+        evaluations: How many evaluations of the model this took.
     """
 
     row: str
     target: str
-    features: tuple[str, ...]  # the strongest first, by |net|
+    features: tuple[str, ...]
     values: tuple[str, ...]
     baselines: tuple[str, ...]
-    predicted: Tensor  # (features,): net scores
+    predicted: Tensor
     observed: Tensor
-    predicted_together: Tensor  # (features,): cumulated net scores
+    predicted_together: Tensor
     observed_together: Tensor
-    evaluations: int  # of the model
+    evaluations: int
 
     @property
     def correlation(self) -> float | None:

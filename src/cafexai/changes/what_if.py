@@ -28,14 +28,24 @@ STEP = 1024  # rows that are evaluated at once
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The explained output of some rows while one feature takes other values; all other features stay as they are."""
+    """The explained output of some rows while one feature takes other values; ``CAFE.what_if`` makes it.
+
+    Args:
+        feature: The feature.
+        target: The explained output of the first row.
+        values: What was tried: numbers in ascending order, or categories.
+        outputs: (rows, values): the outputs there; all other features stay as they are.
+        own_values: The values of the rows as they are.
+        own_outputs: (rows,): the outputs of the rows as they are.
+        row_names: The names of the rows, if they have some.
+    """
 
     feature: str
     target: str
-    values: tuple[Any, ...]  # that were tried: numbers in ascending order, or categories
-    outputs: Tensor  # (rows, values)
-    own_values: tuple[Any, ...]  # of the rows as they are
-    own_outputs: Tensor  # (rows,)
+    values: tuple[Any, ...]
+    outputs: Tensor
+    own_values: tuple[Any, ...]
+    own_outputs: Tensor
     row_names: tuple[str, ...] | None = None
 
     @property
