@@ -41,7 +41,7 @@ def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | N
     in_code = ":" in Path(name).name and ending not in _READERS
     if not in_code and ending not in _READERS:
         remedy = f" Code is named as {name}:factory." if ending == ".py" else ""
-        raise ModelProblem(f"{name}: no kind of model that is known. There are: {KINDS}.{remedy}")
+        raise ModelProblem(f"{name}: unknown kind of model. Allowed kinds: {KINDS}.{remedy}")
     made = _call_factory(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)
     model = _as_network(made, name)
     if weights is not None:

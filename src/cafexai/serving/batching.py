@@ -78,5 +78,5 @@ class Together:
             return
         self._counts.batch(len(batch), sum("error" in result for result in results), time.monotonic() - begin)
         for (*_, future), result in zip(batch, results, strict=True):
-            if not future.done():  # whoever asked may be gone
+            if not future.done():  # the client may have disconnected
                 future.set_result(result)

@@ -1,4 +1,4 @@
-"""Is it true what the scores say on networks for images? Cells of the image are put away."""
+"""Is it true what the scores say on networks for images? Cells of the image are removed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ COMMON = {
 }  # fmt: skip
 IMAGES = Study(
     "truth-images",
-    "do the scores say what networks for images do? Cells put away, on networks trained here and on photographs (ours)",
+    "do the scores say what networks for images do? Cells removed, on networks trained here and on photographs (ours)",
     "cifar10, fashion_mnist; for photographs the extra `truth`, and dtd",
     {
         "toy": COMMON | {"networks": {"residual": ["cifar10"], "cnn": ["fashion_mnist"], "mobilenet-v2": ["photos"]},

@@ -1,4 +1,4 @@
-"""Is it true what the scores say on networks for tables? Infidelity in both forms, and features put away one at a time."""
+"""Is it true what the scores say on networks for tables? Infidelity in both forms, and features removed one at a time."""
 
 from __future__ import annotations
 
