@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import needs
+from .._inputs.trees import refuse_trees
 from .file_errors import ModelProblem, existing, short
-from .user_code import attribute, describe_error
+from .user_code import attribute, describe_error, find_own_modules
 from .weights import load_weights
 
 KINDS = "package.module:factory, .skops and .onnx; with --trust also .pt2, .pt, .pkl and .joblib"
@@ -42,6 +43,8 @@ def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | N
     if not in_code and ending not in _READERS:
         remedy = f" Code is named as {name}:factory." if ending == ".py" else ""
         raise ModelProblem(f"{name}: unknown kind of model. Allowed kinds: {KINDS}.{remedy}")
+    if trust:
+        find_own_modules()  # what a trusted file needs
     made = _call_factory(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)
     model = _as_network(made, name)
     if weights is not None:
@@ -94,6 +97,10 @@ def _as_network(made: Any, name: str) -> Any:
             return from_sklearn(made)
         except ValueError as error:
             raise ModelProblem(f"{name}: {error}") from error
+    try:
+        refuse_trees(made, f"load_model({Path(name).name!r})")
+    except ValueError as error:
+        raise ModelProblem(f"{name}: {error}") from error
     if not callable(made) and not hasattr(made, "module_"):
         raise ModelProblem(f"{name}: it holds a {type(made).__name__}, which is no model.")
     return made

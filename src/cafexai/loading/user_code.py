@@ -40,10 +40,16 @@ def attribute(spec: str) -> Any:
     return found
 
 
-def _by_name(module: str, spec: str) -> ModuleType:
+def find_own_modules() -> str:
+    """Let modules in the current folder be imported; the folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
+    return here
+
+
+def _by_name(module: str, spec: str) -> ModuleType:
+    here = find_own_modules()
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
