@@ -127,7 +127,7 @@ def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) ->
     single = not given.is_tuple or settings["layer"] is not None
 
     def joined(name: str) -> Tensors:
-        columns = tuple(map(torch.cat, zip(*map(attrgetter(name), parts), strict=True)))
+        columns = tuple([torch.cat(column) for column in zip(*map(attrgetter(name), parts), strict=True)])
         for p in parts:
             setattr(p, name, [])
         return columns[0] if single else columns
