@@ -11,6 +11,7 @@ __version__ = "0.2.0.dev0"
 if _TYPE_CHECKING:
     from ._core.variant import Variant as Variant
     from ._engine.support import supported as supported
+    from ._inputs.background import Background as Background
     from ._inputs.perturbations import DataNoise as DataNoise
     from ._inputs.perturbations import Masks as Masks
     from .cafe import CAFE as CAFE
@@ -30,6 +31,7 @@ if _TYPE_CHECKING:
 
 # Imported on first use, so that the command line does not wait for torch.
 _MODULES = {
+    "Background": "._inputs.background",
     "CAFE": ".cafe",
     "Column": ".schema",
     "CompletenessError": ".errors",

@@ -26,6 +26,7 @@ SHARED = ("inputs", "baselines", "display")  # what the explanations of one job 
 def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations:
     """One explanation; or several, by class, by c or by both. ``meta`` describes the explainer."""
     question, groups = job.question, job.request.feature_groups
+    meta = {**meta, "baselines": "background"} if job.typical else meta
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}

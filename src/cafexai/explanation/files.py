@@ -18,6 +18,7 @@ BY_NAME = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 LEFT_OUT = (
     "display",
     "sides",
+    "conflict_rank",
     "conflict_pairs",
     "final",
     "model_at_baseline",
