@@ -238,7 +238,7 @@ def test_what_cannot_be_is_said(tmp_path):
         score(cafe, source, tmp_path / "out", keep=["idd"])
     with pytest.raises(ValueError, match="does not take inputs"):
         score(cafe, source, tmp_path / "out", workers=0)  # the id is taken for a feature
-    with pytest.raises(ValueError, match="the words are 'net', 'signed', 'all'"):
+    with pytest.raises(ValueError, match="Allowed values: 'net', 'signed', 'all'"):
         score(cafe, source, tmp_path / "out", scores="both")
     with pytest.raises(ValueError, match="one output"):
         score(cafe, source, tmp_path / "out", target="all")

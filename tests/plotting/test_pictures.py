@@ -298,8 +298,10 @@ def test_biases_end_at_the_bias():
     e = table(variant="published")
     right = e.plot.biases(0).axes[1]
     assert max(bar[0].get_x() + bar[0].get_width() for bar in right.containers) >= e.bias[0].item() - 1e-9
-    with pytest.raises(ValueError, match="no constants"):
-        CAFE(nn.Linear(2, 1, bias=False)).explain(torch.ones(1, 2)).plot.biases(0)
+    with pytest.raises(ValueError, match="the model has none"):
+        CAFE.published(nn.Linear(2, 1, bias=False)).explain(torch.ones(1, 2)).plot.biases(0)
+    with pytest.raises(ValueError, match=r'part of the reference.*biases="scores"'):
+        CAFE(nn.Linear(2, 1)).explain(torch.ones(1, 2)).plot.biases(0)
 
 
 def test_far_apart_methods_have_a_logarithmic_axis():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +80,9 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
 
 
 def _probability(passed: Passed) -> Tensor | None:
-    """Of the explained class; a difference of two outputs has none."""
+    """Of the explained class, also where another one is subtracted from it."""
     whole = passed.probabilities
-    if whole is None or passed.against is not None:
+    if whole is None:
         return None
     picks = (torch.arange(len(whole), device=whole.device), *passed.target.to(whole.device).unbind(1)[: whole.ndim - 1])
     return whole.detach()[picks].to(passed.chosen.delta.dtype)
@@ -198,15 +199,23 @@ def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
         return flat.new_zeros(len(flat), len(names)).index_add_(1, index, flat)
 
     return explanation.replace(
-        positive=summed(explanation.positive),
-        negative=summed(explanation.negative),
-        combined=summed(explanation.combined),
+        **_sums(explanation, summed),
         feature_names=names,
         tokens=None,
         display=values,
         categories=categories,
         settings={**explanation.meta.settings, "grouped": True},
     )
+
+
+def _sums(explanation: Explanation, summed: Callable[[Tensors], Tensor]) -> dict[str, Tensor]:
+    """All scores, summed; the elements of a feature are in one block."""
+    scores = {name: getattr(explanation, name) for name in ("positive", "negative", "combined", "if_missing")}
+    sums = {name: summed(values) for name, values in scores.items() if values is not None}
+    if explanation.blocks is not None:
+        inside = explanation.parts(explanation.blocks)
+        sums["blocks"] = summed(tuple(part.to(explanation.output) for part in inside)) > 0
+    return sums
 
 
 def by_word(explanation: Explanation, words: Words) -> Explanation:
@@ -224,9 +233,7 @@ def by_word(explanation: Explanation, words: Words) -> Explanation:
         ups = pairs.new_zeros(rows, count + 1, pairs.shape[2]).scatter_add_(1, last[:, :, None].expand_as(pairs), pairs)
         pairs = ups.new_zeros(rows, count + 1, count + 1).scatter_add_(2, last[:, None].expand_as(ups), ups)
     return explanation.replace(
-        positive=summed(explanation.positive),
-        negative=summed(explanation.negative),
-        combined=summed(explanation.combined),
+        **_sums(explanation, summed),
         tokens=words.names,
         conflict_pairs=pairs,
         settings={**explanation.meta.settings, "grouped": True},

@@ -25,6 +25,12 @@ SHARED = ("inputs", "baselines", "display")  # what the explanations of one job 
 
 def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations:
     """One explanation; or several, by class, by c or by both. ``meta`` describes the explainer."""
+    entries = {key: show_features(job, explanation) for key, explanation in explain_elements(job, meta).items()}
+    return _by_what_differs(entries, job.question.several_c is not None, job.question.every_class)
+
+
+def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation]:
+    """Explanations by c and class, with a score for each element of the inputs."""
     question, groups = job.question, job.request.feature_groups
     meta = {**meta, "baselines": "background"} if job.typical else meta
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
@@ -41,13 +47,16 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
             shared = first.flat_fields()
             explanation = explanation.replace(**{name: shared[name] for name in SHARED})
         entries[place if isinstance(c, Mapping) else c, number] = explanation
-    if groups is not None:
-        entries = {key: sum_groups(explanation, groups) for key, explanation in entries.items()}
+    return entries
+
+
+def show_features(job: Job, explanation: Explanation) -> Explanation:
+    """The explanation with a score for each feature as the user knows it: groups, words."""
+    if job.request.feature_groups is not None:
+        explanation = sum_groups(explanation, job.request.feature_groups)
     if job.given.words is not None:
-        entries = {key: by_word(explanation, job.given.words) for key, explanation in entries.items()}
-    kept = job.without_model()
-    entries = {key: dataclasses.replace(explanation, job=kept) for key, explanation in entries.items()}
-    return _by_what_differs(entries, question.several_c is not None, question.every_class)
+        explanation = by_word(explanation, job.given.words)
+    return dataclasses.replace(explanation, job=job.without_model())
 
 
 def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:

@@ -41,7 +41,14 @@ class Background:
         at_least("Background", 1, k=self.k)
 
     def draw(self, count: int) -> Tensor:
-        """Which of ``count`` rows are taken, in ascending order."""
+        """Which of ``count`` rows are taken.
+
+        Args:
+            count: How many rows there are.
+
+        Returns:
+            Their positions, in ascending order.
+        """
         return draw_places(count, self.k, self.seed)
 
 

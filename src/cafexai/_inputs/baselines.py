@@ -116,7 +116,7 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
 
 def _check_word(word: str, background: Any, call: str) -> None:
     if word not in WORDS:
-        raise ValueError(f"{call}(..., baselines={word!r}): unknown word. Allowed values: {', '.join(map(repr, WORDS))}.")
+        raise ValueError(f"{call}(..., baselines={word!r}): unknown value. Allowed values: {', '.join(map(repr, WORDS))}.")
     if background is None:
         raise ValueError(f"{call}(..., baselines={word!r}): of which data? Give them: CAFE(model, background=x_train).")
 

@@ -58,9 +58,7 @@ def places(
     if isinstance(groups, Grouping):
         return groups.index, groups.names
     if isinstance(groups, Mapping):
-        if len(shapes) > 1:
-            raise ValueError(f"{call}(..., feature_groups={{...}}): there are several inputs; give a tuple of integer masks.")
-        return _name_groups(groups, shapes[0].numel(), names(), call)
+        return _name_groups(groups, sum(shape.numel() for shape in shapes), names(), call)
     one = not isinstance(groups, (tuple, list)) or all(isinstance(number, int) for number in groups)
     if one and isinstance(groups, (tuple, list)) and any(isinstance(number, bool) for number in groups):
         raise ValueError(f"{call}(..., feature_groups={groups}): a mask holds integers, not true and false.")

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 
 def long_table(e: Explanation) -> pandas.DataFrame:
-    """One line per row and feature, and one for the bias; what fills up short rows is left out."""
+    """A long table: one line per row and feature, and one for the bias. The filling of short rows is left out.
+
+    Args:
+        e: The explanation.
+
+    Returns:
+        The table; needs pandas.
+    """
     pandas = needs("pandas", "tabular")
     rows = len(e)
     names = [name for row in range(rows) for name in (*e.names(row), "(bias)")]
@@ -33,6 +40,8 @@ def long_table(e: Explanation) -> pandas.DataFrame:
     ]
     if e.refinement is not None:
         scores.append(("refined", e.refined, e.bias))
+    if e.if_missing is not None:
+        scores.append(("if_missing", e.if_missing, torch.zeros_like(e.bias)))
     for name, features, bias in scores:
         columns[name] = torch.cat([e.flat(features), bias.to(e.flat(features))[:, None]], 1).flatten().cpu().numpy()
     frame = pandas.DataFrame(columns)
@@ -65,6 +74,12 @@ def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     return found
 
 
+def _named_values(e: Explanation, numbers: np.ndarray) -> np.ndarray:
+    """Values for SHAP's plots, which take no None: what is missing is called so."""
+    found = _in_words(e, numbers)
+    return np.where(found == None, "missing", found)  # noqa: E711
+
+
 def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
     """The features with most influence on one row, in the order of the ledger."""
     pandas = needs("pandas", "tabular")
@@ -77,13 +92,25 @@ def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
     if values is not None:
         found["value"] = [values[place] for place in kept]
-    for name in ("positive", "negative", "combined", *(["refined"] if e.refinement is not None else [])):
+    refined, missing = ["refined"] * (e.refinement is not None), ["if_missing"] * (e.if_missing is not None)
+    for name in ("positive", "negative", "combined", *refined, *missing):
         found[name] = one.flat(getattr(one, name))[0, kept].tolist()
     return pandas.DataFrame(found)
 
 
 def for_shap(e: Explanation, scores: str) -> Any:
-    """A shap.Explanation: (rows, features), or pictures with their channels last."""
+    """A shap.Explanation: (rows, features), or pictures with their channels last.
+
+    Args:
+        e: The explanation.
+        scores: "combined", "positive" or "negative".
+
+    Returns:
+        The object of SHAP.
+
+    Raises:
+        ValueError: There are no such scores.
+    """
     shap = needs("shap", "shap")
     bases = {
         "combined": e.baseline_output + e.bias,
@@ -91,7 +118,7 @@ def for_shap(e: Explanation, scores: str) -> Any:
         "negative": e.bias_negative,
     }
     if scores not in bases:
-        raise ValueError(f"to_shap({scores!r}): the scores are {', '.join(map(repr, bases))}.")
+        raise ValueError(f"to_shap({scores!r}): unknown scores. Allowed values: {', '.join(map(repr, bases))}.")
     base, names = bases[scores].cpu().numpy(), list(e.names())
     tensors: Tensors = getattr(e, scores)
     if e.features.tokens is not None:
@@ -104,7 +131,7 @@ def for_shap(e: Explanation, scores: str) -> Any:
         values=e.flat(tensors).cpu().numpy(),
         base_values=base,
         data=known,
-        display_data=_in_words(e, known) if known is not None and e.features.categories else None,
+        display_data=_named_values(e, known) if known is not None and e.features.categories else None,
         feature_names=names,
     )
 
@@ -139,7 +166,17 @@ class Answers:
 
 
 def for_shapash(e: Explanation) -> Any:
-    """A compiled SmartExplainer."""
+    """A compiled SmartExplainer.
+
+    Args:
+        e: The explanation of a table.
+
+    Returns:
+        The SmartExplainer.
+
+    Raises:
+        ValueError: The explanation is not one of a table.
+    """
     pandas, shapash = needs("pandas", "tabular"), needs("shapash", "shapash")
     scores, values = scores_and_values(e, "to_shapash()")
     answers = Answers(e.output)
@@ -149,7 +186,18 @@ def for_shapash(e: Explanation) -> Any:
 
 
 def for_explainerdashboard(e: Explanation, y: Any) -> Any:
-    """A RegressionExplainer whose contributions are the combined scores."""
+    """A RegressionExplainer whose contributions are the combined scores.
+
+    Args:
+        e: The explanation of a table.
+        y: The true values.
+
+    Returns:
+        The explainer.
+
+    Raises:
+        ValueError: The explanation is not one of a table.
+    """
     pandas, dashboard = needs("pandas", "tabular"), needs("explainerdashboard", "explainerdashboard")
     scores, values = scores_and_values(e, "to_explainerdashboard()")
     base = (e.baseline_output + e.bias).double().cpu().numpy()

@@ -11,19 +11,25 @@ from torch import Tensor
 
 from ..explanation import Explanation
 
+COMPRESSIONS = ("snappy", "zstd", "none")
 SCORES = {"net": ("net",), "signed": ("positive", "negative"), "all": ("positive", "negative", "net")}
 
 
 @dataclass(frozen=True)
 class Form:
-    """Which scores are written, and, if not None, of how many features: the strongest of each row."""
+    """Which scores are written, if ``top`` is not None of the strongest features of each row only, and in which files."""
 
     scores: str = "all"
     top: int | None = None
+    partition_by: tuple[str, ...] = ()
+    compression: str = "snappy"
 
     def __post_init__(self) -> None:
         if self.scores not in SCORES:
-            raise ValueError(f"score(..., scores={self.scores!r}): the words are {', '.join(map(repr, SCORES))}.")
+            raise ValueError(f"score(..., scores={self.scores!r}): unknown. Allowed values: {', '.join(map(repr, SCORES))}.")
+        if self.compression not in COMPRESSIONS:
+            allowed = ", ".join(map(repr, COMPRESSIONS))
+            raise ValueError(f"score(..., compression={self.compression!r}): unknown. Allowed values: {allowed}.")
         if self.top is not None and (type(self.top) is not int or self.top < 1):
             raise ValueError(f"score(..., top={self.top!r}): give the number of features, 1 or more.")
 

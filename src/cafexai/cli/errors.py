@@ -24,7 +24,8 @@ OPTIONS = {"baselines": "baseline"}  # words of Python that are other words here
 OPTIONS |= {
     word: word.replace("_", "-")
     for word in """target against output c netting flows biases norms batch_size methods metrics
-                   keep scores top workers rows_per_part max_bad engine address kernels encoding""".split()
+                   keep scores top workers rows_per_part max_bad engine address kernels encoding
+                   partition_by compression append""".split()
 }
 
 

@@ -21,14 +21,28 @@ from .definitions import Question, feature_set, question
 
 @dataclass(frozen=True)
 class ConflictMap:
-    """Conflict magnitudes (Definition 4) between single features; symmetric, 0 on the diagonal."""
+    """Conflict magnitudes (Definition 4) between single features; symmetric, 0 on the diagonal.
 
-    magnitude: Tensor  # (features, features), or (rows, features, features) for several rows
-    features: tuple[tuple[int, ...], ...]  # their places in the row, several for a group
+    Args:
+        magnitude: (features, features), or (rows, features, features) for several rows.
+        features: The positions of each feature in the row, several for a group.
+        names: Names of the features.
+    """
+
+    magnitude: Tensor
+    features: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
 
     def top(self, count: int = 10, row: int = 0) -> list[tuple[str, str, float]]:
-        """The strongest pairs of one row."""
+        """The strongest pairs of one row.
+
+        Args:
+            count: How many pairs.
+            row: The row, if there are several.
+
+        Returns:
+            (first, second, magnitude), the largest first.
+        """
         magnitude = self.magnitude if self.magnitude.ndim == 2 else self.magnitude[row]
         pairs = itertools.combinations(range(len(self.names)), 2)
         ranked = sorted(((magnitude[i, j].item(), i, j) for i, j in pairs), key=lambda entry: -entry[0])
@@ -73,7 +87,8 @@ def conflict_map(
         ValueError: The rows or options are not what the model takes.
 
     Example:
-        >>> conflict_map(lambda x: x[:, 0] - x[:, 1], torch.tensor([3.0, 1.0])).top()
+        >>> from cafexai import conflicts
+        >>> conflicts.conflict_map(lambda x: x[:, 0] - x[:, 1], torch.tensor([3.0, 1.0])).top()
         [('x0', 'x1', 1.0)]
     """
     if not callable(model) or not (isinstance(x, Tensor) and x.is_floating_point()):

@@ -18,7 +18,7 @@ from .._inputs.groups import default_names, is_index
 from ..errors import warn
 from .conflict import ConflictFields, ConflictInfo
 from .files import FORMAT, UNCHECKED, pack, unpack
-from .parts import KINDS, PLACES, Checks, FeatureInfo, Meta, Refinement, Tensors
+from .parts import KINDS, PLACES, Checks, FeatureInfo, Meta, Refinement, Tensors, name_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +59,8 @@ class Explanation(ConflictFields):
     against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
     probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
     conflict_info: ConflictInfo | None = None  # None: ``conflict`` is computed from net scores
+    if_missing: Tensors | None = None  # like combined: the share of each feature in what is lost without its block
+    blocks: Tensors | None = None  # like combined: true in the first block; both with CAFE.explain_blocks
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
     job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
 
@@ -219,6 +221,18 @@ class Explanation(ConflictFields):
         return sums if isinstance(self.combined, tuple) else sums[0]
 
     @property
+    def if_missing_error(self) -> Tensor:
+        """The sum of ``if_missing`` in each of the two blocks minus what the model loses without that block. (rows, 2)
+
+        Raises:
+            ValueError: The explanation is not one in blocks.
+        """
+        if self.if_missing is None or self.blocks is None or self.checks.lost is None:
+            raise ValueError("explanation.if_missing_error: not computed. Call cafe.explain_blocks(x) instead of explain.")
+        scores, inside = self.flat(self.if_missing), self.flat(self.blocks)
+        return torch.stack([(scores * part).sum(1) for part in (inside, ~inside)], 1) - self.checks.lost
+
+    @property
     def frozen_part(self) -> Tensor:
         """The output of the model at the baseline minus ``baseline_output``: the effect of what is frozen. (rows,)
 
@@ -273,7 +287,7 @@ class Explanation(ConflictFields):
         layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
         names = self.class_names if layer is None else None
         parts = [self.target] if self.against is None else [self.target, self.against]
-        called = [_called(index[row].tolist(), names) for index in parts]
+        called = [name_output(index[row].tolist(), names) for index in parts]
         kind = "unit" if layer is not None else "output" if names is None else "logit"
         words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
         words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
@@ -344,14 +358,12 @@ class Explanation(ConflictFields):
 
     def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
         """Deprecated: ``e.plot.pairs()``."""
-        warn("explanation.plot_pairs is deprecated and goes in 0.3. Write explanation.plot.pairs instead.", DeprecationWarning)
+        _deprecated_plot("pairs")
         return self.plot.pairs(row, most)
 
     def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
         """Deprecated: ``e.plot.biases()``."""
-        warn(
-            "explanation.plot_biases is deprecated and goes in 0.3. Write explanation.plot.biases instead.", DeprecationWarning
-        )
+        _deprecated_plot("biases")
         return self.plot.biases(row, most)
 
     def _repr_html_(self) -> str:
@@ -379,8 +391,5 @@ class Explanation(ConflictFields):
         return unpack(cls, *read_file(path, "Explanation", FORMAT, UNCHECKED), f"Explanation.load({os.fspath(path)!r})")
 
 
-def _called(index: list[int], names: tuple[str, ...] | None) -> str:
-    """One output by its name, or by its place."""
-    if names is not None and len(index) <= 1:
-        return repr(names[index[0] if index else 0])
-    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))
+def _deprecated_plot(name: str) -> None:
+    warn(f"explanation.plot_{name} is deprecated and goes in 0.3. Write explanation.plot.{name} instead.", DeprecationWarning)

@@ -15,17 +15,10 @@ if TYPE_CHECKING:
     from .explanation import Explanation
 
 BY_NAME = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
-LEFT_OUT = (
-    "display",
-    "sides",
-    "conflict_rank",
-    "conflict_pairs",
-    "final",
-    "model_at_baseline",
-    "class_names",
-    "probability",
-    "against",
-)  # where None
+LEFT_OUT = (  # where None
+    *("display", "sides", "conflict_rank", "conflict_pairs", "final", "model_at_baseline", "class_names"),
+    *("probability", "against", "if_missing", "blocks", "lost"),
+)
 BEFORE = "Conflict comes from net scores: the file was written before conflict was measured."
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
@@ -97,6 +90,7 @@ def find_fault(e: Explanation) -> str | None:
     scores = [e.parts(part) for part in (e.positive, e.negative, e.combined)]
     about = [*e.parts(e.inputs), *e.parts(e.baselines), e.target]
     extra = [] if fit is None else [e.parts(part) for part in (fit.correction, fit.absent, fit.correction_error)]
+    extra += [e.parts(part) for part in (e.if_missing, e.blocks) if part is not None]
     shapes = [[part.shape for part in parts] for parts in (*scores, *extra)]
     if (
         any(one.shape != (rows,) for one in per_row)
@@ -112,6 +106,8 @@ def find_fault(e: Explanation) -> str | None:
         or (e.features.tokens is not None and len(e.features.tokens) != rows)
         or (e.features.tokens is not None and any(len(row) != e.flat(e.positive).shape[1] for row in e.features.tokens))
         or (e.conflict_pairs is not None and len(e.conflict_pairs) != rows)
+        or any((part is None) != (e.if_missing is None) for part in (e.blocks, e.checks.lost))
+        or (e.checks.lost is not None and e.checks.lost.shape != (rows, 2))
     ):
         return "the shapes of its numbers do not fit each other"
     if e.sides is not None and (e.sides.ndim != 3 or e.sides.shape[::2] != (rows, 4) or not bool(e.sides.isfinite().all())):
@@ -135,4 +131,8 @@ def find_fault(e: Explanation) -> str | None:
     moved = torch.zeros_like(net) if fit is None else e.flat(fit.correction).double()
     if bool((moved.sum(1).abs() > rounding * (moved.abs().sum(1) + size)).any()):
         return "its correction changes the sum of its scores"
+    if e.if_missing is not None and not e.frozen:
+        apart = e.if_missing_error.abs().amax(1).double()
+        if bool((apart > rounding * (e.flat(e.if_missing).abs().sum(1) + size)).any()):
+            return "if_missing does not add up to what is lost without each block"
     return "its scores do not add up to its output" if bool((missed.abs() > rounding * size).any()) else None

@@ -32,6 +32,7 @@ class Checks:
     model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model at the baseline
     cut: Mapping[str, Tensor] = field(default_factory=dict)  # feature whose gradient path is broken (cast, .item(),
     # .detach()) -> output change when it is set to its baseline, (rows,)
+    lost: Tensor | None = None  # (rows, 2): with explain_blocks, what the model loses without the first and the second block
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Refinement:
 PLACES = {
     **{name: ("features", name) for name in ("tokens", "display", "categories")},
     "feature_names": ("features", "names"),
-    **{name: ("checks", name) for name in ("completeness_error", "output_error", "model_at_baseline", "cut")},
+    **{name: ("checks", name) for name in ("completeness_error", "output_error", "model_at_baseline", "cut", "lost")},
     **{name: ("meta", name) for name in ("settings", "notes", "frozen", "final", "class_names")},
     **{name: ("refinement", name) for name in ("correction", "absent", "correction_error", "combined_error", "refined_error")},
     "conflict": ("conflict_info", "conflict"),
@@ -85,3 +86,10 @@ PLACES = {
     "conflict_rank": ("conflict_info", "rank"),
 }
 KINDS = {"conflict_info": ConflictInfo, "features": FeatureInfo, "checks": Checks, "meta": Meta, "refinement": Refinement}
+
+
+def name_output(index: list[int], names: tuple[str, ...] | None) -> str:
+    """One output by its name, or by its place."""
+    if names is not None and len(index) <= 1:
+        return repr(names[index[0] if index else 0])
+    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

@@ -34,7 +34,9 @@ def bars(explanation: Explanation, most: int = 12) -> Picture:
 def biases(explanation: Explanation, most: int = 12) -> Picture:
     """What the constants of every layer did to one row."""
     if not explanation.bias_by_layer:
-        raise ValueError("plot_biases(): the model has no constants whose scores are known, or they are in the reference.")
+        inside = explanation.meta.settings.get("biases") == "reference"
+        reason = "they are part of the reference in this variant" if inside else "the model has none"
+        raise ValueError(f'plot.biases(): no bias has a score, as {reason}. Use CAFE(model, biases="scores").')
     found = [(name, *scores[0].double().tolist()) for name, scores in explanation.bias_by_layer.items()]
     found.sort(key=lambda layer: -layer[1] - layer[2])
     lines = [Line(f"layer {name}" if name else "the model", "", up, down, net, True) for name, up, down, net in found[:most]]

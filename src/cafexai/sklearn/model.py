@@ -1,7 +1,8 @@
-"""scikit-learn's multi-layer perceptrons as PyTorch modules."""
+"""A model of scikit-learn behind its preprocessing steps: scores of the columns before them."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,45 +10,33 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ._extras import needs
-from ._inputs.encoders import sources
-from ._inputs.groups import Grouping
-from ._inputs.prepare import FromRaw
-from ._inputs.table_values import column_of, read_values, typical_value, word
-
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "identity": nn.Identity,
-    "logistic": nn.Sigmoid,
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-}
-_DROPPED = ("identity", "logistic", "softmax")  # output activations: the model ends in the logits
+from .._extras import needs
+from .._inputs import list_names
+from .._inputs.encoders import sources
+from .._inputs.groups import Grouping
+from .._inputs.prepare import FromRaw
+from .._inputs.table_values import column_of, read_dates, read_values, typical_value, word
+from .layers import Network, names_of
+from .steps import numbers
 
 
-class _Exp(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.exp()
+class SklearnModel(nn.Module):
+    """The layers of a fitted model, and the steps that stand before it in its pipeline."""
 
-
-class SklearnMLP(nn.Module):
-    """The layers of a fitted perceptron, and the steps that stand before it in its pipeline."""
-
-    def __init__(self, perceptron: Any, steps: Any = None, encoded: bool = False) -> None:
+    def __init__(self, network: Network, encoded: bool = False) -> None:
         super().__init__()
-        for name, layer in _layers(perceptron).items():
+        for name, layer in network.layers.named_children():
             self.add_module(name, layer)
-        self.steps = steps
-        self.count = int(perceptron.n_features_in_)
-        self.known = _names_of(perceptron, "feature_names_in_")
-        classes = list(getattr(perceptron, "classes_", []))
+        self._layers = (network.layers,)  # in a tuple: its parts are registered already
+        self.steps, self.count, self.known = network.steps, network.width, network.columns
+        classes = network.classes
         self.class_names = tuple(map(word, classes))
-        self.probability = {"softmax": "softmax", "logistic": "sigmoid"}.get(perceptron.out_activation_) if classes else None
-        self.explanation_notes: tuple[str, ...] = ()
-        if len(classes) == 2 and perceptron.n_outputs_ == 1:
-            self.explanation_notes = (f"Output 0 is the logit of class {classes[1]}; below 0 the model predicts {classes[0]}.",)
+        self.probability = network.probability
+        self.explanation_notes = _about_output(network)
         self.labels: dict[int, tuple[str, ...]] = {}
         self.sources: list[frozenset[int]] = []  # for each feature the columns of the raw data that it is made of
-        self.raw_names = None if steps is None else _names_of(steps, "feature_names_in_")
+        steps = self.steps
+        self.raw_names = None if steps is None else names_of(steps)
         width = None if steps is None or encoded else getattr(steps, "n_features_in_", None)
         if width is not None:
             self.raw_names = self.raw_names or [f"x{i}" for i in range(width)]
@@ -58,41 +47,74 @@ class SklearnMLP(nn.Module):
         """Scores and baselines are about the columns before the steps."""
         return bool(self.sources)
 
+    @property
+    def network(self) -> nn.Module:
+        """The layers alone: rows are transformed already."""
+        return self._layers[0].eval()
+
     def forward(self, x: Tensor) -> Tensor:
         """Transformed features (rows, features) -> (rows, outputs)."""
-        for layer in self.children():
-            x = layer(x)
-        return x
+        return self._layers[0].forward(x)  # not called: its parts are known by their names in this module
 
     def from_raw(self, inputs: Any, feature_names: Sequence[str] | None = None, call: str = "explain(...)") -> FromRaw:
         """Raw rows as the input of ``forward``, with names and values of the features as people know them."""
         given = None if feature_names is None else list(map(str, feature_names))
         raw = inputs.detach().cpu().numpy() if isinstance(inputs, Tensor) else inputs
-        ready = raw if self.steps is None else self._transform(raw, call)
+        dates: tuple[str, ...] = ()
+        ready = raw
+        if self.steps is not None:
+            ready, raw, dates = self._transform(raw, call)
         self._check_columns(_columns(ready))
-        features = _numbers(ready)
+        features = numbers(ready)
         if features.ndim != 2 or features.shape[1] != self.count:
             raise ValueError(
-                f"explain(...): the perceptron takes (rows, {self.count}) and was given {features.shape}. "
+                f"explain(...): the model takes (rows, {self.count}) and was given {features.shape}. "
                 "Pass the rows that estimator.predict takes."
             )
         if self.steps is None:
             return FromRaw(features, given or _columns(raw) or self.known)
-        made = _columns(ready) or _names_of(self.steps, "get_feature_names_out")
+        made = _columns(ready) or names_of(self.steps, "get_feature_names_out")
         if not self.original_columns:
             return FromRaw(features, given or made)
-        return self._as_known(raw, features, made, given)
+        found = self._as_known(raw, features, made, given)
+        return found._replace(notes=(*found.notes, *self._unknown(raw), *_read_as_dates(dates)))
 
-    def _transform(self, raw: Any, call: str) -> Any:
-        """The rows behind the steps."""
+    def _transform(self, raw: Any, call: str) -> tuple[Any, Any, tuple[str, ...]]:
+        """The rows behind the steps, the rows, and the columns of texts that had to be read as dates."""
+        own = (ValueError, TypeError, KeyError, AttributeError)
         try:
-            return self.steps.transform(raw)
-        except (ValueError, TypeError, KeyError) as error:
-            names = "" if self.raw_names is None else f", with the columns {', '.join(map(repr, self.raw_names[:20]))}"
+            return self.steps.transform(raw), raw, ()
+        except own as error:
+            if hasattr(raw, "iloc"):
+                dated, names = read_dates(raw)
+                if names:
+                    with contextlib.suppress(*own):
+                        return self.steps.transform(dated), dated, names
+            known = "" if self.raw_names is None else f", with the columns {', '.join(map(repr, self.raw_names[:20]))}"
+            reason = self._other_columns(raw) or str(error).strip().splitlines()[0]
             raise ValueError(
-                f"{call}: the pipeline does not take these rows ({str(error).strip().splitlines()[0]}). Pass what "
-                f"pipeline.predict takes{names}."
+                f"{call}: the pipeline does not take these rows ({reason}). Pass what pipeline.predict takes{known}."
             ) from error
+
+    def _other_columns(self, raw: Any) -> str:
+        """Which columns are missing, and which are too many."""
+        given, known = _columns(raw), names_of(self.steps)
+        return "" if given is None or known is None else _difference(given, known)
+
+    def _unknown(self, raw: Any) -> list[str]:
+        """Notes on categories that the encoders have not seen."""
+        assert self.raw_names is not None
+        notes = []
+        for key, labels in self.labels.items():
+            cells = column_of(raw, key, self.raw_names[key])
+            _, words = read_values(cells, labels)
+            if new := words[len(labels) :]:
+                count = sum(word(cell) in new for cell in cells.tolist())
+                notes.append(
+                    f"Unknown to the encoder of {self.raw_names[key]}: {list_names(new, 5)} ({count} row{'s' * (count > 1)}); "
+                    "the model gets what the encoder makes of unknown categories."
+                )
+        return notes
 
     def _as_known(self, raw: Any, features: np.ndarray, made: list[str] | None, given: list[str] | None) -> FromRaw:
         """One feature per column of the raw data; what mixes columns stays as the perceptron gets it."""
@@ -143,7 +165,7 @@ class SklearnMLP(nn.Module):
         if array.ndim == 0 or array.shape[-1] != width:
             raise ValueError(
                 f"{call}: give values of the {width} original columns, {', '.join(map(repr, self.raw_names[:20]))}; this is "
-                f"{f'of shape {array.shape}' if array.ndim else repr(given)}. None is the zero of what the perceptron gets; "
+                f"{f'of shape {array.shape}' if array.ndim else repr(given)}. None is the zero of what the model gets; "
                 "from_sklearn(pipeline, encoded=True) takes baselines in these features."
             )
         flat: Any = array.reshape(-1, width)
@@ -152,70 +174,22 @@ class SklearnMLP(nn.Module):
         return self.from_raw(flat, call=call).ready.reshape(*array.shape[:-1], self.count)
 
     def typical(self, statistic: str, background: Any) -> Any:
-        """A row of original values: mean, median or mode of numbers, the most frequent category."""
+        """A row of original values: mean, median or mode of numbers and dates, the most frequent category."""
         assert self.raw_names is not None
         raw = background.detach().cpu().numpy() if isinstance(background, Tensor) else background
         cells = [column_of(raw, place, name) for place, name in enumerate(self.raw_names)]
-        row = [typical_value(statistic, one) for one in cells]
+        row = [typical_value(statistic, one, place in self.labels) for place, one in enumerate(cells)]
         if _columns(raw) is None:
             return np.array(row, dtype=object if any(isinstance(one, str) for one in row) else np.float64)
-        return needs("pandas", "tabular").DataFrame([row], columns=self.raw_names)
+        return _row_like(raw, dict(zip(self.raw_names, row, strict=True)))
 
     def _check_columns(self, columns: list[str] | None) -> None:
         if columns is not None and self.known is not None and columns != self.known:
+            reason = _difference(columns, self.known) or "they stand in another order"
             raise ValueError(
-                f"explain(frame): the perceptron was fitted with the columns {self.known} and is given {columns}. "
+                f"explain(frame): the model was fitted with the columns {list_names(self.known)}; {reason}. "
                 "Pass the same columns in the same order."
             )
-
-
-def from_sklearn(estimator: Any, encoded: bool = False) -> SklearnMLP:
-    """A fitted MLPClassifier or MLPRegressor, or a Pipeline that ends in one, as a PyTorch module in float64.
-
-    The output is what the scores add up to: the logit of ``classes_[1]`` for two classes, one logit per class for more
-    (per label for several labels: give ``target``), the prediction for a regressor. Shape (rows, outputs).
-
-    Of a pipeline, the steps before the perceptron stay outside of the model: ``CAFE(model).explain`` takes raw rows. There is
-    one score for each column of these, shown with its own value; columns that are dropped have none, and features that are
-    made of several columns, as by PCA, stay as they are. Baselines and background are rows of these columns; without any,
-    the baseline is zero for all that the perceptron gets: behind a StandardScaler the mean of the training data, for
-    one-hot columns no category. ``encoded=True`` has scores and baselines for what the perceptron gets instead.
-    """
-    from sklearn.neural_network import MLPClassifier, MLPRegressor
-    from sklearn.pipeline import Pipeline
-
-    kind = type(estimator).__name__
-    steps, last = (estimator[:-1], estimator[-1]) if isinstance(estimator, Pipeline) else ([], estimator)
-    if not isinstance(last, (MLPClassifier, MLPRegressor)):
-        ending = "" if last is estimator else f" that ends in a {type(last).__name__}"
-        remedy = f" Pass {kind}.best_estimator_." if hasattr(estimator, "best_estimator_") else ""
-        raise ValueError(
-            f"from_sklearn({kind}): a {kind}{ending} is not supported. Supported are MLPClassifier, MLPRegressor and a "
-            f"Pipeline that ends in one: only these are neural networks.{remedy}"
-        )
-    if not hasattr(last, "coefs_"):
-        raise ValueError(f"from_sklearn({kind}): the estimator is not fitted, so it has no weights. Call fit(X, y) first.")
-    return SklearnMLP(last, steps if len(steps) else None, encoded).eval()
-
-
-def _layers(perceptron: Any) -> dict[str, nn.Module]:
-    """hidden1, activation1, hidden2, ..., output."""
-    layers: dict[str, nn.Module] = {}
-    for place, (weight, bias) in enumerate(zip(perceptron.coefs_, perceptron.intercepts_, strict=True), start=1):
-        linear = nn.utils.skip_init(nn.Linear, *weight.shape, dtype=torch.float64)
-        with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(weight.T))
-            linear.bias.copy_(torch.from_numpy(bias))
-        if place == len(perceptron.coefs_):
-            layers["output"] = linear
-        else:
-            layers[f"hidden{place}"] = linear
-            layers[f"activation{place}"] = _ACTIVATIONS[perceptron.activation]()
-    if perceptron.out_activation_ == "exp":  # a regressor with Poisson loss
-        layers["exp"] = _Exp()
-    elif perceptron.out_activation_ not in _DROPPED:
-        raise ValueError(f"from_sklearn(...): the output activation {perceptron.out_activation_!r} is not known.")
-    return layers
 
 
 def _columns(data: Any) -> list[str] | None:
@@ -223,23 +197,41 @@ def _columns(data: Any) -> list[str] | None:
     return [str(name) for name in data.columns] if hasattr(data, "columns") else None
 
 
-def _names_of(fitted: Any, attribute: str) -> list[str] | None:
-    """Names that a fitted estimator knows, as an attribute or by a method; None if it does not."""
-    try:
-        names = getattr(fitted, attribute)
-        return list(map(str, names() if callable(names) else names))
-    except (AttributeError, ValueError):  # a step without names, or names that need the input's
-        return None
+def _difference(given: list[str], known: list[str]) -> str:
+    """Columns that are too few or too many, by name."""
+    missing, other = [one for one in known if one not in given], [one for one in given if one not in known]
+    parts = [f"the rows lack {list_names(missing)}"] * bool(missing) + [f"they have besides {list_names(other)}"] * bool(other)
+    return " and ".join(parts)
 
 
-def _numbers(data: Any) -> np.ndarray:
-    """Arrays, sparse arrays and data frames as dense float64."""
-    try:
-        return np.asarray(data.toarray() if hasattr(data, "toarray") else data, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"explain(...): what the perceptron gets is not all numbers ({error}). Encode it as for estimator.predict."
-        ) from error
+def _row_like(frame: Any, row: Mapping[str, Any]) -> Any:
+    """One row as a frame whose columns are of the kinds they had; numbers may have become fractions."""
+    pandas = needs("pandas", "tabular")
+    made = pandas.DataFrame([row], columns=list(row))
+    for name in made.columns:
+        kind = next((frame[one].dtype for one in frame.columns if str(one) == name), None)
+        if kind is not None and not pandas.api.types.is_numeric_dtype(kind):
+            with contextlib.suppress(TypeError, ValueError):
+                made[name] = made[name].astype(kind)
+    return made
+
+
+def _about_output(network: Network) -> tuple[str, ...]:
+    """What the only output of a classifier of two classes is."""
+    if len(network.classes) != 2 or _outputs(network) != 1:
+        return ()
+    first, second = network.classes
+    what = "logit" if network.probability is not None else "decision function (no log odds)"
+    return (f"Output 0 is the {what} of class {second}; below 0 the model predicts {first}.",)
+
+
+def _outputs(network: Network) -> int:
+    with torch.no_grad():
+        return int(network.layers(torch.zeros(1, network.width, dtype=torch.float64)).shape[1])
+
+
+def _read_as_dates(names: tuple[str, ...]) -> tuple[str, ...]:
+    return (f"Texts read as dates: {', '.join(names)}.",) if names else ()
 
 
 def _without_prefixes(names: list[str]) -> list[str]:
