@@ -43,6 +43,7 @@ LAYERS = """
     comparison                                             many methods at once
     loading                                                models and data that come as files
     batch                                                  more rows than memory holds
+    monitor                                                what changed in new rows
     serving                                                single rows over HTTP
     explorer                                               the page in the browser
     -- the paper

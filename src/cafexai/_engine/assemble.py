@@ -161,6 +161,8 @@ def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) ->
         tokens=given.tokens if settings["layer"] is None else None,
         display=given.display if settings["layer"] is None and given.grouping is None else None,
         categories=given.categories if settings["layer"] is None and given.grouping is None else {},
+        baseline_display=given.baseline_values if settings["layer"] is None and given.grouping is None else None,
+        row_names=given.row_names,
         conflict_pairs=None if parts[0].pairs is None else column("pairs"),
         frozen=frozen,
         final=parts[0].final,
@@ -187,11 +189,16 @@ def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
     """
     parts = explanation.parts(explanation.positive)
     index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
+    known = explanation.features.baseline_display
     if isinstance(groups, Grouping):
-        values, categories = groups.values, groups.categories
+        values, categories, known = groups.values, groups.categories, groups.baselines
     else:
         shown = None if explanation.features.tokens is not None else explanation.flat(explanation.shown)
-        values, categories = values_of_groups(index, names, explanation.names(), shown, explanation.features.categories)
+        own, words = explanation.names(), explanation.features.categories
+        values, categories = values_of_groups(index, names, own, shown, words)
+        if known is None and shown is not None and explanation.features.display is None:
+            known = explanation.flat(explanation.baselines)
+        known, _ = values_of_groups(index, names, own, known, words)
     index = index.to(explanation.output.device)
 
     def summed(scores: Tensors) -> Tensor:
@@ -204,8 +211,17 @@ def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
         tokens=None,
         display=values,
         categories=categories,
+        baseline_display=known,
+        at_baseline=_whole_groups(explanation.at_baseline, index, len(names)),
         settings={**explanation.meta.settings, "grouped": True},
     )
+
+
+def _whole_groups(same: Tensor | None, index: Tensor, count: int) -> Tensor | None:
+    """Which groups are as in the baseline in all of their elements."""
+    if same is None:
+        return None
+    return same.new_zeros(len(same), count, dtype=torch.int32).index_add_(1, index, (~same).int()) == 0
 
 
 def _sums(explanation: Explanation, summed: Callable[[Tensors], Tensor]) -> dict[str, Tensor]:
@@ -236,5 +252,6 @@ def by_word(explanation: Explanation, words: Words) -> Explanation:
         **_sums(explanation, summed),
         tokens=words.names,
         conflict_pairs=pairs,
+        at_baseline=None,
         settings={**explanation.meta.settings, "grouped": True},
     )

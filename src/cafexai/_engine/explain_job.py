@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .._core.backward import Outcome, Passed
+from .._inputs.baseline_values import same_as_baseline
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
 from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
@@ -20,7 +21,13 @@ from .forward import plain_output, redraw_output
 from .job import Job
 from .sides import measure_conflict
 
-SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
+SHARED = (
+    "inputs",
+    "baselines",
+    "display",
+    "baseline_display",
+    "at_baseline",
+)  # what the explanations of one job have in common is there once
 
 
 def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations:
@@ -32,14 +39,17 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
 def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation]:
     """Explanations by c and class, with a score for each element of the inputs."""
     question, groups = job.question, job.request.feature_groups
-    meta = {**meta, "baselines": "background"} if job.typical else meta
+    meta = {**meta, "typical": True} if job.typical else meta
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}
     measure = functools.partial(measure_conflict, job)
     for (place, number), chunks in run_job(job, finish, average_baselines, "explain", measure).items():
         c = several[place]
-        explanation = join_batches(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
+        settings = {**meta, "c": dict(c) if isinstance(c, Mapping) else c, "baselines": len(job.stack)}
+        explanation = join_batches(chunks, job.given, settings)
+        if len(job.stack) > 1 and question.layer is None:
+            explanation = explanation.replace(at_baseline=same_as_baseline(job.given.tensors, job.stack))
         if explanation.frozen and question.layer is None:
             explanation = _with_what_was_frozen(job, chunks, explanation, groups is not None)
         if entries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,11 +12,12 @@ from .._carriers import CARRIERS, PAIRED
 from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
-from .._inputs.background import WORD, Background
-from .._inputs.baselines import references
+from .._inputs.background import WORD, Background, draw_rows
+from .._inputs.baseline_values import with_baseline_values
+from .._inputs.baselines import known_baselines, references
 from .._inputs.convert import convert_inputs
 from .._inputs.groups import default_names, join_groups, places
-from .._inputs.prepare import Inputs, model_dtype, prepare
+from .._inputs.prepare import Inputs, has_own_columns, is_frame, model_dtype, prepare, row_names_of
 from .._inputs.words import mask_words
 from .job import Job, as_arguments
 from .model import Subject
@@ -60,8 +61,6 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     if ready.names:
         given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
     groups = request.feature_groups
-    if given.grouping is not None and layer is None and not only_net:
-        groups = given.grouping if groups is None else join_groups(given.grouping, groups)
     baselines = request.baselines
     about: tuple[str, ...] = ()
     if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
@@ -69,7 +68,14 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     typical = _is_background(baselines)
     if baselines is None and info.background is not None and _in_own_columns(inputs, subject, info) and not question.latent:
         baselines, typical = WORD, True
+    if has_own_columns(subject.model):
+        baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
+    if layer is None and not only_net:
+        given = dataclasses.replace(
+            with_baseline_values(given, stack, _drawn(baselines), subject.model), row_names=row_names_of(inputs)
+        )
+        groups = _groups(given, request)
     names = subject.names.values()
     several = question.several_c
     return Job(
@@ -92,6 +98,11 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     )
 
 
+def _drawn(baselines: Any) -> Any:
+    """Baselines as rows of the user; of a background those that are drawn."""
+    return draw_rows(baselines.rows, baselines.k, baselines.seed) if isinstance(baselines, Background) else baselines
+
+
 def _is_background(baselines: Any) -> bool:
     """Rows of the background are asked for as baselines."""
     return isinstance(baselines, Background) or (isinstance(baselines, str) and baselines == WORD)
@@ -99,7 +110,8 @@ def _is_background(baselines: Any) -> bool:
 
 def _in_own_columns(inputs: Any, subject: Subject, info: ModelInfo) -> bool:
     """The inputs are columns that people know, where zero says nothing: those of a pipeline or of a schema."""
-    return not isinstance(inputs, (torch.Tensor, tuple, list)) and (subject.takes_raw or info.schema is not None)
+    named = is_frame(inputs) or isinstance(inputs, Mapping)
+    return named and (subject.takes_raw or info.schema is not None)
 
 
 def _price(stack: Sequence[Any], typical: bool) -> tuple[str, ...]:
@@ -107,6 +119,13 @@ def _price(stack: Sequence[Any], typical: bool) -> tuple[str, ...]:
         return ()
     many = len(stack)
     return (f"Scores are averages over {many} baselines, rows of the background; the price is about {many} explanations.",)
+
+
+def _groups(given: Inputs, request: Request) -> Any:
+    """What one score is of: the user's groups of the features as people know them."""
+    if given.grouping is None:
+        return request.feature_groups
+    return given.grouping if request.feature_groups is None else join_groups(given.grouping, request.feature_groups)
 
 
 def _per_row(info: ModelInfo, request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:

@@ -21,6 +21,11 @@ class FeatureInfo:
     tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the names of its codes in ``display``
+    baseline_display: Tensor | None = None  # (rows, features): the baselines in the units of the user, where these are known;
+    # of several baselines the mean of a number, the most frequent category
+    at_baseline: Tensor | None = (
+        None  # (rows, features): the feature is as in every baseline; None: compare inputs and baselines
+    )
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Refinement:
 
 # Where each flat name lives: in files, and as attributes of version 0.1.
 PLACES = {
-    **{name: ("features", name) for name in ("tokens", "display", "categories")},
+    **{name: ("features", name) for name in ("tokens", "display", "categories", "baseline_display", "at_baseline")},
     "feature_names": ("features", "names"),
     **{name: ("checks", name) for name in ("completeness_error", "output_error", "model_at_baseline", "cut", "lost")},
     **{name: ("meta", name) for name in ("settings", "notes", "frozen", "final", "class_names")},

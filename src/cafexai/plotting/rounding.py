@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..explanation import Explanation
 from .conflict_words import ShownConflict, show_conflict
-from .row_lines import Line, bias_line, feature_lines
+from .row_lines import Line, Order, bias_line, feature_lines
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,18 @@ class ShownLine:
     refined: str  # "" if the scores were not refined
     exact: Line  # as it is, for lengths of bars
 
+    @property
+    def baseline(self) -> str:
+        """What the value is compared with; "" if that is not known."""
+        return self.exact.baseline
+
 
 @dataclass(frozen=True)
 class Shown:
     """start + the nets of all lines = end, in the digits shown; ``times`` stands beside numbers too large or small for them."""
 
     start: str
-    lines: tuple[ShownLine, ...]  # features by influence, "n others", the biases last
+    lines: tuple[ShownLine, ...]  # features, strongest first, "n others", the biases last
     end: str
     up: str  # what all lines but the last, the biases, pushed up and down: sums of the digits shown
     down: str
@@ -40,9 +45,9 @@ class Shown:
     between: ShownConflict | None = None  # the conflict, in the same digits
 
 
-def shown(explanation: Explanation, most: int = 12, digits: int = 4) -> Shown:
+def shown(explanation: Explanation, most: int = 12, digits: int = 4, order: Order = "net") -> Shown:
     """The explanation of one row, with ``digits`` significant digits for the largest net score, start or end."""
-    lines = [*feature_lines(explanation, most), bias_line(explanation)]
+    lines = [*feature_lines(explanation, most, order), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()
     return in_digits(lines, start, end, digits, explanation.refinement is not None, explanation)
 
@@ -82,7 +87,7 @@ def in_digits(
     ups, downs = (sum(one[side] for one in signs[:-1]) for side in (0, 1))
     between = None
     if conflict_of is not None:
-        typical = conflict_of.meta.settings.get("baselines") == "background"
+        typical = bool(conflict_of.meta.settings.get("typical"))
         between = show_conflict(conflict_of.between(), unit, text, (first, last), typical)
     return Shown(text(first), tuple(rows), text(last), text(ups), text(downs), times, between)
 

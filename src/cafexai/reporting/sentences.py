@@ -22,7 +22,7 @@ def sentences(one: Explanation, row: Shown, kind: str = "table", brief: bool = F
     if float(up) == 0 or float(down) == 0:
         one_way = f"up by {up}, and not down." if float(up) else f"down by {down}, and not up."
         return [Html(f"All {things} together pushed the score {one_way}"), *pairs]
-    first = [] if row.between is None else [tag("span", conflict_sentence(row.between), kind="k")]
+    first = [] if row.between is None or brief else [tag("span", conflict_sentence(row.between), kind="k")]
     return [*first, *(pairs or ([] if brief else _strongest(_named(row, kind))))]
 
 
