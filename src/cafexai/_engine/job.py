@@ -49,6 +49,7 @@ class Job:
     sensitivities: tuple[Sensitivity | None, ...] = (None,)  # one for each c; None is that of the settings
     per_row: tuple[Any, ...] | None = None  # further arguments that are cut along with the rows; None: not known (per_row.py)
     only_net: bool = False  # only the net scores are needed
+    typical: bool = False  # the baselines are rows of the background
 
     random_starts: States = field(default_factory=dict, init=False)  # all runs of the model draw the same random numbers
 
@@ -65,8 +66,8 @@ class Job:
 
         words = self.given.words
         if words is not None:
-            own = torch.arange(count)[rows].tolist()
-            words = dataclasses.replace(words, index=words.index[rows], names=tuple(words.names[place] for place in own))
+            chosen = torch.arange(count)[rows].tolist()
+            words = dataclasses.replace(words, index=words.index[rows], names=tuple(words.names[row] for row in chosen))
         given = dataclasses.replace(self.given, tensors=tuple(map(cut, self.given.tensors)), words=words)
         stack = [tuple(map(cut, references)) for references in self.stack]
         extra = self.extra
