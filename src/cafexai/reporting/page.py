@@ -135,14 +135,14 @@ def _facts(facts: Sequence[tuple[str, Any]]) -> Html:
 
 
 def _reading(explanation: Explanation) -> Html:
-    """For somebody who has never seen such a table."""
+    """An introduction for readers who see such a table for the first time."""
     kind = kind_of(explanation)
     thing = FEATURE.get(kind, "feature")
     parts = [
         tag(
             "p",
-            "The model turned each row into a number, the score. Starting from the score at a baseline (a row at which nothing "
-            f"is said), every {thing} pushed it ",
+            "The model turned each row into a number, the score. Starting from the score at a baseline (an uninformative "
+            f"row), every {thing} pushed it ",
             tag("strong", "up", kind="u"),
             ", ",
             tag("strong", "down", kind="d"),
