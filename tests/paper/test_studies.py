@@ -126,7 +126,7 @@ def test_a_method_that_refuses_a_network_has_no_number_there(data, tmp_path):
 
 
 def test_networks_at_another_rate_have_their_own_numbers_and_claims(data, tmp_path):
-    report = run(STUDIES["infidelity-mlp"], "toy", tmp_path, data=str(data), show_progress=False,
+    report = run(STUDIES["infidelity-mlp"], "toy", tmp_path, data=str(data), models=tmp_path / "models", show_progress=False,
                  changes={"data": ["titanic", "titanic@5e-4"], "per_data": {"titanic@5e-4": {"epochs": 3}},
                           "methods": ["gradient_x_input", "cafe c=1", "cafe c=0.5"]})  # fmt: skip
     results = json.loads((tmp_path / "results.json").read_text())

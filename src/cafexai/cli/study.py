@@ -16,6 +16,10 @@ def study(
     preset: Annotated[str, typer.Option(help="quick (minutes), full (the paper's sizes) or toy (seconds).")] = "quick",
     out: Annotated[Path | None, typer.Option(help="Folder for the results; studies/NAME-PRESET if not given.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with the data sets; else CAFEXAI_DATA, else downloads.")] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(help="Store of trained networks; the folder models of the cache (CAFEXAI_CACHE) if not given."),
+    ] = None,
     jobs: Annotated[
         int, typer.Option(help="Processes that do tasks at the same time; runtimes are then those under load.")
     ] = 1,
@@ -33,7 +37,8 @@ def study(
     if name not in STUDIES:
         raise UseProblem(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
     folder = out if out is not None else Path("studies") / f"{name}-{preset}"
-    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), jobs=jobs, say=typer.echo)
+    changes = _changes(change or [])
+    report = run(STUDIES[name], preset, folder, data=data, models=models, changes=changes, jobs=jobs, say=typer.echo)
     for finding in report.findings:
         typer.echo(str(finding))
     typer.echo(f"Tables and figures: {folder}")

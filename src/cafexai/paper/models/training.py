@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..._extras import progress as bar
-from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer
+from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer, tell_tally
 
 Pair = tuple[Tensor, Tensor]
 
@@ -99,7 +99,7 @@ def train(
 
 
 def carried_out(
-    epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None
+    epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None, networks: int = 1
 ) -> Progress:
     """A finished training from disk, or else one that is begun or continued; another process at the same is waited for."""
     if store is None:
@@ -107,7 +107,12 @@ def carried_out(
     done = store.load(finished=True)
     if done is None:
         with store.alone():
-            done = store.load(finished=True) or _run(epochs, store.load(finished=False) or Progress(), recipe, store, progress)
+            done = store.load(finished=True)
+            if done is None:
+                done = _run(epochs, store.load(finished=False) or Progress(), recipe, store, progress)
+                tell_tally("trained", networks)
+                return done
+    tell_tally("found", networks)
     return done
 
 

@@ -18,7 +18,7 @@ Results = Mapping[str, Any]  # the result of each task by its key, plain values 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a study finds its data and keeps what it trains."""
+    """Where a study finds its data and the store of trained networks, which all studies share."""
 
     models: Path
     data: str | None = None  # the folder of the data sets; None: CAFEXAI_DATA, or downloads

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..._extras import progress
+from ..datasets.files import cache
+from ..models.checkpoint import Tally
 from .parts import any_kept, do, kept, write
 from .processes import done, threads_of
 from .record import Report, Settings, Study, Workplace
@@ -28,6 +30,7 @@ def run(
     out: str | os.PathLike[str],
     *,
     data: str | None = None,
+    models: str | os.PathLike[str] | None = None,
     changes: Settings | None = None,
     jobs: int = 1,
     show_progress: bool | None = None,
@@ -39,25 +42,31 @@ def run(
     files of the figures, ``findings.json``, and ``README.md`` with all of it. ``changes`` replace settings of the preset.
     With ``jobs`` so many processes do tasks at the same time, each with its share of the threads; a script of yours then calls
     this under ``if __name__ == "__main__":``. Runtimes that a study reports are those beside the other processes.
+    ``models`` is the store of trained networks, which all studies share; None is the folder "models" of the cache
+    (``CAFEXAI_CACHE``).
     """
     if jobs < 1:
         raise ValueError(f"study {study.name}: {jobs} processes cannot do anything; give at least 1.")
     folder = Path(out)
     settings = settings_of(study, preset, changes or {})
     config = {"study": study.name, "preset": preset, "settings": settings}
-    tasks = list(study.tasks(settings, Workplace(folder / "models", data, show_progress)))
+    place = Workplace(cache() / "models" if models is None else Path(models), data, show_progress)
+    tasks = list(study.tasks(settings, place))
     left = [task for task in tasks if kept(folder, task.key) is None]
     jobs = max(1, min(jobs, len(left)))
     _claim(folder, study, config, jobs)
     say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
+    tally = Tally()
     if jobs == 1:
         for task in progress(left, study.name, "task", show_progress):
-            do(folder, task)
+            tally.add(do(folder, task))
     else:
         keys = [task.key for task in left]
-        with contextlib.closing(done(study, settings, folder, data, keys, jobs)) as ends:
-            for _ in progress(ends, study.name, "task", show_progress, total=len(keys)):
-                pass
+        with contextlib.closing(done(study, settings, folder, place, keys, jobs)) as ends:
+            for counted in progress(ends, study.name, "task", show_progress, total=len(keys)):
+                tally.add(counted)
+    if tally.trained or tally.found:
+        say(f"{study.name}: {tally.trained} networks trained, {tally.found} found in {place.models}.")
     results = {task.key: kept(folder, task.key) for task in tasks}
     report = study.report(settings, results)
     _publish(folder, study, config, results, report)
