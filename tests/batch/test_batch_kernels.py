@@ -116,7 +116,7 @@ def untried(monkeypatch):
     """Nothing is known of compilers."""
     monkeypatch.setattr(kernels, "_broken", None)
     monkeypatch.setattr(kernels, "_kernels", {})
-    tried = kernels._tried
+    tried = kernels._try_kernel
     tried.cache_clear()
     yield
     tried.cache_clear()
@@ -143,7 +143,7 @@ def test_a_compiler_that_does_nothing_is_told(monkeypatch):
 @pytest.mark.usefixtures("untried")
 def test_kernels_that_fail_later_end_the_run(scored, monkeypatch, tmp_path):
     """A part without kernels does not get the name of one with kernels."""
-    monkeypatch.setattr(kernels, "_tried", lambda: None)
+    monkeypatch.setattr(kernels, "_try_kernel", lambda: None)
 
     def fails(*_, **__):
         raise OSError("no space left")

@@ -69,7 +69,7 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
             lack * missed,
             limit,
         )
-    raise lost_in_rounding(passed.run.settings, chosen.delta, lack * missed, influence)
+    raise make_rounding_error(passed.run.settings, chosen.delta, lack * missed, influence)
 
 
 def too_large(settings: Settings, dtype: torch.dtype) -> LostInRounding:
@@ -79,7 +79,7 @@ def too_large(settings: Settings, dtype: torch.dtype) -> LostInRounding:
     )
 
 
-def lost_in_rounding(settings: Settings, change: Tensor, lack: Tensor, influence: Tensor) -> LostInRounding:
+def make_rounding_error(settings: Settings, change: Tensor, lack: Tensor, influence: Tensor) -> LostInRounding:
     """The same where numbers are too coarse: one number per row each, ``lack`` 0 where nothing is missing."""
     row = int(lack.abs().argmax())
     return LostInRounding(

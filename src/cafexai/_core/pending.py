@@ -13,7 +13,7 @@ from .functions import ONE_TO_ONE, Function
 from .lazy import OnDemand
 from .provenance import SUM, add_up
 from .run import Run
-from .steps import weighted
+from .steps import apply_linear
 from .value import Scores
 
 
@@ -66,7 +66,7 @@ class Pending(Scores):
     def join(cls, run: Run, fn: Move, parts: Sequence[Any], aligned: bool = False) -> Any:
         return run.settings.carrier.join(run, fn, parts, aligned)
 
-    def _copied(self) -> Any:
+    def _make_copy(self) -> Any:
         return Pending(self.run, self.template, self.full)
 
     def linear(self, fn: Callable[..., Tensor], *constants: Any, **options: Any) -> Any:
@@ -80,7 +80,7 @@ class Pending(Scores):
 
     def _behind_map(self, result: Pending, one_to_one: bool) -> Pending:
         """The result of a linear map, with the record of what it is made of."""
-        result.made_by = None if self.made_by is None else self.made_by.mapped(one_to_one)
+        result.made_by = None if self.made_by is None else self.made_by.through_map(one_to_one)
         return result
 
     def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
@@ -90,11 +90,11 @@ class Pending(Scores):
         result.made_by = self.made_by
         return result
 
-    def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
+    def linear_layer(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
         if self.firm:
-            return self.full().weighted(weight, bias, aligned)
-        value = weighted(self.template, weight, bias)
-        return self._behind_map(Pending(self.run, value, lambda: self.full().weighted(weight, bias, aligned)), False)
+            return self.full().linear_layer(weight, bias, aligned)
+        value = apply_linear(self.template, weight, bias)
+        return self._behind_map(Pending(self.run, value, lambda: self.full().linear_layer(weight, bias, aligned)), False)
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
         return super().product(other, fn, routing) if routing else self.full().product(other, fn, ends=ends)
@@ -108,13 +108,11 @@ class Pending(Scores):
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
         return self.full().mix(weights, dims, reference)
 
-    def secant(
-        self, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor, change: Tensor, aligned: bool = False
-    ) -> Any:
-        return self.full().secant(fn, constants, reference, change, aligned)
+    def secant(self, fn: Callable[..., Tensor], *arguments: Any, **options: Any) -> Any:
+        return self.full().secant(fn, *arguments, **options)
 
-    def rebased(self, reference: Tensor) -> Any:
-        return self.full().rebased(reference)
+    def rebase(self, reference: Tensor) -> Any:
+        return self.full().rebase(reference)
 
     def influence(self) -> Tensor:
         return self.full().influence()
@@ -125,10 +123,10 @@ class Pending(Scores):
     def _halfway(self) -> Tensor:
         return self.template / 2 if self.reference is None else self.full()._halfway()
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
-        return self.full()._activated(phi, keeps_zero)
+    def _carry_function(self, phi: Function, keeps_zero: bool) -> Any:
+        return self.full()._carry_function(phi, keeps_zero)
 
     def _not_asked(self, *arguments: Any) -> Any:
         raise AssertionError("This is asked of the value with its scores.")
 
-    _added = _mapped = _mixed = _multiplied = _joined = outcome = net = _not_asked  # type: ignore[assignment]
+    _carry_sum = _carry_map = _carry_mix = _carry_product = _carry_join = outcome = net = _not_asked  # type: ignore[assignment]

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners, without_residue
+from .functions import ONE_TO_ONE, Function, find_masked_out, plus, soft_winners, winners, without_residue
 from .input_origin import Origin
-from .joins import at_start, join_lazily, joined_constants
+from .joins import at_start, join_constants, join_lazily
 from .provenance import of_input, origin_of, with_origin
-from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
+from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, merge_rows, move_rows
 from .run import Run
-from .steps import weighted
+from .steps import apply_linear
 
 S = TypeVar("S", bound="Scores")
 
@@ -60,7 +60,7 @@ class Scores(Carrier):
         """Have what flows back to this new value through a constant, which was added to it, entered in the book."""
         self.run.biases.watch(self.parts, constant, rows, path)
 
-    def begun(self: S) -> S:
+    def begin(self: S) -> S:
         """This value as what scores are about, in place of the inputs."""
         return self
 
@@ -100,17 +100,17 @@ class Scores(Carrier):
             references = [moved_starts] if single else list(moved_starts)
         rows: list[Any] = [None] * len(deltas)
         if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):
-            rows = moved(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
-        results = settings.carrier._joined(run, fn, of_scores, deltas, references, rows)
+            rows = move_rows(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
+        results = settings.carrier._carry_join(run, fn, of_scores, deltas, references, rows)
         if constants and not in_reference and settings.carrier.has_book:
-            amounts = joined_constants(fn, parts, deltas[0].detach(), single)
+            amounts = join_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
         made_by = scored[0].made_by
         if made_by is not None and made_by.origin is not None:
             origins = [part if isinstance(part, Tensor) else origin_of(part) for part in parts]
             for place, result in enumerate(results):
-                result.made_by = of_input(Origin.joined(fn, origins, None if single else place))
+                result.made_by = of_input(Origin.join(fn, origins, None if single else place))
         return results[0] if single else tuple(results)
 
     def linear(
@@ -141,17 +141,17 @@ class Scores(Carrier):
         if bias is not None and not in_reference:
             amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
         last = nothing if in_reference else given
-        result = self._mapped(fn, constants, last, (reference, delta, rows), amount)
+        result = self._carry_map(fn, constants, last, (reference, delta, rows), amount)
         origin = None if self.made_by is None else self.made_by.origin
         if origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
-            result.made_by = of_input(origin.changed(lambda v: fn(v, *constants, *given)))
+            result.made_by = of_input(origin.apply(lambda v: fn(v, *constants, *given)))
         if amount is not None and self.has_book:
             result.watch(making if callable(making) else amount, rows, run.path)
         return result
 
-    def weighted(self: S, weight: Tensor, bias: Tensor | None, aligned: bool) -> S:
+    def linear_layer(self: S, weight: Tensor, bias: Tensor | None, aligned: bool) -> S:
         """A linear layer; by far the most frequent linear map, so that carriers may have a form of their own."""
-        return self.linear(weighted, weight, bias=bias, aligned=aligned)
+        return self.linear(apply_linear, weight, bias=bias, aligned=aligned)
 
     def _start_mapped(self, fn: Function, aligned: bool) -> Tensor:
         """The reference behind a linear map."""
@@ -162,14 +162,14 @@ class Scores(Carrier):
         result = self.join(self.run, fn, [self], aligned)
         if self.made_by is not None:
             parts = (result,) if isinstance(result, Scores) else result
-            for part, made_by in zip(parts, self.made_by.moved(fn, len(parts)) or (), strict=False):
+            for part, made_by in zip(parts, self.made_by.move(fn, len(parts)) or (), strict=False):
                 part.made_by = with_origin(made_by, origin_of(part))
         return result
 
     def copy(self: S) -> S:
         """This value as an object of its own."""
-        copy = self._copied()
-        copy.made_by = None if self.made_by is None else self.made_by.copied()
+        copy = self._make_copy()
+        copy.made_by = None if self.made_by is None else self.made_by.copy()
         return copy
 
     def add(self: S, other: S, alpha: float = 1) -> S:
@@ -178,8 +178,8 @@ class Scores(Carrier):
         reference = None
         if self.reference is not None or other.reference is not None:
             reference = torch.add(self.start, other.start, alpha=alpha)
-        rows = None if self.run.batch == 1 else merged((self.rows, self.delta), (other.rows, other.delta), self.run.batch)
-        return self._added(other, alpha, (reference, delta, rows))
+        rows = None if self.run.batch == 1 else merge_rows((self.rows, self.delta), (other.rows, other.delta), self.run.batch)
+        return self._carry_sum(other, alpha, (reference, delta, rows))
 
     def add_constant(self: S, constant: Tensor, alpha: float = 1) -> S:
         """self + alpha * constant: the constant is a bias."""
@@ -197,11 +197,11 @@ class Scores(Carrier):
         """
         result: S
         if routing:
-            result = self._later(phi(self.value), lambda: self._activated(phi, keeps_zero))
+            result = self._later(phi(self.value), lambda: self._carry_function(phi, keeps_zero))
         else:
-            result = self._activated(phi, keeps_zero)
+            result = self._carry_function(phi, keeps_zero)
         if self.made_by is not None and self.made_by.origin is not None:
-            result.made_by = of_input(self.made_by.origin.changed(phi))
+            result.made_by = of_input(self.made_by.origin.apply(phi))
         return result
 
     def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
@@ -222,7 +222,7 @@ class Scores(Carrier):
         reference = None
         if self.reference is not None and other.reference is not None:
             reference = fn(self.reference, other.reference)
-        return self._multiplied(other, fn, (mine, yours), (reference, delta, behind_product(self, other, fn, delta)))
+        return self._carry_product(other, fn, (mine, yours), (reference, delta, behind_product(self, other, fn, delta)))
 
     def _halfway(self) -> Tensor:
         """Between reference and value."""
@@ -235,13 +235,13 @@ class Scores(Carrier):
         if reference is not None:
             delta = without_residue(delta, parts.detach().abs().sum(dims, keepdim=True), reference)
         rows = behind_map(self, lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
-        return self._mixed(weights, dims, (reference, delta, rows))
+        return self._carry_mix(weights, dims, (reference, delta, rows))
 
     def largest(self: S, dims: tuple[int, ...], keepdim: bool = False, valid: Tensor | None = None) -> S:
         """The maximum over dims (``selection.py``); where ``valid`` is False nothing wins, nor does what a mask has put out."""
         dims = tuple(sorted(dim % self.ndim for dim in dims))
         there: S = self
-        out = masked_out(self.value, dims)
+        out = find_masked_out(self.value, dims)
         if out is not None:
             there = self.join(self.run, lambda v: torch.where(out, 0, v), [self])
             valid = ~out if valid is None else valid & ~out
@@ -266,7 +266,12 @@ class Scores(Carrier):
         return self._later(self.value.logsumexp(dims, keepdim=keepdim), compute)
 
     def secant(
-        self: S, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor, change: Tensor, aligned: bool = False
+        self: S,
+        fn: Callable[..., Tensor],
+        constants: tuple[Any, ...],
+        reference: Tensor | None,
+        change: Tensor,
+        aligned: bool = False,
     ) -> S:
         """A function whose change from ``reference`` is ``change`` = fn(delta, *constants), a linear map between both ends.
 
@@ -275,9 +280,9 @@ class Scores(Carrier):
         delta = fn(self.delta, *constants)
         delta = delta + (change - delta).detach()
         rows = behind_map(self, fn, constants, None, aligned, delta)
-        return self._mapped(fn, constants, (), (reference, delta, rows), None)
+        return self._carry_map(fn, constants, (), (reference, delta, rows), None)
 
-    def rebased(self: S, reference: Tensor) -> S:
+    def rebase(self: S, reference: Tensor) -> S:
         """The same change from another reference: that of a function of which only the change is a linear map."""
         result = self.copy()
         result.reference = reference
@@ -297,4 +302,4 @@ class Scores(Carrier):
         """Whether several rows lie along a dimension; what is not computed yet has its rows in front."""
         if self.pending or self.rows is None:
             return dim == 0 and self.ndim > 0 and self.shape[0] == self.run.batch
-        return averaged(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED
+        return average_rows(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED

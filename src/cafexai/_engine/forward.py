@@ -63,7 +63,7 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
         if job.features is not None and not job.question.latent:
             features = job.features([x.shape[1:] for x in batch.tensors])
             if all(x.is_floating_point() for x in batch.tensors):
-                features = features.changed(_changes(batch.tensors, batch.references))
+                features = features.keep_changed(_changes(batch.tensors, batch.references))
             run.state.features = features
         arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _scored(run, batch)
         begin = _Begin(run, job)
@@ -141,7 +141,7 @@ class _Begin:
             return self._begin(value.detach().clone())
         if not isinstance(value, Scored):
             raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
-        scores = value.state.reshape(lambda v: v.view_as(v)).begun()  # behind the layer's own bias
+        scores = value.state.reshape(lambda v: v.view_as(v)).begin()  # behind the layer's own bias
         self.run.leaves.append(Leaf(scores, 0))
         return Scored(scores, value.dtype)
 
@@ -150,7 +150,7 @@ class _Begin:
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
         if self.job.features is not None:
-            self.run.state.features = self.job.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
+            self.run.state.features = self.job.features([value.shape[1:]]).keep_changed(_changes((value,), (reference,)))
         return _leaf(self.run, value, reference, 0)
 
 

@@ -78,11 +78,11 @@ class LocalScores(SignedScores):
     def _local(self, made: Made, share: Tensor) -> LocalScores:
         return LocalScores(self.run, *made, share, self.sites)
 
-    def _copied(self) -> LocalScores:
+    def _make_copy(self) -> LocalScores:
         return self._local((None, self.delta, self.rows), self.share)
 
     @classmethod
-    def _joined(
+    def _carry_join(
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
         scored = [part.usable() for part in parts if not isinstance(part, Tensor)]
@@ -93,7 +93,7 @@ class LocalScores(SignedScores):
         made = zip(references, deltas, rows, strict=True)
         return [scored[0]._local(one, share) for one, share in zip(made, shares, strict=True)]
 
-    def _mapped(
+    def _carry_map(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> LocalScores:
         self.usable()
@@ -117,14 +117,14 @@ class LocalScores(SignedScores):
         """Remember a bias; an infinite one, as in a mask, brings nothing to the output."""
         self.sites.append((value, bias.where(bias.isfinite(), 0), share))
 
-    def _added(self, other: Any, alpha: float, made: Made) -> LocalScores:
+    def _carry_sum(self, other: Any, alpha: float, made: Made) -> LocalScores:
         mine, yours = (value.usable().delta.detach().abs() for value in (self, other))
         yours = yours * abs(alpha)
         both = mine + yours
         share = torch.where(both > 0, mine / both.clamp_min(torch.finfo(both.dtype).tiny), 0.5)
         return self._local(made, self.share * share + other.share * (1 - share))
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> LocalScores:
+    def _carry_function(self, phi: Function, keeps_zero: bool) -> LocalScores:
         value = self.usable().delta.detach()
         result, slope = phi(value), derivative(phi, value)
         if not _piecewise_linear(phi, value):
@@ -135,7 +135,7 @@ class LocalScores(SignedScores):
         self._site(delta, result - slope * value, self.share)
         return self._local((None, delta, self.rows), self.share)
 
-    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> LocalScores:
+    def _carry_mix(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> LocalScores:
         return self._local(made, (self.usable().share * weights).sum(dims, keepdim=True))
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:

@@ -34,7 +34,7 @@ def fold(graph: Graph) -> None:
     for name, source in same.items():  # an output that is an input, a constant, or another output
         if name in graph.outputs:
             graph.nodes.append(Node("Identity", [source], [name]))
-    graph.changed()
+    graph.mark_changed()
 
 
 def _computed(graph: Graph, node: Node) -> bool:

@@ -42,7 +42,7 @@ def looked_up(table: Tensor, index: Any) -> Scores | Tensor:
         index.run.note_frozen("__getitem__ by codes", "choice")
         return found
     places = index.places.view(*index.shape, *(1,) * (table.ndim - 1))
-    return index.changed(found, places, None if index.reference is None else table[index.reference])
+    return index.with_codes(found, places, None if index.reference is None else table[index.reference])
 
 
 def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
@@ -106,7 +106,7 @@ def _made(like: Coded, result: Tensor, places: Tensor, reference: Tensor | None,
     shape_alone = rule is not None and rule.view and places.numel() > 0 and int(places.max()) < 0
     if not _integers(result) or (shape_alone and not bool((like.places < 0).any())):
         return result
-    return like.changed(result, places, reference)
+    return like.with_codes(result, places, reference)
 
 
 def _choosing(rule: Rule | None, args: Any) -> Any:
@@ -142,7 +142,7 @@ def _put(function: Callable[..., Any], args: Any, kwargs: Any, parts: list[Coded
     values = call(_values(target), _values(source))
     places = call(_place(target).long(), _place(source).long() if isinstance(source, Tensor) else -1)
     known = any(part.reference is not None for part in parts)
-    return parts[0].changed(values, places, call(at_baseline(target), at_baseline(source)) if known else None)
+    return parts[0].with_codes(values, places, call(at_baseline(target), at_baseline(source)) if known else None)
 
 
 def _values(part: Any) -> Any:

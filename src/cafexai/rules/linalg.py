@@ -46,4 +46,4 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
         effect = a.linear(torch.matmul, middle)
         change = effect.scale(-1) if change is None else add(change, effect, alpha=-1)
     assert change is not None
-    return change.linear(lambda v, m: m @ v, inverse).rebased(start)
+    return change.linear(lambda v, m: m @ v, inverse).rebase(start)

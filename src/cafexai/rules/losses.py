@@ -38,7 +38,7 @@ def cross_entropy(
         shares = (weights - marks) * marks.sum(dim, keepdim=True)
         losses = x.linear(lambda v, share: (v * share).sum(dim), shares, aligned=dim > 0)
         start = F.cross_entropy(x.start, target, ignore_index=ignore_index, reduction="none")
-        return _reduced(losses.rebased(start), marks, reduction)
+        return _reduced(losses.rebase(start), marks, reduction)
 
     return Pending(x.run, F.cross_entropy(x.value, target, ignore_index=ignore_index, reduction=reduction), compute)
 

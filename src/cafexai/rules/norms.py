@@ -69,11 +69,11 @@ def _scaled(x: Scores, dims: tuple[int, ...], eps: float) -> Any:
         both = here * there
         slope = (-both * both / (here + there)).masked_fill_(unknown, 0)
         scale = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), (value + start) * slope, aligned=aligned)
-        scale = scale.rebased(torch.where(unknown, here, there))
+        scale = scale.rebase(torch.where(unknown, here, there))
         record(scale, SCALE, None, here)
     else:
         squares = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), value + start, aligned=aligned)
-        squares = squares if x.reference is None else squares.rebased(start.square().mean(dims, keepdim=True))
+        squares = squares if x.reference is None else squares.rebase(start.square().mean(dims, keepdim=True))
         scale = inverse_root(squares.add_constant(torch.full_like(squares.value, eps)))
     return x.product(scale, torch.mul, ends=True)
 

@@ -52,7 +52,7 @@ class Answerer:
         plain = isinstance(rows, np.ndarray) and self.columns is not None and self._cafe.feature_names is None
         cafe = self._cafe.replace(feature_names=self.columns) if plain else self._cafe
         if self._deterministic:
-            with kernels.used("never"), one_thread():
+            with kernels.use_kernels("never"), one_thread():
                 return cafe.explain(rows, **vars(self._request.replace(batch_size=1)))
         return cafe.explain(rows, **vars(self._request))
 
