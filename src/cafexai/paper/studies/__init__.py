@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    authors_protocol,
     awareness,
     circuit,
     depth,
@@ -21,6 +22,7 @@ from . import (
     truth_images,
     truth_tables,
     truth_text,
+    worked_tables,
 )
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
@@ -42,6 +44,8 @@ STUDIES: dict[str, Study] = {
         examples_images.EXAMPLES,
         circuit.CIRCUIT,
         properties.PROPERTIES,
+        *worked_tables.STUDIES,
+        *authors_protocol.STUDIES,
         awareness.AWARENESS,
         *truth_text.STUDIES,
         *truth_images.STUDIES,
