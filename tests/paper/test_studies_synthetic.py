@@ -11,7 +11,7 @@ import data_files
 from cafexai.datasets import synthetic_conflicts
 from cafexai.methods import METHODS
 from cafexai.models import procedural
-from cafexai.paper.studies import STUDIES, prevalence, synthetic
+from cafexai.paper.studies import STUDIES, authors_protocol, prevalence, synthetic
 from cafexai.paper.studies.methods import UNITS
 from cafexai.paper.studies.paper import figure_of_paper, paper
 from study_command import finished, written
@@ -144,3 +144,17 @@ def test_a_second_study_finds_the_networks_of_the_first(data, tmp_path):
     _, second = finished("prevalence", tmp_path / "b", *asked, "--set", 'families=["mlp"]')
     assert "1 networks trained, 0 found" in first
     assert "0 networks trained, 1 found" in second
+
+
+@pytest.mark.parametrize("rows", [5, 8, 11])
+def test_scores_as_the_authors_loop_reads_them(rows):
+    scores, batch = torch.arange(rows), 4
+    read = [scores[i * len(x) : (i + 1) * len(x)] for i, x in enumerate(scores.split(batch))]
+    assert torch.equal(authors_protocol.misaligned(scores, batch), torch.cat(read))
+    assert torch.equal(authors_protocol.misaligned(scores, batch), scores) == (rows % batch == 0)
+
+
+def test_authors_protocol(data, tmp_path):
+    results, said = finished("authors-protocol", tmp_path, "--data", data)
+    assert list(results) == ["alignment-compas", "units-compas"]
+    assert "alignment, as the authors" in said

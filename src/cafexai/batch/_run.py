@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -17,10 +16,11 @@ from typing import Any
 import torch
 
 from .. import __version__
+from .._cluster import check_address
 from .._engine.request import Request, make_request
 from .._extras import needs
 from ..cafe import CAFE
-from ..loading.file_errors import DataProblem, short
+from ..loading.file_errors import DataProblem
 from ..loading.model_inputs import columns_of_model
 from ..loading.tables import chosen
 from . import _kernels
@@ -138,19 +138,11 @@ Pool = Here | Beside | OnRay | OnSpark
 def _engine(engine: str, scorer: Scorer, workers: int | None, address: str | None) -> AbstractContextManager[Pool]:
     if engine == "local":
         return working(scorer, workers)
+    if engine == "ray":
+        return on_ray(scorer, workers, address)
     if address is not None:
-        _answers(address)
-    return (on_ray if engine == "ray" else on_spark)(scorer, workers, address)
-
-
-def _answers(address: str) -> None:
-    """Somebody is there: engines themselves wait for minutes."""
-    host, _, port = address.rpartition("://")[2].partition(",")[0].rpartition(":")
-    if host and port.isdecimal():
-        try:
-            socket.create_connection((host, int(port)), 10).close()
-        except (OSError, OverflowError) as error:
-            raise ValueError(f"score(..., address={address!r}): nobody answers there ({short(error)}).") from error
+        check_address("score", address)
+    return on_spark(scorer, workers, address)
 
 
 @dataclasses.dataclass

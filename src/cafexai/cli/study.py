@@ -23,6 +23,8 @@ def study(
     jobs: Annotated[
         int, typer.Option(help="Processes that do tasks at the same time; runtimes are then those under load.")
     ] = 1,
+    engine: Annotated[str, typer.Option(help="local, or ray: tasks on a Ray cluster, one processor each.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; this machine if not given.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting to change, as name=JSON.")] = None,
 ) -> None:
     """Run one of the paper's experiments.
@@ -37,8 +39,8 @@ def study(
     if name not in STUDIES:
         raise UseProblem(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
     folder = out if out is not None else Path("studies") / f"{name}-{preset}"
-    changes = _changes(change or [])
-    report = run(STUDIES[name], preset, folder, data=data, models=models, changes=changes, jobs=jobs, say=typer.echo)
+    work: dict[str, Any] = {"jobs": jobs, "engine": engine, "address": address, "models": models}
+    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), say=typer.echo, **work)
     for finding in report.findings:
         typer.echo(str(finding))
     typer.echo(f"Tables and figures: {folder}")

@@ -11,11 +11,16 @@ from ..models.checkpoint import Tally, count_trainings
 from .record import Task
 
 
+def keep(folder: Path, key: str, result: Any) -> None:
+    """Write the result of a task."""
+    write(_path(folder, key), json.dumps(result, indent=1))
+
+
 def do(folder: Path, task: Task) -> Tally:
     """Do a task and keep its result, unless another process has done it meanwhile; the result counts its trainings."""
     with count_trainings() as tally:
         if kept(folder, task.key) is None:
-            write(_path(folder, task.key), json.dumps(task.run(), indent=1))
+            keep(folder, task.key, task.run())
     return tally
 
 

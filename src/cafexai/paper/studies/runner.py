@@ -16,12 +16,16 @@ import torch
 from ..._extras import progress
 from ..datasets.files import cache
 from ..models.checkpoint import Tally
+from .on_ray import do_on_ray
 from .parts import any_kept, do, kept, write
 from .processes import done, threads_of
 from .record import Report, Settings, Study, Workplace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+ENGINES = ("local", "ray")
 
 
 def run(
@@ -33,6 +37,8 @@ def run(
     models: str | os.PathLike[str] | None = None,
     changes: Settings | None = None,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
     show_progress: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
@@ -42,9 +48,14 @@ def run(
     files of the figures, ``findings.json``, and ``README.md`` with all of it. ``changes`` replace settings of the preset.
     With ``jobs`` so many processes do tasks at the same time, each with its share of the threads; a script of yours then calls
     this under ``if __name__ == "__main__":``. Runtimes that a study reports are those beside the other processes.
+    ``engine="ray"`` does tasks on the Ray cluster at ``address`` (or on this machine), one processor each.
     ``models`` is the store of trained networks, which all studies share; None is the folder "models" of the cache
     (``CAFEXAI_CACHE``).
     """
+    if engine not in ENGINES:
+        raise ValueError(
+            f"study {study.name}: engine={engine!r} is not known. Allowed values: {', '.join(map(repr, ENGINES))}."
+        )
     if jobs < 1:
         raise ValueError(f"study {study.name}: {jobs} processes cannot do anything; give at least 1.")
     folder = Path(out)
@@ -57,12 +68,13 @@ def run(
     _claim(folder, study, config, jobs)
     say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
     tally = Tally()
-    if jobs == 1:
+    if jobs == 1 and engine == "local":
         for task in progress(left, study.name, "task", show_progress):
             tally.add(do(folder, task))
     else:
         keys = [task.key for task in left]
-        with contextlib.closing(done(study, settings, folder, place, keys, jobs)) as ends:
+        work = (study, settings, folder, place, keys)
+        with contextlib.closing(do_on_ray(*work, address) if engine == "ray" else done(*work, jobs)) as ends:
             for counted in progress(ends, study.name, "task", show_progress, total=len(keys)):
                 tally.add(counted)
     if tally.trained or tally.found:
