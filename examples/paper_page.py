@@ -124,7 +124,9 @@ def _line(entry: Entry, studies: Path) -> str:
     if not entry.study:
         source = f"[test](../{entry.elsewhere})"
         return f"| {entry.place} | {entry.claim} | holds | exact numbers, tested | {source} |\n"
-    folder = next(path for preset in ("full", "quick") if (path := studies / f"{entry.study}-{preset}" / "findings.json").exists())
+    folder = next(
+        path for preset in ("full", "quick") if (path := studies / f"{entry.study}-{preset}" / "findings.json").exists()
+    )
     findings = [Finding(**one) for one in json.loads(folder.read_text())]
     judged = [finding for finding in findings if finding.claim.startswith(tuple(entry.starts))]
     if not judged:
@@ -139,7 +141,9 @@ def _line(entry: Entry, studies: Path) -> str:
 def _verdict(findings: Sequence[Finding]) -> str:
     if len({finding.holds for finding in findings}) == 1:
         return {True: "holds", False: "does not hold", None: "undecided"}[findings[0].holds]
-    counts = [(sum(one.holds is kind for one in findings), word) for kind, word in ((True, "hold"), (False, "not"), (None, "open"))]
+    counts = [
+        (sum(one.holds is kind for one in findings), word) for kind, word in ((True, "hold"), (False, "not"), (None, "open"))
+    ]
     return ", ".join(f"{count} {word}" for count, word in counts if count)
 
 

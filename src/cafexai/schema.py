@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ._extras import needs
-from ._inputs.table_values import encoded, labels_of, word
+from ._inputs.table_values import encode_column, labels_of, word
 
 KINDS = ("number", "category", "one-hot")
 NO_CATEGORY = ("(none)", "(several)")  # what a one-hot block without just one 1 is
@@ -169,7 +169,7 @@ class Schema:
         """Rows that cannot be encoded, by their place, and why: what is missing, is no number, or no known category."""
         reasons: dict[int, list[str]] = {}
         for column, cells in self._cells(frame, "schema.check(frame)"):
-            for row, reason in encoded(column.labels, cells)[1].items():
+            for row, reason in encode_column(column.labels, cells)[1].items():
                 reasons.setdefault(row, []).append(f"{column.name!r} {reason}")
         return {row: "; ".join(reasons[row]) for row in sorted(reasons)}
 
@@ -177,7 +177,7 @@ class Schema:
         """The rows as the model takes them, one array for each input: numbers, or integers where all are codes."""
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.inputs}
         for column, cells in self._cells(frame, call):
-            codes, bad = encoded(column.labels, cells)
+            codes, bad = encode_column(column.labels, cells)
             if bad:
                 row, reason = min(bad.items())
                 more = f" ({len(bad)} such rows; schema.check(frame) lists them)" if len(bad) > 1 else ""
@@ -197,7 +197,7 @@ class Schema:
         for column in self.columns:
             yield column, frame[own[column.name]]
 
-    def seen(self, tensors: Sequence[Tensor], call: str) -> tuple[Tensor, Tensor, dict[str, tuple[str, ...]]]:
+    def match_columns(self, tensors: Sequence[Tensor], call: str) -> tuple[Tensor, Tensor, dict[str, tuple[str, ...]]]:
         """Which column every number of a row belongs to, input after input; a value for each column; the words of codes."""
         index: list[Tensor] = []
         values: list[Tensor] = []

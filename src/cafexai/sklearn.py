@@ -13,7 +13,7 @@ from ._extras import needs
 from ._inputs.encoders import sources
 from ._inputs.groups import Grouping
 from ._inputs.prepare import FromRaw
-from ._inputs.table_values import column_of, known_values, typical_value, word
+from ._inputs.table_values import column_of, read_values, typical_value, word
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "identity": nn.Identity,
@@ -68,7 +68,7 @@ class SklearnMLP(nn.Module):
         """Raw rows as the input of ``forward``, with names and values of the features as people know them."""
         given = None if feature_names is None else list(map(str, feature_names))
         raw = inputs.detach().cpu().numpy() if isinstance(inputs, Tensor) else inputs
-        ready = raw if self.steps is None else self._transformed(raw, call)
+        ready = raw if self.steps is None else self._transform(raw, call)
         self._check_columns(_columns(ready))
         features = _numbers(ready)
         if features.ndim != 2 or features.shape[1] != self.count:
@@ -83,7 +83,7 @@ class SklearnMLP(nn.Module):
             return FromRaw(features, given or made)
         return self._as_known(raw, features, made, given)
 
-    def _transformed(self, raw: Any, call: str) -> Any:
+    def _transform(self, raw: Any, call: str) -> Any:
         """The rows behind the steps."""
         try:
             return self.steps.transform(raw)
@@ -101,7 +101,7 @@ class SklearnMLP(nn.Module):
         order = list(dict.fromkeys(keys))  # columns, and for what mixes them -1 - its place
         mixed = [-1 - key for key in order if key < 0]
         if len(mixed) == self.count:
-            return FromRaw(features, given or made, notes=_mixed(made or []))
+            return FromRaw(features, given or made, notes=_note_mixed(made or []))
         names = given if given is not None and len(given) == len(self.raw_names) else self.raw_names
         own = [f"feature {place}" for place in range(self.count)] if made is None else _without_prefixes(made)
         shown = [names[key] if key >= 0 else own[-1 - key] for key in order]
@@ -116,11 +116,11 @@ class SklearnMLP(nn.Module):
         categories: dict[str, tuple[str, ...]] = {}
         for place, (key, name) in enumerate(zip(order, shown, strict=True)):
             cells = features[:, -1 - key] if key < 0 else column_of(raw, key, self.raw_names[key])
-            values[:, place], words = known_values(cells, self.labels.get(key, ()))
+            values[:, place], words = read_values(cells, self.labels.get(key, ()))
             if words:
                 categories[name] = words
         index = torch.tensor([order.index(key) for key in keys])
-        notes = _mixed([own[place] for place in mixed])
+        notes = _note_mixed([own[place] for place in mixed])
         if len(order) == self.count:
             return FromRaw(features, shown, torch.from_numpy(values), categories, None, notes)
         grouping = Grouping(index, tuple(shown), torch.from_numpy(values), categories)
@@ -248,7 +248,7 @@ def _without_prefixes(names: list[str]) -> list[str]:
     return [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
 
 
-def _mixed(names: list[str]) -> tuple[str, ...]:
+def _note_mixed(names: list[str]) -> tuple[str, ...]:
     """A note on features that are made of several columns."""
     if not names:
         return ()

@@ -272,17 +272,19 @@ def test_a_schema_is_shown_changed_and_used(shop, here):
     assert 'labels = ["Lima", "Oslo", "Rome"]' in text
     changed = text.replace('kind = "category"', 'kind = "one-hot"').replace('"Lima", "Oslo", "Rome"', '"Rome", "Oslo", "Lima"')
     (shop / "schema.toml").write_text('classes = ["no", "yes"]\n' + changed, encoding="utf-8")
-    (shop / "six.py").write_text("from torch import nn\n\ndef make():\n    return nn.Linear(6, 2)\n")
-    assert "row 1, column 'income' is missing" in here("explain", "six:make", "mixed.csv", "--schema", "schema.toml", code=3)
+    (shop / "six_columns.py").write_text("from torch import nn\n\ndef make():\n    return nn.Linear(6, 2)\n")
+    assert "row 1, column 'income' is missing" in here(
+        "explain", "six_columns:make", "mixed.csv", "--schema", "schema.toml", code=3
+    )
     options = ("--schema", "schema.toml", "--rows", "0,3,4", "--json", "--target", "yes", "--against", "no")
-    found = here("explain", "six:make", "mixed.csv", *options)
+    found = here("explain", "six_columns:make", "mixed.csv", *options)
     assert [[feature["name"] for feature in row["features"]] for row in found["rows"]] == [[*NUMBERS, "city"]] * 3
     assert [row["features"][3]["value"] for row in found["rows"]] == ["Rome", "Rome", "Lima"]
-    assert "no column 'city'" in here("explain", "six:make", "people.csv", "--schema", "schema.toml", code=3)
+    assert "no column 'city'" in here("explain", "six_columns:make", "people.csv", "--schema", "schema.toml", code=3)
     (shop / "bad.toml").write_text("columns = 3")
-    assert "--schema bad.toml: a schema has" in here("explain", "six:make", "mixed.csv", "--schema", "bad.toml", code=2)
+    assert "--schema bad.toml: a schema has" in here("explain", "six_columns:make", "mixed.csv", "--schema", "bad.toml", code=2)
     assert "--schema no.toml: the file cannot be read" in here(
-        "explain", "six:make", "mixed.csv", "--schema", "no.toml", code=2
+        "explain", "six_columns:make", "mixed.csv", "--schema", "no.toml", code=2
     )
 
 

@@ -71,7 +71,7 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
         against=passed.against,
         probability=_probability(passed),
         class_names=passed.class_names,
-        cut=_cut(passed, outcome),
+        cut=_join_cut(passed, outcome),
     )
 
 
@@ -84,14 +84,14 @@ def _probability(passed: Passed) -> Tensor | None:
     return whole.detach()[picks].to(passed.chosen.delta.dtype)
 
 
-def _cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
+def _join_cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
     """None if the model neither compares nor detaches values, nor makes integers of them."""
     if not outcome.cut and not any(key.kind in ("comparison", "choice") for key in passed.run.frozen):
         return None
     return outcome.cut or [torch.zeros(x.shape, dtype=torch.bool, device=x.device) for x in passed.inputs]
 
 
-def averaged(parts: list[Piece]) -> Piece:
+def average_baselines(parts: list[Piece]) -> Piece:
     """The mean over baselines."""
     first, count = parts[0], len(parts)
     if count == 1:
@@ -109,7 +109,7 @@ def averaged(parts: list[Piece]) -> Piece:
     return first
 
 
-def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
+def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
     """The batches of rows one below the other; they are given up one by one, so that nothing large is there twice."""
     single = not given.is_tuple or settings["layer"] is not None
 
@@ -156,7 +156,7 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
     )
 
 
-def grouped(explanation: Explanation, groups: Any) -> Explanation:
+def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
     """The explanation with (rows, groups) scores: positive and negative are summed separately, so both stay complete.
 
     ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.

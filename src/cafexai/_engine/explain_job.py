@@ -13,10 +13,10 @@ from torch import Tensor
 from .._core.backward import Outcome, Passed
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
-from .assemble import Piece, assembled, averaged, by_word, grouped, pieces
+from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
 from .batches import R, Results, carry_out
 from .diagnose import refuse_chance, refuse_explained, refuse_rows
-from .forward import drawn_output, plain_output
+from .forward import plain_output, redraw_output
 from .job import Job
 
 SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
@@ -28,9 +28,9 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}
-    for (place, number), chunks in run_job(job, finish, averaged, "explain").items():
+    for (place, number), chunks in run_job(job, finish, average_baselines, "explain").items():
         c = several[place]
-        explanation = assembled(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
+        explanation = join_batches(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
         if explanation.frozen and question.layer is None:
             explanation = _with_what_was_frozen(job, chunks, explanation, groups is not None)
         if entries:
@@ -39,7 +39,7 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
             explanation = explanation.replace(**{name: shared[name] for name in SHARED})
         entries[place if isinstance(c, Mapping) else c, number] = explanation
     if groups is not None:
-        entries = {key: grouped(explanation, groups) for key, explanation in entries.items()}
+        entries = {key: sum_groups(explanation, groups) for key, explanation in entries.items()}
     if job.given.words is not None:
         entries = {key: by_word(explanation, job.given.words) for key, explanation in entries.items()}
     kept = job.without_model()
@@ -50,8 +50,8 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
 def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:
     """The net scores of each input, and what they lack to the change of the output, (rows,)."""
     (outcomes,) = run_job(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
-    combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
-    return combined, _joined([outcome.lack for outcome in outcomes])
+    combined = tuple(map(_join_results, zip(*(outcome.net for outcome in outcomes), strict=True)))
+    return combined, _join_results([outcome.lack for outcome in outcomes])
 
 
 def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str) -> Results[R]:
@@ -62,7 +62,7 @@ def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[l
         if isinstance(error, (RuntimeError, ValueError)):
             one = job.batch(slice(0, 1))
             refuse_rows(error, call, job.subject.model, job.given.tensors, lambda: plain_output(job, one))
-        refuse_chance(error, call, lambda seed: drawn_output(job, job.batch(), seed))
+        refuse_chance(error, call, lambda seed: redraw_output(job, job.batch(), seed))
         refuse_explained(error, call, lambda: plain_output(job, job.batch()))
         raise
 
@@ -88,7 +88,7 @@ def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_cla
     return next(iter(entries.values()))
 
 
-def _joined(chunks: Sequence[Tensor]) -> Tensor:
+def _join_results(chunks: Sequence[Tensor]) -> Tensor:
     return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
 
 

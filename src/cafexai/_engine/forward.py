@@ -49,13 +49,13 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
         if steps is not None:
             output: Any = along(run, batch, steps)
             return select_target(output, _plain(job, batch) if expected is None else expected, batch, run, job)
-        return _followed(job, batch, expected, run)
+        return _trace_calls(job, batch, expected, run)
     except BaseException:
         run.release()
         raise
 
 
-def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
+def _trace_calls(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
     """Call by call."""
     guard = _guard(job, batch)
     try:
@@ -65,7 +65,7 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
             if all(x.is_floating_point() for x in batch.tensors):
                 features = features.keep_changed(_changes(batch.tensors, batch.references))
             run.state.features = features
-        arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _scored(run, batch)
+        arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _score_inputs(run, batch)
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
         if expected is None:
@@ -94,7 +94,7 @@ def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
     return Scored(scores, dtype)
 
 
-def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
+def _score_inputs(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     """The inputs as the model gets them: numbers carry scores, codes their places."""
     arguments: list[Tensor] = []
     for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
@@ -112,7 +112,7 @@ def survey(job: Job, rows: slice | None = None) -> tuple[Trace, Any]:
     trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, guard)
     try:
         with contextlib.suppress(UnsupportedOperation):
-            output = _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
+            output = _call(job, trace, (*_score_inputs(trace.run, batch), *batch.extra), batch.options, None)
     finally:
         guard.restore()
     return trace, output
@@ -178,7 +178,7 @@ def _call(
         output = output.state if isinstance(output, Scored) else output
         trace.restore()
     if trace.problems:
-        raise _unsupported(trace)
+        raise _unsupported_error(trace)
     return output
 
 
@@ -192,7 +192,7 @@ def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
         guard.restore()
 
 
-def drawn_output(job: Job, batch: Batch, seed: int) -> Tensor:
+def redraw_output(job: Job, batch: Batch, seed: int) -> Tensor:
     """The output of the model as it is, with other random numbers."""
     guard = _guard(job, batch)
     try:
@@ -207,7 +207,7 @@ def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
     with torch.set_grad_enabled(slopes):
         if job.question.target_layer is None:
-            return select_output(_called(job, arguments, batch.options), job.request.output)
+            return select_output(_call_model(job, arguments, batch.options), job.request.output)
         # under any such mode torch leaves out its fast path for Transformers, which does not call the modules inside
         with (
             BaseTorchFunctionMode(),
@@ -218,12 +218,12 @@ def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
 
 def _or_reached(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     try:
-        return _called(job, arguments, options)
+        return _call_model(job, arguments, options)
     except _Reached as reached:
         return reached.output
 
 
-def _called(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _call_model(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The model on these inputs and further arguments."""
     count = len(job.given.keywords)
     return job.subject.model(*arguments[count:], **dict(zip(job.given.keywords, arguments, strict=False)), **options)
@@ -243,7 +243,7 @@ def _until(layer: str | None, after: Callable[[str, Any], Any] | None) -> Callab
     return watch
 
 
-def _unsupported(trace: Trace) -> UnsupportedOperation:
+def _unsupported_error(trace: Trace) -> UnsupportedOperation:
     lines = "\n".join(f"  - {problem}" for problem in trace.problems)
     return UnsupportedOperation(
         f"explain(...): {len(trace.problems)} operation(s) of this model cannot be explained:\n{lines}\n"

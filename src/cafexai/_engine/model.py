@@ -96,7 +96,7 @@ class Subject:
         return True
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def guard_state(self) -> Iterator[None]:
         """The model may run in here; what it stores, writes and draws is undone."""
         guard = StateGuard(self.model)
         try:
@@ -129,7 +129,7 @@ class Subject:
                 )
             self._refuse_training(module, call)
 
-    def settled(self, call: str) -> None:
+    def check_settled(self, call: str) -> None:
         """Refuse models whose output depends on chance or on the other rows."""
         for module in self._look():
             self._refuse_training(module, call)

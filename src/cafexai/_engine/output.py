@@ -117,11 +117,11 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
             )
     likely = _probabilities(job, scores.value, found if final is not None else None)
     called = names_of_outputs(names, scores.template.shape[1:])
-    about = _explained_inputs(run, batch, job)
+    about = _find_explained(run, batch, job)
     return Passed(run, *about, found, scores, chosen, index, expected, final, notes, other, likely, called)
 
 
-def _explained_inputs(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Reference]]:
+def _find_explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Reference]]:
     """What the scores are about, with its references."""
     if job.question.layer is not None:
         if not run.leaves:

@@ -51,7 +51,7 @@ def settle(job: Job, chunks: list[slice]) -> tuple[Job, Known]:
     open_ = _ambiguous(job) if job.per_row is None else ()
     cut, known = _difference(job, chunks)
     if open_:
-        decided = _decided(job, chunks, open_, cut, known)
+        decided = _decide(job, chunks, open_, cut, known)
         object.__setattr__(job, "per_row", decided)  # for all that follows this call
         if decided:
             return job, known
@@ -62,7 +62,7 @@ def settle(job: Job, chunks: list[slice]) -> tuple[Job, Known]:
     return job, known
 
 
-def _decided(job: Job, chunks: list[slice], open_: tuple[Any, ...], cut: float | None, known: Known) -> tuple[Any, ...]:
+def _decide(job: Job, chunks: list[slice], open_: tuple[Any, ...], cut: float | None, known: Known) -> tuple[Any, ...]:
     """Which arguments are cut: all that may be, or none."""
     can_cut = cut is not None and cut <= _limit(known)
     whole = dataclasses.replace(job, per_row=())

@@ -13,10 +13,10 @@ from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
 from .._inputs.baselines import references
-from .._inputs.convert import taken
-from .._inputs.groups import default_names, joined, places
+from .._inputs.convert import convert_inputs
+from .._inputs.groups import default_names, join_groups, places
 from .._inputs.prepare import Inputs, model_dtype, prepare
-from .._inputs.words import masked
+from .._inputs.words import mask_words
 from .job import Job, as_arguments
 from .model import Subject
 from .model_info import ModelInfo
@@ -40,7 +40,9 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         if name is not None:
             subject.has_module(option, name)
     only_net = call == "attribute"
-    ready = taken(inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw)
+    ready = convert_inputs(
+        inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw
+    )
     given = prepare(
         ready.inputs,
         subject.model,
@@ -57,11 +59,11 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
     groups = request.feature_groups
     if given.grouping is not None and layer is None and not only_net:
-        groups = given.grouping if groups is None else joined(given.grouping, groups)
+        groups = given.grouping if groups is None else join_groups(given.grouping, groups)
     baselines = request.baselines
     about: tuple[str, ...] = ()
     if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
-        baselines, about = masked(baselines, given.tensors[0], info.tokenizer)
+        baselines, about = mask_words(baselines, given.tensors[0], info.tokenizer)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
     names = subject.names.values()
     several = question.several_c

@@ -70,7 +70,7 @@ def _of_the_model(why: str) -> Problem:
 
 def _of_outputs(output: Any, job: Job) -> Iterator[str]:
     """What stands in the way of every output of a model, if something does for all of them."""
-    found = list(_scored_outputs(output))
+    found = list(_find_scored(output))
     if not found:
         yield (
             "no output depends on the input in a way that can be followed: it is a constant, was computed from values that are "
@@ -82,7 +82,7 @@ def _of_outputs(output: Any, job: Job) -> Iterator[str]:
         yield "values are not finite at the output; cafexai.debug.check_operations(cafe, inputs) finds the operation"
 
 
-def _scored_outputs(output: Any) -> Iterator[Any]:
+def _find_scored(output: Any) -> Iterator[Any]:
     """The scored values in what a model gives; behind a final softmax or sigmoid the logits."""
     if isinstance(output, Softmaxed):
         yield output.logits
@@ -92,4 +92,4 @@ def _scored_outputs(output: Any) -> Iterator[Any]:
     elif not isinstance(output, Tensor):
         parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
         for part in parts:
-            yield from _scored_outputs(part)
+            yield from _find_scored(part)

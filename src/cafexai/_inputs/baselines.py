@@ -12,16 +12,16 @@ from .._core.tolerance import all_finite
 from .prepare import (
     Inputs,
     by_schema,
-    checked,
+    check_numbers,
     dense,
     frame_to_numpy,
     has_own_columns,
     in_order,
     is_frame,
     is_plain,
+    refuse_masked,
     takes_raw,
     to_tensor,
-    unmasked,
 )
 
 Reference = Tensor | None  # None stands for zeros
@@ -51,10 +51,10 @@ def references(
     return [tuple(stack[i % len(stack)] for stack in stacks) for i in range(count)]
 
 
-def expanded(baselines: Any, rows: Tensor, call: str) -> Tensor:
+def expand_baseline(baselines: Any, rows: Tensor, call: str) -> Tensor:
     """A number, or a tensor that can be expanded, as one baseline for each row."""
     try:
-        start = torch.as_tensor(unmasked(baselines, f"{call}(..., baselines=...)"), device=rows.device)
+        start = torch.as_tensor(refuse_masked(baselines, f"{call}(..., baselines=...)"), device=rows.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{call}(..., baselines=...): a {type(baselines).__name__} is no baseline ({error}).") from error
     if start.is_complex() or not all_finite(start):
@@ -73,13 +73,13 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
     schema = inputs.schema
     if has_own_columns(model):
         if isinstance(baselines, str):
-            _known_word(baselines, background, call)
+            _check_word(baselines, background, call)
             baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
         return None if baselines is None else model.rows(baselines, f"{call}(..., baselines=...)")
     if schema is None:
         return baselines
     if isinstance(baselines, str):
-        _known_word(baselines, background, call)
+        _check_word(baselines, background, call)
         places = range(len(inputs.tensors))
         return schema.typical(baselines, [background_rows(background, place, model, None, schema) for place in places])
     if hasattr(baselines, "to_frame") and hasattr(baselines, "index"):  # a series of one value per column
@@ -87,7 +87,7 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
     return by_schema(baselines, schema, f"{call}(..., baselines=frame)")
 
 
-def _known_word(word: str, background: Any, call: str) -> None:
+def _check_word(word: str, background: Any, call: str) -> None:
     if word not in ("mean", "median", "mode"):
         raise ValueError(f'{call}(..., baselines={word!r}): the words are "mean", "median" and "mode".')
     if background is None:
@@ -133,7 +133,7 @@ def _stack(part: Any, x: Tensor, call: str) -> list[Reference]:
             raise ValueError(f"{call}(..., baselines={part}): the baseline of an integer input is an integer code, or None.")
         part = torch.full((1,) * x.ndim, part, dtype=x.dtype)
     if isinstance(part, np.ndarray):
-        part = torch.tensor(unmasked(part, f"{call}(..., baselines=...)"))
+        part = torch.tensor(refuse_masked(part, f"{call}(..., baselines=...)"))
     if not isinstance(part, Tensor):
         raise ValueError(
             f"{call}(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor "
@@ -163,7 +163,7 @@ def _stack(part: Any, x: Tensor, call: str) -> list[Reference]:
 
 
 def _statistic(name: str, background: Any, place: int, model: Any, columns: tuple[str, ...] | None, call: str) -> Tensor:
-    _known_word(name, background, call)
+    _check_word(name, background, call)
     data = background_rows(background, place, model, columns)
     if name == "mean":
         if not data.is_floating_point():
@@ -180,4 +180,4 @@ def background_rows(background: Any, place: int, model: Any, columns: tuple[str,
     if takes_raw(model):
         data = model.from_raw(dense(data, "the background", "CAFE"), None).ready
     data = _by_name(data, columns, None, "CAFE(..., background=frame)")
-    return checked(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")
+    return check_numbers(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")

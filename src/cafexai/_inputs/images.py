@@ -17,7 +17,7 @@ def is_picture(value: Any) -> bool:
     return type(value).__module__.split(".")[0] == "PIL" and hasattr(value, "getbands")
 
 
-def preprocessed(inputs: Any, preprocess: Callable[[Any], Any], call: str) -> tuple[Tensor, Tensor | None]:
+def preprocess_images(inputs: Any, preprocess: Callable[[Any], Any], call: str) -> tuple[Tensor, Tensor | None]:
     """What the preprocessing makes of each picture, and the pictures in that shape, from 0 to 1, where it keeps their size."""
     items = _items(inputs)
     if not items:
@@ -28,7 +28,7 @@ def preprocessed(inputs: Any, preprocess: Callable[[Any], Any], call: str) -> tu
             f"{call}(..., preprocess=...): it gives tensors of different shapes, {[tuple(p.shape) for p in ready[:5]]}."
         )
     x = torch.stack(ready)
-    seen = [part for part in (_seen(item, x.shape[1:]) for item in items) if part is not None]
+    seen = [part for part in (_match_shape(item, x.shape[1:]) for item in items) if part is not None]
     return x, torch.stack(seen) if len(seen) == len(items) else None
 
 
@@ -48,7 +48,7 @@ def _tensor(value: Any, call: str) -> Tensor:
     return value[0] if value.ndim == 4 and len(value) == 1 else value
 
 
-def _seen(item: Any, shape: torch.Size) -> Tensor | None:
+def _match_shape(item: Any, shape: torch.Size) -> Tensor | None:
     """The picture in the shape of the rows, channels first or last; None if its size is another."""
     pixels = torch.as_tensor(np.array(item))
     if pixels.dtype is not torch.uint8:

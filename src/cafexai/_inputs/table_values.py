@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 
-def encoded(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, str]]:
+def encode_column(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, str]]:
     """The numbers of a column, or its codes if it has labels, and what is wrong with single rows."""
     listed = list(cells)
     bad: dict[int, str] = {}
@@ -101,7 +101,7 @@ def column_of(table: Any, place: int, name: str) -> np.ndarray:
     return np.asarray(cells)
 
 
-def known_values(cells: np.ndarray, labels: Sequence[str] = ()) -> tuple[np.ndarray, tuple[str, ...]]:
+def read_values(cells: np.ndarray, labels: Sequence[str] = ()) -> tuple[np.ndarray, tuple[str, ...]]:
     """Numbers with NaN for what is missing; or, of words, their codes and the words, those in ``labels`` first."""
     listed = cells.tolist()
     there = [cell for cell in listed if not is_missing(cell)]

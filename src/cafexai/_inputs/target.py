@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .prepare import unmasked
+from .prepare import refuse_masked
 
 
 def choose_target(
@@ -46,7 +46,7 @@ def choose_target(
     return operator.itemgetter((torch.arange(batch, device=output.device), *picks)), index
 
 
-def picked(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
+def pick_outputs(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
     """The explained outputs of (rows, *output, ...), minus those that they are held against; indices (rows, dimensions)."""
     rows = torch.arange(len(outputs), device=outputs.device)
     places = [(rows, *one.to(outputs.device).unbind(1)) for one in (target, against) if one is not None]
@@ -138,7 +138,7 @@ def _holds_truth(target: Any) -> bool:
 def _integers(target: Any, count: int, call: str) -> Tensor:
     """The target as a tensor; a tuple of one column per dimension has these as its rows."""
     if isinstance(target, (np.ndarray, np.integer)):
-        target = torch.as_tensor(unmasked(target, f"{call}(..., target=...)"))
+        target = torch.as_tensor(refuse_masked(target, f"{call}(..., target=...)"))
     if isinstance(target, (list, tuple)) and _holds_truth(target):
         raise ValueError(f"{call}(..., target={target}): targets are integers, not true and false.")
     try:

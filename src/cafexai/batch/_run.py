@@ -22,7 +22,7 @@ from .._extras import needs
 from ..cafe import CAFE
 from ..loading.file_errors import DataProblem
 from ..loading.model_inputs import columns_of_model
-from ..loading.tables import chosen
+from ..loading.tables import choose_columns
 from . import _kernels
 from ._columns import Form
 from ._fingerprint import fingerprint
@@ -202,12 +202,12 @@ def features_of(
     cafe: CAFE, names: Sequence[str], there: Sequence[str], where: str, keep: Sequence[str], columns: Sequence[str] | None
 ) -> tuple[str, ...]:
     """The columns that the model takes: those that were chosen or that it knows, else all of ``names`` that are not kept."""
-    chosen(there, list(keep), f"{where}, keep", "column")
+    choose_columns(there, list(keep), f"{where}, keep", "column")
     if len(set(keep)) < len(keep):
         raise ValueError(f"score(..., keep={list(keep)!r}): a column is named twice.")
     known = columns or (cafe.schema.names if cafe.schema is not None else cafe.feature_names or columns_of_model(cafe.model))
     if known is not None:
-        return tuple(chosen(there, list(known), where, "column"))
+        return tuple(choose_columns(there, list(known), where, "column"))
     return tuple(name for name in names if name not in keep)
 
 

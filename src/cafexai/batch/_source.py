@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
 from ..loading.file_errors import DataProblem, OutputProblem, in_other_letters, short
-from ..loading.tables import check_header, chosen
+from ..loading.tables import check_header, choose_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,7 @@ class Source:
     def units(self, columns: Sequence[str], rows: int, done: Collection[str]) -> Iterator[tuple[Unit, pa.Table]]:
         """The columns of all units that are not done yet."""
         for place, file in enumerate(self.files):
-            chosen((*self._names(place), *self.extra), columns, file.path, "column")
+            choose_columns((*self._names(place), *self.extra), columns, file.path, "column")
             for first, count, batches in self._stretches(place, columns, rows):
                 if count is not None and all(Unit(place, at, 0).key in done for at in range(first, first + count, rows)):
                     continue

@@ -13,7 +13,7 @@ import typer
 from ..errors import CompletenessError
 from ..loading import Data, DataProblem, ModelProblem, load_model, model_inputs, read_data
 from ..loading.model_inputs import load_function, load_tokenizer
-from ..loading.user_code import raised
+from ..loading.user_code import describe_error
 from . import parsing
 from .errors import UseProblem, asked
 from .options import Asked, How, Source
@@ -152,11 +152,11 @@ class Work:
     def supported(self) -> Any:
         """Which calls of the model have rules."""
         from .._engine.support import supported
-        from .._inputs.convert import taken
+        from .._inputs.convert import convert_inputs
         from .._inputs.prepare import by_schema
 
         def call() -> Any:
-            known = taken(self.inputs, None, self.tokenizer, None, None, hasattr(self.model, "from_raw"))
+            known = convert_inputs(self.inputs, None, self.tokenizer, None, None, hasattr(self.model, "from_raw"))
             rows = known.inputs if self.schema is None else by_schema(known.inputs, self.schema, "supported(frame)")
             return supported(self.model, rows, known.extra)
 
@@ -186,7 +186,7 @@ def called(call: Callable[[], Any], model: str, data: str, table: bool = True) -
     except (TypeError, RuntimeError, AttributeError, IndexError, KeyError) as error:
         if isinstance(error, CompletenessError) or _inside(error):
             raise
-        raise ModelProblem(f"{model}: running it on {data} failed: {raised(error)}.") from error
+        raise ModelProblem(f"{model}: running it on {data} failed: {describe_error(error)}.") from error
 
 
 def _inside(error: Exception) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .._core.tolerance import all_finite
 from .._extras import needs
-from .._inputs.baselines import expanded
+from .._inputs.baselines import expand_baseline
 from .closed_form import inactive_conflicts
 from .definitions import as_rows
 from .local_units import LocalLayer, local_layers
@@ -287,7 +287,7 @@ def audit_outputs(method: Any, model: Any, x: Tensor, target: Any = 0, baselines
     if features > 12:
         raise ValueError(f"audit_outputs(..., x): {features} features are too many to search; conflict_map shows the pairs.")
     scores = score(model, rows, baselines, target).flatten(1)
-    reference = expanded(0 if baselines is None else baselines, rows, "audit_outputs")
+    reference = expand_baseline(0 if baselines is None else baselines, rows, "audit_outputs")
     counts = [0, 0, 0, 0]
     offences = []
     for row, (values, start, own) in enumerate(zip(rows, reference, scores, strict=True)):

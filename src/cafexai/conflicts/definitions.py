@@ -19,9 +19,9 @@ from torch import Tensor
 from .._core.tolerance import all_finite
 from .._engine.diagnose import answer, rows_for
 from .._engine.output import select_output
-from .._inputs import different, renamed
-from .._inputs.baselines import expanded
-from .._inputs.groups import chosen, is_index
+from .._inputs import different, resolve_old_words
+from .._inputs.baselines import expand_baseline
+from .._inputs.groups import is_index, list_features
 from .._inputs.target import choose_target
 
 Names = Sequence[str] | Mapping[str, Iterable[int]] | None  # of all features, or of groups of them
@@ -103,9 +103,9 @@ def question(
             raise ValueError(f"{call}(..., target=..., output={output!r}): the two are one argument; output is the old word.")
         target, output = output, None
     words = {"baselines": (baselines, 0, "reference"), "feature_names": (names, None, "names")}
-    baselines, names = renamed(call, {} if old is None else old, **words)
+    baselines, names = resolve_old_words(call, {} if old is None else old, **words)
     rows = as_rows(call, f, x)
-    start = expanded(baselines, rows, call)
+    start = expand_baseline(baselines, rows, call)
     whole = select_output(answer(call, f, rows), output)
     if not isinstance(target, (int, tuple)):  # the class of the row as it is, or one for each row
         target = choose_target(whole, target, slice(0, len(rows)), len(rows), call)[1] if whole.ndim > 1 else 0
@@ -122,7 +122,7 @@ def as_rows(call: str, f: Any, x: Any) -> Tensor:
 
 def feature_set(call: str, part: Any, count: int, names: Names) -> frozenset[int]:
     """A set of features given by one index or name, or by several."""
-    members = [part] if isinstance(part, (str, numbers.Integral)) else chosen(part, count)
+    members = [part] if isinstance(part, (str, numbers.Integral)) else list_features(part, count)
     found: set[int] = set()
     for member in members:
         if isinstance(member, str):

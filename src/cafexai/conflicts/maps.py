@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .._engine.output import select_output
-from .._inputs import renamed
-from .._inputs.groups import chosen, is_index
+from .._inputs import resolve_old_words
+from .._inputs.groups import is_index, list_features
 from .definitions import Question, feature_set, question
 
 
@@ -54,7 +54,7 @@ def conflict_map(
     those with the largest CAFE totals (c = 1), for many features.
     """
     by_old_word = {word: old.pop(word) for word in ("groups",) if word in old}
-    (groups,) = renamed("conflict_map", by_old_word, feature_groups=(feature_groups, None, "groups"))
+    (groups,) = resolve_old_words("conflict_map", by_old_word, feature_groups=(feature_groups, None, "groups"))
     of = question("conflict_map", model, x, baselines, target, output, feature_names, old)
     rows = of.rows
     if len(rows) != 1:
@@ -95,7 +95,7 @@ def _players(
         if sum(map(len, sets)) > len({i for members in sets for i in members}):
             raise ValueError("conflict_map(..., feature_groups=...): a feature is in more than one group.")
         return sets, tuple(groups)
-    places = range(count) if features is None else chosen(features, count)
+    places = range(count) if features is None else list_features(features, count)
     if len(set(places)) < len(places) or any(not is_index(i) or not 0 <= i < count for i in places):
         raise ValueError(f"conflict_map(..., features={list(places)}): give different places among {count}, counted from 0.")
     return tuple((i,) for i in places), tuple(f"x{i}" if names is None else str(names[i]) for i in places)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._extras import needs, progress
 from .file_errors import DataProblem, existing, in_other_letters, short
-from .tables import TABLES, chosen, kinds_of, read_table
+from .tables import TABLES, choose_columns, kinds_of, read_table
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 KINDS = "a table (.csv, .tsv, .parquet), arrays (.npz, .npy), a folder of images, or texts (.txt, one per line)"
@@ -55,7 +55,7 @@ def read_data(
     elif ending in TABLES:
         frame, notes = read_table(place, encoding)
         if columns is not None:
-            frame, notes = frame[chosen(frame.columns, columns, str(place), "column")], ()
+            frame, notes = frame[choose_columns(frame.columns, columns, str(place), "column")], ()
         names = tuple(map(str, frame.columns))
         data = Data("table", frame, names, kinds_of(frame), tuple(range(len(frame))), notes=notes)
     elif ending in (".npz", ".npy"):
@@ -81,7 +81,7 @@ def _arrays(path: Path, names: Sequence[str] | None) -> Data:
         raise DataProblem(
             f"{path}: no arrays of numbers can be read from it ({short(error, 120)}). Write them by numpy.savez(path, x=array)."
         ) from error
-    kept = found if names is None else {name: found[name] for name in chosen(list(found), names, str(path), "array")}
+    kept = found if names is None else {name: found[name] for name in choose_columns(list(found), names, str(path), "array")}
     lengths = {name: array.shape[0] if array.ndim else 0 for name, array in kept.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {kept[name].shape}" for name in kept)

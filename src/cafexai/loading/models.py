@@ -12,8 +12,8 @@ from typing import Any
 
 from .._extras import needs
 from .file_errors import ModelProblem, existing, short
-from .user_code import attribute, raised
-from .weights import filled
+from .user_code import attribute, describe_error
+from .weights import load_weights
 
 KINDS = "package.module:factory, .skops and .onnx; with --trust also .pt2, .pt, .pkl and .joblib"
 
@@ -34,19 +34,19 @@ def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | N
     if not in_code and ending not in _READERS:
         remedy = f" Code is named as {name}:factory." if ending == ".py" else ""
         raise ModelProblem(f"{name}: no kind of model that is known. There are: {KINDS}.{remedy}")
-    made = _made(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)
+    made = _call_factory(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)
     model = _as_network(made, name)
     if weights is not None:
         if not hasattr(model, "load_state_dict") or hasattr(model, "from_raw"):
             raise ModelProblem(f"--weights {weights}: {name} is no PyTorch module that takes weights.")
-        filled(model, existing(os.fspath(weights), ModelProblem, "the weights"), trust)
+        load_weights(model, existing(os.fspath(weights), ModelProblem, "the weights"), trust)
     with contextlib.suppress(NotImplementedError):  # exported programs have no modes
         if hasattr(model, "eval"):
             model.eval()
     return model
 
 
-def _made(spec: str) -> Any:
+def _call_factory(spec: str) -> Any:
     """A model of the user's code."""
     found = attribute(spec)
     if not callable(found):
@@ -62,7 +62,7 @@ def _made(spec: str) -> Any:
     try:
         return found()
     except Exception as error:
-        raise ModelProblem(f"{spec}(): it failed: {raised(error)}.") from error
+        raise ModelProblem(f"{spec}(): it failed: {describe_error(error)}.") from error
 
 
 def _without_default(found: Callable[..., Any]) -> list[str]:
@@ -111,7 +111,7 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _exported(path: Path, trust: bool) -> Any:
+def _load_exported(path: Path, trust: bool) -> Any:
     if not trust:
         raise _refuse(path, "reading an exported program can run code that is in it", "package.module:factory with --weights")
     import torch
@@ -130,7 +130,7 @@ def _skops(path: Path, trust: bool) -> Any:
         return io.load(path, trusted=[*unknown, *HARMLESS])
 
 
-def _pickled(path: Path, trust: bool) -> Any:
+def _load_pickled(path: Path, trust: bool) -> Any:
     if not trust:
         raise _refuse(path, "reading a pickle runs code that is in it", "a .skops file (skops.io.dump(model, path))")
     with _reading(path):
@@ -177,12 +177,12 @@ def _onnx(path: Path, trust: bool) -> Any:
 
 
 _READERS: dict[str, Callable[[Path, bool], Any]] = {
-    ".pt2": _exported,
+    ".pt2": _load_exported,
     ".skops": _skops,
     ".onnx": _onnx,
-    ".pkl": _pickled,
-    ".pickle": _pickled,
-    ".joblib": _pickled,
+    ".pkl": _load_pickled,
+    ".pickle": _load_pickled,
+    ".joblib": _load_pickled,
     ".pt": _whole,
     ".pth": _whole,
 }

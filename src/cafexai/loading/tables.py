@@ -93,17 +93,17 @@ def kinds_of(frame: Any) -> dict[str, str]:
     return kinds
 
 
-def chosen(there: Iterable[str], wanted: Sequence[str], where: str, what: str) -> list[str]:
+def choose_columns(there: Iterable[str], wanted: Sequence[str], where: str, what: str) -> list[str]:
     """The wanted ones, if all of them are there."""
     known = list(map(str, there))
     missing = [name for name in wanted if name not in known]
     if missing:
         near = difflib.get_close_matches(missing[0], known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {listed(known)}."
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {list_names(known)}."
         raise DataProblem(f"{where}: it has no {what} {', '.join(map(repr, missing))}; {hint}")
     return list(wanted)
 
 
-def listed(names: Sequence[str], most: int = 12) -> str:
+def list_names(names: Sequence[str], most: int = 12) -> str:
     """Names for a message."""
     return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -44,7 +44,7 @@ def _by_name(module: str, spec: str) -> ModuleType:
             ) from error
         raise ModelProblem(f"{spec}: importing {module} needs {error.name!r}, which is not installed.") from error
     except Exception as error:
-        raise ModelProblem(f"{spec}: importing {module} failed: {raised(error)}.") from error
+        raise ModelProblem(f"{spec}: importing {module} failed: {describe_error(error)}.") from error
 
 
 def _from_file(path: str) -> ModuleType:
@@ -58,11 +58,11 @@ def _from_file(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ModelProblem(f"{path}: importing it failed: {raised(error)}.") from error
+        raise ModelProblem(f"{path}: importing it failed: {describe_error(error)}.") from error
     return module
 
 
-def raised(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error of the user's code with the line that raised it."""
     lines = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""

@@ -23,18 +23,22 @@ from .._core.row_index import Rows
 from .._core.run import Run, Settings
 from ..errors import UnsupportedOperation
 from .case import Case, method
-from .propagation import carried
+from .propagation import propagate
 
 Site = tuple[Tensor, Tensor, Tensor]  # the value that a bias was added to, the bias, the shares of the value
 
 
 @method(baselines=False, aimed=False)
 def bias_backpropagation(case: Case, *, bias_only: bool = False) -> Tensor:
-    """Gradient times input plus the attributed biases, or those alone; for piecewise-linear networks, without baseline."""
-    return carried(case, Settings(LocalScores), functools.partial(_handed_down, bias_only=bias_only))
+    """Gradient times input plus the attributed biases, or those alone; for piecewise-linear networks, without baseline.
+
+    Args:
+        bias_only: Only the attributed biases, without gradient times input.
+    """
+    return propagate(case, Settings(LocalScores), functools.partial(_distribute_biases, bias_only=bias_only))
 
 
-def _handed_down(passed: Passed, bias_only: bool) -> Tensor:
+def _distribute_biases(passed: Passed, bias_only: bool) -> Tensor:
     """Gradient times input and the shares of the biases, for the rows of one pass."""
     passed.chosen.usable()  # type: ignore[attr-defined]
     _refuse_frozen(passed)

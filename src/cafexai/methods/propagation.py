@@ -34,13 +34,23 @@ def cafe(
     variant: str | Variant = "default",
     **options: Any,
 ) -> Tensor:
-    """The net scores of ``CAFE(model, c, variant, ...)``; ``CAFE(model).explain`` has positive and negative ones."""
+    """The net scores of ``CAFE(model, c, variant, ...)``; ``CAFE(model).explain`` has positive and negative ones.
+
+    Args:
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+        **options: Single options of the variant, such as ``flows="peak"``.
+    """
     return CAFE(case.model, c, variant, **options).attribute(case.x, case.stack, case.wanted)
 
 
 @method(aimed=False)
 def cafe_published(case: Case, *, c: C = 0.5) -> Tensor:
-    """The combined scores of CAFE as in the paper, for models of any depth."""
+    """The combined scores of CAFE as in the paper, for models of any depth.
+
+    Args:
+        c: The conflict sensitivity, as in ``CAFE``.
+    """
     return CAFE.published(case.model, c).attribute(case.x, case.stack, case.wanted)
 
 
@@ -57,7 +67,16 @@ def cafe_refined(
 ) -> Tensor:
     """CAFE's net scores, corrected by ``refine`` evaluations per row: ``refined`` + ``absent``.
 
-    The rows are perturbed by the noise of ``background``, by default that of x; categories of one group move together.
+    The rows are perturbed by the noise of ``background``.
+
+    Args:
+        feature_groups: Groups of columns that are one category: they move together.
+        refine: Evaluations of the model per row.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+        ridge: The weight of small corrections against a good fit.
+        seed: Decides the draws.
+        background: Rows that the noise is taken from; None takes x.
     """
     data = case.x if background is None else background.to(case.x)
     data = data if len(data) > 1 else torch.cat([data, *(one[:1] for one in case.starts)])
@@ -70,8 +89,8 @@ def cafe_refined(
 
 @method(baselines=False, aimed=False)
 def lrp(case: Case) -> Tensor:
-    """LRP-0; it knows no baseline. Biases keep their part of the relevance."""
-    return carried(case, Settings(RelevanceScores))
+    """LRP-0, without a baseline. Biases keep their part of the relevance."""
+    return propagate(case, Settings(RelevanceScores))
 
 
 @method(aimed=False)
@@ -86,7 +105,7 @@ def deeplift_revealcancel(case: Case) -> Tensor:
     return _deeplift(case, RevealCancelScores)
 
 
-def carried(given: Case, settings: Settings, finish: Callable[[Passed], Tensor] = lambda passed: _net(passed)) -> Tensor:
+def propagate(given: Case, settings: Settings, finish: Callable[[Passed], Tensor] = lambda passed: _net(passed)) -> Tensor:
     """The scores that a carrier gives, averaged over the baselines."""
     stack = [(one,) for one in given.baselines]
     job = Job(Subject(given.model), Inputs((given.x,), False, None), stack, settings, Request(target=given.wanted))
@@ -103,7 +122,7 @@ def _deeplift(given: Case, carrier: type[Scores]) -> Tensor:
         _refuse_incomplete(given, passed)
         return _net(passed)
 
-    return carried(given, Settings(carrier, biases_in_reference=True), finish)
+    return propagate(given, Settings(carrier, biases_in_reference=True), finish)
 
 
 def _refuse_incomplete(given: Case, passed: Passed) -> None:
@@ -111,7 +130,7 @@ def _refuse_incomplete(given: Case, passed: Passed) -> None:
     choices = sorted({key.operation for key in passed.run.frozen if key.kind in ("comparison", "choice")})
     if not choices:
         return
-    with torch.no_grad(), Subject(given.model).kept():
+    with torch.no_grad(), Subject(given.model).guard_state():
         start = given.model(passed.baselines[0].to(given.x.dtype))
     apart = torch.inf
     if passed.final is None and isinstance(start, Tensor):

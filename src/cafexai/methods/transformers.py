@@ -29,7 +29,7 @@ from .._core.row_index import behind_product
 from .._core.run import Settings
 from .case import Case, method
 from .deeplift import RelevanceScores
-from .propagation import carried
+from .propagation import propagate
 
 
 @method(aimed=False)
@@ -46,7 +46,11 @@ def attn_lrp(case: Case) -> Tensor:
 
 @method(aimed=False)
 def gim(case: Case, *, temperature: float = 2.0) -> Tensor:
-    """GIM: the gradient with constant scales of norms, a softened softmax and products in attention in halves."""
+    """GIM: the gradient with constant scales of norms, a softened softmax and products in attention in halves.
+
+    Args:
+        temperature: The logits of a softmax are divided by it on the way back.
+    """
     if not temperature > 0:
         raise ValueError(f"gim(..., temperature={temperature!r}): the temperature must be a number above 0.")
     settings = Settings(GradientScores, norm_mean="linear", attention="local", softmax_temperature=temperature)
@@ -55,7 +59,7 @@ def gim(case: Case, *, temperature: float = 2.0) -> Tensor:
 
 def _distributed(case: Case, settings: Settings) -> Tensor:
     """The coefficient of every element times its distance to the (mean) baseline."""
-    coefficients = carried(dataclasses.replace(case, baselines=[None]), settings, _coefficients)
+    coefficients = propagate(dataclasses.replace(case, baselines=[None]), settings, _coefficients)
     return coefficients * (case.x - torch.stack(case.starts).mean(0))
 
 

@@ -11,9 +11,10 @@ from .removal import Part, by_removal
 
 @by_removal("occlusion correlation", "high")
 def occlusion_correlation(part: Part, scores: Tensor, *, ranks: bool = False) -> Tensor:
-    """Pearson's correlation of the scores of the groups with f(x) - f(x without the group); with ``ranks`` Spearman's.
+    """Correlation of the scores of the groups with f(x) - f(x without the group); 0 where scores or effects are all equal.
 
-    0 where the scores, or the effects, are all equal.
+    Args:
+        ranks: Spearman's correlation instead of Pearson's.
     """
     effects = _effects(part)[:, None]
     return _correlation(_ranks(scores), _ranks(effects)) if ranks else _correlation(scores, effects)
@@ -23,7 +24,8 @@ def occlusion_correlation(part: Part, scores: Tensor, *, ranks: bool = False) ->
 def sign_agreement(part: Part, scores: Tensor, *, weighted: bool = True) -> Tensor:
     """The share of the groups whose score has the sign of f(x) - f(x without the group), where 0 is a sign of its own.
 
-    ``weighted``: groups count by the size of that effect; if all are 0, equally.
+    Args:
+        weighted: Groups count by the size of that effect; if all effects are 0, equally.
     """
     effects = _effects(part)[:, None]
     weights = effects.abs() if weighted else torch.ones_like(effects)

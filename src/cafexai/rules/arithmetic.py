@@ -12,7 +12,7 @@ from .._core.provenance import ADDED, FINAL, SUBTRACTED, SUM, TERMS, kind_of, re
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from . import recognise
-from .elementwise import finite, inverse_root, inverted, spread
+from .elementwise import finite, inverse_root, invert, spread
 from .registry import rule
 from .softmax import is_open, open_log_softmax
 
@@ -150,7 +150,7 @@ def reciprocal(x: Scores) -> Any:
     square = recognise.root_of(x)
     if square is not None:
         return inverse_root(square)
-    return inverted(x, x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True))
+    return invert(x, x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True))
 
 
 @rule("__rtruediv__")

@@ -16,7 +16,7 @@ from ..errors import UnsupportedOperation
 from .arithmetic import bilinear_map
 from .linear import linear
 from .registry import rule
-from .shape import moved
+from .shape import move
 from .softmax import is_open, open_softmax
 
 
@@ -74,7 +74,7 @@ def _open_attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, s
 
 
 def _open_weights(query: Any, key: Any, mask: Any, causal: bool, scale: float | None) -> Scores:
-    keys = moved(key, lambda v: v.transpose(-2, -1))
+    keys = move(key, lambda v: v.transpose(-2, -1))
     logits = bilinear_map(torch.matmul, query, keys, query.ndim == key.ndim >= 3)
     logits = logits.scale(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     return open_softmax(logits, -1, mask=_added_mask(logits, mask, causal))
@@ -129,7 +129,7 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
         q, k = (F.linear(_value(part), w, bias) for part, w, bias in zip((query, key), weights, biases, strict=False))
     v = linear(value, weights[2], biases[2])
     if not batched:
-        q, k, v = (moved(part, lambda t: t[:, None]) for part in (q, k, v))
+        q, k, v = (move(part, lambda t: t[:, None]) for part in (q, k, v))
     if given.bias_k is not None:
         k = _appended(k, given.bias_k.expand(1, k.shape[1], -1))
         v = _appended(v, given.bias_v.expand(1, v.shape[1], -1))
@@ -140,21 +140,21 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
         return t.reshape(t.shape[0], t.shape[1], given.num_heads, -1).permute(1, 2, 0, 3)
 
     mask = _mask(given.attn_mask, given.key_padding_mask, q, k, given.num_heads)
-    v = moved(v, heads)
+    v = move(v, heads)
     if is_followed:
-        pattern: Any = _open_weights(moved(q, heads), moved(k, heads), mask, False, None)
+        pattern: Any = _open_weights(move(q, heads), move(k, heads), mask, False, None)
         out = bilinear_map(torch.matmul, pattern, v, True)
     else:
         pattern = _pattern(heads(q), heads(k), mask, False, None)
         out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
     length = q.shape[0]
-    out = moved(out, lambda t: t.permute(2, 0, 1, 3).reshape(length, t.shape[0], -1))
+    out = move(out, lambda t: t.permute(2, 0, 1, 3).reshape(length, t.shape[0], -1))
     out = linear(out, given.out_proj_weight, given.out_proj_bias)
     shown = None
     if given.need_weights:
         shown = _averaged(pattern) if given.average_attn_weights else pattern
-        shown = shown if batched else moved(shown, lambda t: t[0])
-    return (out if batched else moved(out, lambda t: t[:, 0])), shown
+        shown = shown if batched else move(shown, lambda t: t[0])
+    return (out if batched else move(out, lambda t: t[:, 0])), shown
 
 
 def _averaged(pattern: Any) -> Any:

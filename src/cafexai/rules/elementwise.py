@@ -153,7 +153,7 @@ def _exponentials(x: Scores, phi: Callable[[Tensor], Tensor], rate: float) -> An
     return result.reshape(lambda v: v.masked_fill(hidden, 0))
 
 
-def inverted(x: Scores, result: Scores) -> Scores:
+def invert(x: Scores, result: Scores) -> Scores:
     """1 / x, which remembers if x is a sum of exponentials."""
     if kind_of(x) != SUM:
         return result
@@ -194,7 +194,7 @@ def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
             return sparse_softmax(x, x.elementwise(torch.square, True, routing=True))
         phi = finite(x, "pow", pointwise(torch.pow, (exponent,), {}), None if exponent % 1 == 0 or exponent < 0 else (0, None))
         result = x.elementwise(phi, exponent > 0, routing=True)
-        return inverted(x, result) if exponent == -1 and kind_of(x) == SUM else sparse_softmax(x, result)
+        return invert(x, result) if exponent == -1 and kind_of(x) == SUM else sparse_softmax(x, result)
 
     return apply
 
@@ -206,12 +206,12 @@ for _function, _writes in variants("pow"):
 @rule("float_power")
 def float_power(x: Any, exponent: Any) -> Any:
     """A power in float64, whatever x is."""
-    result = _power(_apply(torch.pow, "float_power", True))(_doubled(x), _doubled(exponent))
+    result = _power(_apply(torch.pow, "float_power", True))(_double(x), _double(exponent))
     result.nominal = torch.float64
     return result
 
 
-def _doubled(part: Any) -> Any:
+def _double(part: Any) -> Any:
     return as_dtype(part, torch.float64) if isinstance(part, Scores) else part.double() if isinstance(part, Tensor) else part
 
 

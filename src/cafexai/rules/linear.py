@@ -115,7 +115,7 @@ for _name in ("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "ger
 rule("__rmatmul__")(lambda b, a: bilinear_map(torch.matmul, a, b, a.ndim == b.ndim >= 3))
 
 
-def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
+def _add_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
     def apply(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         product: Any
         if function is torch.mm and isinstance(a, Scores) and not isinstance(b, Scores):
@@ -128,12 +128,12 @@ def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]
 
 
 for _name, _product in (("addmm", torch.mm), ("addmv", torch.mv), ("baddbmm", torch.bmm), ("addr", torch.outer)):
-    rule(_name)(_added_product(_product))
+    rule(_name)(_add_product(_product))
 
 
 @rule("addbmm")
 def addbmm(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    return _added_product(lambda u, v: torch.bmm(u, v).sum(0))(base, a, b, beta=beta, alpha=alpha)
+    return _add_product(lambda u, v: torch.bmm(u, v).sum(0))(base, a, b, beta=beta, alpha=alpha)
 
 
 @rule("tensordot")

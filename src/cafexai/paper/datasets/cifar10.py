@@ -24,9 +24,9 @@ def cifar10(*, folder: Folder = None, rows: int | None = None) -> Dataset:
     scaler = Scaler(*(torch.tensor(values, dtype=torch.float64)[:, None, None] for values in (MEAN, STD)))
     return Dataset(
         name="cifar10",
-        x_train=_scaled(x_train[:rows], scaler),
+        x_train=_scale(x_train[:rows], scaler),
         y_train=torch.from_numpy(y_train[:rows].astype(np.int64)),
-        x_test=_scaled(x_test[:rows], scaler),
+        x_test=_scale(x_test[:rows], scaler),
         y_test=torch.from_numpy(y_test[:rows].astype(np.int64)),
         citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
         terms="none stated; customary research use with citation",
@@ -36,7 +36,7 @@ def cifar10(*, folder: Folder = None, rows: int | None = None) -> Dataset:
     )
 
 
-def _scaled(images: np.ndarray, scaler: Scaler) -> Tensor:
+def _scale(images: np.ndarray, scaler: Scaler) -> Tensor:
     return scaler.transform(torch.from_numpy(images.astype(np.float32)) / 255)
 
 

@@ -47,7 +47,7 @@ def concat_mnist(*, folder: Folder = None, source: str = "test", rows: int | Non
         return images[[random.choice(by_digit[digit]) for digit in labels[tops].tolist()]]
 
     bottoms = [partners(), partners(), images[random.choice(lower, len(tops))], clothes[random.choice(len(clothes), len(tops))]]
-    train, test, correlation, semantic = (_normalised(np.concatenate([images[tops], below], 1)) for below in bottoms)
+    train, test, correlation, semantic = (_normalise(np.concatenate([images[tops], below], 1)) for below in bottoms)
     y = torch.from_numpy(labels[tops].astype(np.int64))
     return Dataset(
         name="concat_mnist",
@@ -70,9 +70,9 @@ def _images(
     (x_train, y_train), (x_test, y_test) = (_split(name, home, part, folder) for part in ("train", "test"))
     return Dataset(
         name=name,
-        x_train=_normalised(x_train[:rows]),
+        x_train=_normalise(x_train[:rows]),
         y_train=torch.from_numpy(y_train[:rows].astype(np.int64)),
-        x_test=_normalised(x_test[:rows]),
+        x_test=_normalise(x_test[:rows]),
         y_test=torch.from_numpy(y_test[:rows].astype(np.int64)),
         citation=citation,
         terms=terms,
@@ -97,6 +97,6 @@ def _scaler() -> Scaler:
     return Scaler(torch.tensor(MEAN, dtype=torch.float64), torch.tensor(STD, dtype=torch.float64))
 
 
-def _normalised(images: np.ndarray) -> Tensor:
+def _normalise(images: np.ndarray) -> Tensor:
     """(n, h, w) bytes to (n, 1, h, w), mean 0 and deviation 1 over MNIST."""
     return (torch.from_numpy(images.astype(np.float32))[:, None] / 255 - MEAN) / STD

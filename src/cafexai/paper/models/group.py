@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .checkpoint import Progress, Store, config_key
-from .training import Pair, Recipe, Training, batches, carried_out, threads, watch
+from .training import Pair, Recipe, Training, batches, threads, train_once, watch
 
 
 def train_group(
@@ -38,8 +38,8 @@ def train_group(
     Data are (networks, rows, ...), a set for each network, or (rows, ...) for all alike. Labels likewise.
     """
     plan = _plan(models)
-    x, y = _stacked(models, x, y, plan.widths[0])
-    validation = None if validation is None else _stacked(models, *validation, plan.widths[0])
+    x, y = _stack(models, x, y, plan.widths[0])
+    validation = None if validation is None else _stack(models, *validation, plan.widths[0])
     if recipe.best and validation is None:
         raise ValueError("train_group(..., Recipe(best=True)): give validation=(x, y) to choose the best epochs by.")
     config = {"recipe": asdict(recipe), "model": f"{len(models)} networks"}
@@ -49,7 +49,7 @@ def train_group(
     def epochs(state: Progress) -> Iterator[None]:
         return _epochs(models, plan, x, y, recipe, validation, state)
 
-    return _finish(models, plan, carried_out(epochs, recipe, store, progress, len(models)), recipe, store)
+    return _finish(models, plan, train_once(epochs, recipe, store, progress, len(models)), recipe, store)
 
 
 # A function that writes its values, and its slope times what comes from above; both know the sum before the activation.
@@ -99,7 +99,7 @@ def _plan(models: Sequence[nn.Module]) -> Plan:
     return Plan(widths, tuple(ACTIVATIONS[type(layer)] for layer in between), names)
 
 
-def _stacked(models: Sequence[nn.Module], x: Tensor, y: Tensor, inputs: int) -> Pair:
+def _stack(models: Sequence[nn.Module], x: Tensor, y: Tensor, inputs: int) -> Pair:
     """(networks, rows, inputs) and the labels beside them."""
     if x.ndim == 2:
         x = x.expand(len(models), *x.shape)

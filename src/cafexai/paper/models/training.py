@@ -95,10 +95,10 @@ def train(
             restore_optimizer(optimizer, state.optimizer)
         return _epochs(model, optimizer, x, y, recipe, validation, state)
 
-    return _finish(model, carried_out(epochs, recipe, store, progress), recipe, store)
+    return _finish(model, train_once(epochs, recipe, store, progress), recipe, store)
 
 
-def carried_out(
+def train_once(
     epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None, networks: int = 1
 ) -> Progress:
     """A finished training from disk, or else one that is begun or continued; another process at the same is waited for."""
