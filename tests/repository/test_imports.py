@@ -58,6 +58,7 @@ BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "_inputs"): "names of features that nobody named",
     ("schema", "_inputs"): "cells of a table",
     ("_files", "_extras"): "safetensors",
+    ("_cluster", "_extras"): "Ray",
     ("plotting", "explanation"): "what is shown",
     ("reporting", "explanation"): "what is shown",
     ("reporting", "plotting"): "colours, labels and rounding",
