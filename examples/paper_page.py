@@ -84,8 +84,8 @@ HEAD = """# The paper, table by table
 
 Written by `make claims` from the results under `studies/`, in the order of the paper. A preset other than `full` is smaller
 than the paper's experiment. The verdict counts the findings of a study that judge a claim: how many hold, how many do not,
-and how many our numbers leave undecided (differences below two standard errors are ties). `cafexai study NAME --preset PRESET` runs a
-study again. `mimic` is the open demo of 93 patients, not the paper's data. What we claim beyond the paper is in
+and how many our numbers leave undecided (differences below two standard errors are ties). `cafexai study NAME --preset PRESET`
+runs a study again. `mimic` is the open demo of 93 patients, not the paper's data. What we claim beyond the paper is in
 [the evidence](evidence.md).
 
 | in the paper | claim | verdict | measured | study |
