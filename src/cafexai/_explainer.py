@@ -43,6 +43,7 @@ class ImmutableExplainer:
         tokenizer: Any = None,
         words: bool = True,
         preprocess: Callable[[Any], Any] | None = None,
+        per_row: Sequence[int | str] | None = None,
         **options: Unpack[VariantOptions],
     ) -> None:
         subject = Subject(model)
@@ -57,6 +58,7 @@ class ImmutableExplainer:
             tokenizer=tokenizer,
             words=words,
             preprocess=preprocess,
+            per_row=per_row,
         )
         chosen = resolve_variant(variant, cast(dict[str, Any], options))
         self.__dict__.update(c=c, variant=chosen, _subject=subject, _info=info)

@@ -116,8 +116,8 @@ def test_a_difference_of_outputs_behind_a_final_softmax_is_one_of_logits():
     e = CAFE(network(nn.Softmax(1)), class_names=NAMES).explain(X, target="cat", against="bee")
     logits = network()(X)
     torch.testing.assert_close(e.output, logits[:, 2] - logits[:, 1])
-    assert e.probability is None  # of a difference there is none
-    assert "logit of 'cat' rather than 'bee'" in e.ledger(0)
+    torch.testing.assert_close(e.probability, logits.softmax(1)[:, 2])  # of the explained class
+    assert "logit of 'cat' rather than 'bee', probability of 'cat' " in e.ledger(0)
 
 
 def test_probabilities_stand_beside_logits():
@@ -182,3 +182,10 @@ def test_wrong_words_are_refused():
         CAFE(difference(network(), 0, 1), probability="softmax").explain(X)
     with pytest.raises(ValueError, match="scores of 'no' are the same with positive and negative exchanged"):
         CAFE(difference(network(), 0, 1), class_names=["no", "yes"]).explain(X, target="no")
+
+
+def test_one_output_with_two_class_names_has_a_probability():
+    one = difference(network(), 0, 1)
+    e = CAFE(one, class_names=["no", "yes"]).explain(X)
+    torch.testing.assert_close(e.probability, e.output.sigmoid())
+    assert CAFE(one).explain(X).probability is None

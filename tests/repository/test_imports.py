@@ -32,7 +32,7 @@ LAYERS = """
     explanation plotting reporting adapters                what comes out
     _engine                                                one explained pass
     -- what people use
-    refinement                                             scores corrected by evaluations
+    refinement blocks                                      scores corrected by evaluations; two blocks of features
     _old_forms                                             forms of earlier versions
     _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call
@@ -43,6 +43,7 @@ LAYERS = """
     comparison                                             many methods at once
     loading                                                models and data that come as files
     batch                                                  more rows than memory holds
+    monitor                                                what changed in new rows
     serving                                                single rows over HTTP
     explorer                                               the page in the browser
     -- the paper
@@ -146,7 +147,10 @@ KNOWN = {
     ("_core/feature_index.py", "amin"): "an option of scatter_reduce",
     ("_inputs/groups.py", "torch.arange"): "makes names",
     ("_engine/output.py", "softmax"): "a kind",
-    ("_engine/output.py", "sigmoid"): "a word of the user",
+    ("_engine/probability.py", "softmax"): "a word of the user",
+    ("_engine/probability.py", "sigmoid"): "a word of the user",
+    ("_inputs/table_values.py", "floor"): "a method of pandas",
+    ("_inputs/table_values.py", "median"): "a word of the user",
     ("_inputs/table_values.py", "mode"): "a word of the user",
     ("methods/bias.py", "softmax"): "a kind",
     ("refinement/refine.py", "seed"): "a setting",

@@ -54,11 +54,16 @@ def _settle_heap() -> None:
     torch.empty(31 * 2**20, dtype=torch.uint8, device="cpu")  # 32 MiB and more would teach it nothing
 
 
-def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R]) -> Results[R]:
+Measure = Callable[[Any, Batch], None] | None  # adds to a result what plain passes over its rows say
+
+
+def carry_out(
+    job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], measure: Measure = None
+) -> Results[R]:
     """What ``finish`` makes of each pass, one result per class, and the ``mean`` of these over the references.
 
     Rows are cut into the chunks asked for, or into chunks of a fitting size; if rows turn out to depend on each other, they
-    are explained all at once.
+    are explained all at once. ``measure`` is called with each result and its rows.
     """
     _settle_heap()
     rows, step = job.given.rows, job.request.batch_size
@@ -69,18 +74,18 @@ def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[
         plain = _plain_outputs(lambda chunk: plain_output(job, job.batch(chunk)), chunks)
         try:
             plain = _compare_chunks(plain, plain_output(job, job.batch(slice(0, chunks[1].stop))))
-            return _collect(job, finish, mean, chunks, plain)
+            return _collect(job, finish, mean, measure, chunks, plain)
         except OutputDiffers:
             chunks = _chunks(rows, rows)
     check_per_row(job)
     job, known = settle(job, chunks) if job.request.batch_size is not None else (job, {})
     try:
-        return _collect(job, finish, mean, chunks, None, known)
+        return _collect(job, finish, mean, measure, chunks, None, known)
     except RowsMixed as error:
         if job.request.batch_size is not None or not same_alone(job):
             raise
         noted = dataclasses.replace(job, notes=(*job.notes, f"{ALONE} In one batch: {str(error).partition(': ')[2]}"))
-        return _collect(noted, finish, mean, _chunks(rows, 1), None)
+        return _collect(noted, finish, mean, measure, _chunks(rows, 1), None)
 
 
 def same_alone(job: Job) -> bool:
@@ -98,6 +103,7 @@ def _collect(
     job: Job,
     finish: Callable[[Passed], Sequence[R]],
     mean: Callable[[list[R]], R],
+    measure: Measure,
     chunks: list[slice],
     plain: Any,
     known: Mapping[int, Tensor] | None = None,
@@ -117,6 +123,8 @@ def _collect(
                 raise
             for place, classes in enumerate(finished):
                 for number, result in enumerate(classes):
+                    if measure is not None:
+                        measure(result, batch)
                     found.setdefault((place, number), []).append(result)
         for key, against in found.items():
             results.setdefault(key, []).append(mean(against))

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from .._inputs.trees import refuse_trees
 from .state_guard import StateGuard
 
 
@@ -27,6 +28,7 @@ def unwrap(model: Any) -> Any:
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return unwrap(model.module)
     if not callable(model):
+        refuse_trees(model, f"CAFE({type(model).__name__})")
         hint = " For a scikit-learn model: CAFE(cafexai.from_sklearn(model))." if hasattr(model, "predict") else ""
         raise ValueError(f"CAFE({type(model).__name__}): give a PyTorch module or a function of tensors.{hint}")
     return model

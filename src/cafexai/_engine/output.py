@@ -19,8 +19,7 @@ from .._inputs.target import choose_target, names_of_outputs
 from ..errors import RowsMixed
 from .check import check_output
 from .job import Batch, Job
-
-PROBABILITY = ("softmax", "sigmoid")  # functions that turn logits into probabilities
+from .probability import probabilities
 
 
 def select_output(raw: Any, output: Any) -> Any:
@@ -115,7 +114,7 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
                 f"explain(..., against={job.request.against!r}): for row {row} that is the explained output itself, "
                 f"{index[row - batch.rows.start].tolist()}. Give two different ones."
             )
-    likely = _probabilities(job, scores.value, found if final is not None else None)
+    likely = probabilities(job, scores.value, found if final is not None else None)
     called = names_of_outputs(names, scores.template.shape[1:])
     about = _find_explained(run, batch, job)
     return Passed(run, *about, found, scores, chosen, index, expected, final, notes, other, likely, called)
@@ -143,20 +142,6 @@ def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Call
     one, other = (scores.reshape(choice, aligned=True) for choice in (pick, subtract))
     difference: Scores = one.add(other, alpha=-1)
     return difference
-
-
-def _probabilities(job: Job, logits: Tensor, found: Tensor | None) -> Tensor | None:
-    """What the outputs are as probabilities: the model's own, or by the function that the user has named."""
-    if job.question.target_layer is not None or found is not None or job.probability is None:
-        return None if job.question.target_layer is not None else found
-    if job.probability == PROBABILITY[1]:
-        return logits.sigmoid()
-    if logits.ndim != 2 or logits.shape[1] == 1:
-        raise ValueError(
-            f'CAFE(..., probability="softmax"): the output of the model has shape {tuple(logits.shape)}; a softmax is over '
-            'several classes, (rows, classes). A single logit has a probability by "sigmoid".'
-        )
-    return logits.softmax(1)
 
 
 def each_class(passed: Passed) -> list[Passed]:

@@ -12,15 +12,16 @@ from .._carriers import CARRIERS, PAIRED
 from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
-from .._inputs.baselines import references
+from .._inputs.baseline_values import with_baseline_values
+from .._inputs.baselines import known_baselines, references
 from .._inputs.convert import convert_inputs
 from .._inputs.groups import default_names, join_groups, places
-from .._inputs.prepare import Inputs, model_dtype, prepare
+from .._inputs.prepare import Inputs, has_own_columns, model_dtype, prepare, row_names_of
 from .._inputs.words import mask_words
 from .job import Job, as_arguments
 from .model import Subject
 from .model_info import ModelInfo
-from .request import Question, Request
+from .request import Question, Request, conflict_kind
 
 
 class Explainer(NamedTuple):
@@ -40,6 +41,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         if name is not None:
             subject.has_module(option, name)
     only_net = call == "attribute"
+    conflict_kind(request.conflict, question)  # checks it
     ready = convert_inputs(
         inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw
     )
@@ -58,13 +60,18 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     if ready.names:
         given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
     groups = request.feature_groups
-    if given.grouping is not None and layer is None and not only_net:
-        groups = given.grouping if groups is None else join_groups(given.grouping, groups)
     baselines = request.baselines
     about: tuple[str, ...] = ()
     if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
         baselines, about = mask_words(baselines, given.tensors[0], info.tokenizer)
+    if has_own_columns(subject.model):
+        baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
+    if layer is None and not only_net:
+        given = dataclasses.replace(
+            with_baseline_values(given, stack, baselines, subject.model), row_names=row_names_of(inputs)
+        )
+        groups = _groups(given, request)
     names = subject.names.values()
     several = question.several_c
     return Job(
@@ -81,15 +88,22 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         latent_baselines=request.baselines,
         features=_features(explainer.variant, given, groups, question),
         sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
-        per_row=_per_row(request, ready.extra, given),
+        per_row=_per_row(info, request, ready.extra, given),
         only_net=only_net,
     )
 
 
-def _per_row(request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:
+def _groups(given: Inputs, request: Request) -> Any:
+    """What one score is of: the user's groups of the features as people know them."""
+    if given.grouping is None:
+        return request.feature_groups
+    return given.grouping if request.feature_groups is None else join_groups(given.grouping, request.feature_groups)
+
+
+def _per_row(info: ModelInfo, request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:
     """Which further arguments have one entry per row: those that came with an encoding do; others if the user says so."""
-    if request.per_row is not None:
-        return tuple(request.per_row)
+    if info.per_row is not None:
+        return tuple(info.per_row)
     if request.additional_forward_args is not None or not isinstance(extra, dict):
         return None
     tensors = {key: part for key, part in extra.items() if isinstance(part, torch.Tensor) and part.ndim}

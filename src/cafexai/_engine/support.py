@@ -45,7 +45,24 @@ class Support:
 
 @with_gradients
 def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> Support:
-    """Run the model once and report every operation that has a rule and every one that has none, without explaining."""
+    """Run the model once and report which of its operations have a rule, without explaining.
+
+    Args:
+        model: A module, or a function of tensors.
+        inputs: See ``CAFE.explain``.
+        additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords.
+
+    Returns:
+        True in a condition if the model can be explained; printed, it lists the operations.
+
+    Raises:
+        ValueError: The inputs are not what the model takes.
+
+    Example:
+        >>> import cafexai
+        >>> bool(cafexai.supported(torch.nn.Linear(2, 1), torch.ones(1, 2)))
+        True
+    """
     subject = Subject(model)
     subject.ready("supported")
     given = prepare(inputs, subject.model, call="supported")

@@ -68,13 +68,19 @@ def expand_baseline(baselines: Any, rows: Tensor, call: str) -> Tensor:
         ) from None
 
 
+def known_baselines(baselines: Any, background: Any, model: Any, call: str) -> Any:
+    """For a model with columns of its own: a word as the row of original values that it stands for."""
+    if isinstance(baselines, str):
+        _check_word(baselines, background, call)
+        baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
+    return baselines
+
+
 def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call: str) -> Any:
     """Baselines in the columns that people know, as the model takes them; others as they are."""
     schema = inputs.schema
     if has_own_columns(model):
-        if isinstance(baselines, str):
-            _check_word(baselines, background, call)
-            baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
+        baselines = known_baselines(baselines, background, model, call)
         return None if baselines is None else model.rows(baselines, f"{call}(..., baselines=...)")
     if schema is None:
         return baselines
@@ -89,7 +95,7 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
 
 def _check_word(word: str, background: Any, call: str) -> None:
     if word not in ("mean", "median", "mode"):
-        raise ValueError(f'{call}(..., baselines={word!r}): the words are "mean", "median" and "mode".')
+        raise ValueError(f'{call}(..., baselines={word!r}): unknown value. Allowed values: "mean", "median", "mode".')
     if background is None:
         raise ValueError(f"{call}(..., baselines={word!r}): of which data? Give them: CAFE(model, background=x_train).")
 

@@ -22,12 +22,15 @@ class Grouping:
     names: tuple[str, ...]
     values: Tensor | None = None  # (rows, features): numbers, or codes of words; NaN is missing
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the words of its codes
+    baselines: Tensor | None = None  # like values: what the rows are compared with
 
 
 def join_groups(known: Grouping, groups: Any, call: str = "explain") -> Grouping:
     """Groups of features that are known already: a feature that stays alone keeps its value, several have none."""
     own, names = places(groups, [torch.Size([len(known.names)])], lambda: known.names, call)
-    return Grouping(own[known.index], names, *values_of_groups(own, names, known.names, known.values, known.categories))
+    values, categories = values_of_groups(own, names, known.names, known.values, known.categories)
+    baselines, _ = values_of_groups(own, names, known.names, known.baselines, known.categories)
+    return Grouping(own[known.index], names, values, categories, baselines)
 
 
 def values_of_groups(
@@ -58,9 +61,7 @@ def places(
     if isinstance(groups, Grouping):
         return groups.index, groups.names
     if isinstance(groups, Mapping):
-        if len(shapes) > 1:
-            raise ValueError(f"{call}(..., feature_groups={{...}}): there are several inputs; give a tuple of integer masks.")
-        return _name_groups(groups, shapes[0].numel(), names(), call)
+        return _name_groups(groups, sum(shape.numel() for shape in shapes), names(), call)
     one = not isinstance(groups, (tuple, list)) or all(isinstance(number, int) for number in groups)
     if one and isinstance(groups, (tuple, list)) and any(isinstance(number, bool) for number in groups):
         raise ValueError(f"{call}(..., feature_groups={groups}): a mask holds integers, not true and false.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,3 +58,25 @@ def _match_shape(item: Any, shape: torch.Size) -> Tensor | None:
         if turned.shape == shape:
             return turned.double() / 255
     return None
+
+
+CELLS = 8  # an image is cut into a grid of so many cells in each direction
+
+
+def is_image(shape: Sequence[int]) -> bool:
+    """Rows of this shape are (channels, height, width) or (height, width, channels), with at most four channels."""
+    return len(shape) == 3 and min(shape[0], shape[2]) <= 4
+
+
+def channels_last(shape: Sequence[int]) -> bool:
+    """Whether a row is (height, width, channels): few of them at the end, and not in front."""
+    return shape[0] > 4 >= shape[2]
+
+
+def cell_index(shape: Sequence[int]) -> Tensor:
+    """The cell of every element of a row: a grid of 8 x 8 over the image, all channels of a pixel in one cell."""
+    last = channels_last(shape)
+    channels, height, width = (shape[2], *shape[:2]) if last else shape
+    down, right = (torch.arange(size) * min(CELLS, size) // size for size in (height, width))
+    cells = (min(CELLS, width) * down[:, None] + right).expand(channels, height, width)
+    return (cells.permute(1, 2, 0) if last else cells).flatten()

@@ -23,7 +23,7 @@ def choose_target(
     """
     batch = output.shape[0]
     sizes = output.shape[1:]
-    target = target if type(target) is int else _by_name(target, names, sizes, call)
+    target = target if type(target) is int else class_index(target, names, sizes, call)
     if len(sizes) == 1 and (only := _one_integer(target)) is not None and 0 <= only < sizes[0]:
         return operator.itemgetter((slice(None), only)), torch.full((batch, 1), only)
     if target is None:
@@ -49,7 +49,7 @@ def choose_target(
 def pick_outputs(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
     """The explained outputs of (rows, *output, ...), minus those that they are held against; indices (rows, dimensions)."""
     rows = torch.arange(len(outputs), device=outputs.device)
-    places = [(rows, *one.to(outputs.device).unbind(1)) for one in (target, against) if one is not None]
+    places = [(rows, *one.to(outputs.device).unbind(1)[: outputs.ndim - 1]) for one in (target, against) if one is not None]
     return outputs[places[0]] if against is None else outputs[places[0]] - outputs[places[1]]
 
 
@@ -67,12 +67,12 @@ def names_of_outputs(names: Sequence[str], sizes: torch.Size, call: str = "expla
     )
 
 
-def _by_name(target: Any, names: Sequence[str], sizes: torch.Size, call: str) -> Any:
+def class_index(target: Any, names: Sequence[str], sizes: torch.Size, call: str) -> Any:
     """Classes that are called by name, as indices."""
     if not isinstance(target, str):
         listed = list(target) if (isinstance(target, np.ndarray) and target.ndim) or hasattr(target, "to_list") else target
         words = isinstance(listed, list) and any(isinstance(one, str) for one in listed)
-        return [_by_name(one, names, sizes, call) for one in listed] if words else target
+        return [class_index(one, names, sizes, call) for one in listed] if words else target
     outputs = names_of_outputs(names, sizes, call) or ()
     if target in outputs:
         return outputs.index(target)

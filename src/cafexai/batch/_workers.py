@@ -189,8 +189,8 @@ def _do(payload: bytes, *rest: Any) -> Done:
     return do(_scorer, payload, *rest)
 
 
-def do(scorer: Scorer, payload: bytes, word: str, path: str, start: int, sink: Sink, name: str) -> Done:
+def do(scorer: Scorer, payload: bytes, word: str, path: str, start: int, sink: Sink, key: str) -> Done:
     """One unit: rows as Arrow packs them become a part. ``word``: whether with kernels."""
     table = needs("pyarrow.ipc", "batch").open_stream(payload).read_all()
     with _kernels.for_all(word):
-        return make_part(scorer, table, path, start, sink, name, lambda: _kernels.check(word))
+        return make_part(scorer, table, path, start, sink, key, lambda: _kernels.check(word))

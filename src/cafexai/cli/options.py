@@ -62,6 +62,9 @@ Biases = Annotated[str | None, typer.Option(help="Option of the variant: scores 
 Norms = Annotated[str | None, typer.Option(help="Option of the variant: frozen or open.")]
 NormMean = Annotated[str | None, typer.Option(help="Option of the variant, for frozen norms: bias or linear.")]
 Attention = Annotated[str | None, typer.Option(help="Option of the variant: frozen.")]
+Conflict = Annotated[
+    str | None, typer.Option(help="How conflict is computed: measured (by two evaluations per row) or net (from net scores).")
+]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows at a time; chosen to fit the cache if not given.")]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output, for machines.")]
 
@@ -117,6 +120,7 @@ class Asked:
     target: Target = None
     against: Against = None
     output: Output = None
+    conflict: Conflict = None
     batch_size: BatchSize = None
 
     def request(self, classes: tuple[str, ...] | None, **more: Any) -> Request:
@@ -128,6 +132,7 @@ class Asked:
             target=None if target == "all" else target,
             against=parsing.output(self.against, "against", classes),
             output=parsing.part(self.output),
+            conflict=self.conflict,
             batch_size=self.batch_size,
             **more,
         )

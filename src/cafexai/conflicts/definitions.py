@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .._core.tolerance import all_finite
+from .._docstrings import join_docstrings
 from .._engine.diagnose import answer, rows_for
 from .._engine.output import select_output
 from .._inputs import different, resolve_old_words
@@ -153,6 +154,7 @@ class Definition:
         functools.update_wrapper(self, own)
         vars(self).pop("__wrapped__")  # its signature is that of __call__
         self.own, self.both = own, both
+        self.__doc__ = join_docstrings(own, Definition.__call__.__doc__ or "")
 
     def __call__(
         self,
@@ -167,9 +169,30 @@ class Definition:
         output: Any = None,
         **old: Any,
     ) -> Any:
-        """A number, or True or False, for a row; a tensor of them for a batch.
+        """Apply the definition.
 
-        ``target``: which number of the output of ``f``; ``output``: which tensor, if there are several.
+        Args:
+            f: The model, a function of rows.
+            C: A set of features: an index or a name, or several.
+            D: Another set.
+            x: One row, or a batch.
+            baselines: The values of removed features: a number, or a tensor shaped like the row.
+            target: Which number of the output of ``f`` is meant.
+            feature_names: Names of the features.
+            output: Which tensor is meant, if there are several.
+            **old: Earlier names of parameters.
+
+        Returns:
+            A number, or True or False, for a row; a tensor of them for a batch.
+
+        Raises:
+            ValueError: An argument is not allowed.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import conflicts
+            >>> conflicts.conflict_magnitude(lambda x: x[:, 0] - x[:, 1], 0, 1, torch.tensor([3.0, 1.0]))
+            1.0
         """
         of = question(self.own.__name__, f, x, baselines, target, output, feature_names, old)
         found = self.own(*of.changes(C, D))

@@ -18,14 +18,27 @@ from .definitions import Question, feature_set, question
 
 @dataclass(frozen=True)
 class ConflictMap:
-    """Conflict magnitudes (Definition 4) between single features of one row; symmetric, 0 on the diagonal."""
+    """Conflict magnitudes (Definition 4) between single features of one row; symmetric, 0 on the diagonal.
 
-    magnitude: Tensor  # (features, features)
-    features: tuple[tuple[int, ...], ...]  # their places in the row, several for a group
+    Args:
+        magnitude: (features, features).
+        features: The positions of each feature in the row, several for a group.
+        names: Names of the features.
+    """
+
+    magnitude: Tensor
+    features: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
 
     def top(self, count: int = 10) -> list[tuple[str, str, float]]:
-        """The strongest pairs."""
+        """The strongest pairs.
+
+        Args:
+            count: How many pairs.
+
+        Returns:
+            (first, second, magnitude), the largest first.
+        """
         pairs = itertools.combinations(range(len(self.names)), 2)
         ranked = sorted(((self.magnitude[i, j].item(), i, j) for i, j in pairs), key=lambda entry: -entry[0])
         return [(self.names[i], self.names[j], size) for size, i, j in ranked[:count] if size > 0]
@@ -48,10 +61,31 @@ def conflict_map(
     output: Any = None,
     **old: Any,
 ) -> ConflictMap:
-    """Pairwise input-output conflicts of one row: 1 + n + n (n - 1) / 2 evaluations for n features.
+    """Conflicts between pairs of features of one row, measured at the output: 1 + n + n (n - 1) / 2 evaluations for n features.
 
-    ``features`` restricts them, ``feature_groups`` compares groups of features instead (``{"sex": [3, 4]}``); ``top`` takes
-    those with the largest CAFE totals (c = 1), for many features.
+    Args:
+        model: The model, a function of rows.
+        x: One row.
+        baselines: What the row is compared with: a number, or a tensor shaped like it.
+        target: The index of the output.
+        feature_names: Names of the features.
+        features: Indices of the features that are compared; None takes all.
+        feature_groups: Compare groups of features instead: ``{"sex": [3, 4]}``.
+        top: For many features: take so many of those with the largest CAFE totals (c = 1).
+        output: Which tensor is meant, if the model gives several.
+        **old: Earlier names of parameters.
+
+    Returns:
+        The map.
+
+    Raises:
+        ValueError: An argument is not allowed.
+
+    Example:
+        >>> from cafexai import conflicts
+        >>> conflicts.conflict_map(lambda x: x[:, 0] - x[:, 1], torch.ones(2)).magnitude
+        tensor([[0., 1.],
+                [1., 0.]])
     """
     by_old_word = {word: old.pop(word) for word in ("groups",) if word in old}
     (groups,) = resolve_old_words("conflict_map", by_old_word, feature_groups=(feature_groups, None, "groups"))

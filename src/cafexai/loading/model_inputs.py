@@ -15,7 +15,20 @@ from .user_code import attribute, describe_error
 
 
 def model_inputs(model: Any, data: Data, *, schema: Any = None, preprocess: Any = None) -> tuple[Any, Any]:
-    """What the model is given (a frame, an array, several of them, or texts), and its values as they are shown, or None."""
+    """Rows of a file as a model takes them.
+
+    Args:
+        model: The model.
+        data: The rows.
+        schema: A ``cafexai.Schema``.
+        preprocess: A function from one picture, or row, to the tensor that the model takes.
+
+    Returns:
+        What the model gets (a frame, an array, several of them, or texts), and the values to show, or None.
+
+    Raises:
+        DataProblem: The rows do not fit the model.
+    """
     if schema is not None and data.form != "table":
         raise DataProblem(f"a schema describes the columns of a table, and these are {data.form}. Leave --schema out.")
     if data.form == "texts":
@@ -31,7 +44,14 @@ def model_inputs(model: Any, data: Data, *, schema: Any = None, preprocess: Any 
 
 
 def columns_of_model(model: Any) -> list[str] | None:
-    """The columns that a scikit-learn model was fitted on, where it knows them."""
+    """The columns that a scikit-learn model was fitted on.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Their names; None if the model does not know them.
+    """
     for owner in (getattr(model, "steps", None), model):
         names = getattr(owner, "feature_names_in_", None)
         if names is not None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import needs
+from .._inputs.trees import refuse_trees
 from .file_errors import ModelProblem, existing, short
-from .user_code import attribute, describe_error
+from .user_code import attribute, describe_error, find_own_modules
 from .weights import load_weights
 
 KINDS = "package.module:factory, .skops and .onnx; with --trust also .pt2, .pt, .pkl and .joblib"
@@ -22,11 +23,19 @@ HARMLESS = ("numpy.dtype", f"{_OPTIMIZERS}.AdamOptimizer", f"{_OPTIMIZERS}.SGDOp
 
 
 def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None, trust: bool = False) -> Any:
-    """The model that ``spec`` names, ready to be explained.
+    """Load a model that is given as text.
 
-    ``package.module:factory`` (or ``file.py:factory``) is code of the user: a module, or something that makes one when it is
-    called without arguments; ``weights`` are then loaded into it. ``.skops`` holds a scikit-learn model. ``.pt2`` (of torch),
-    ``.pkl``, ``.joblib`` and ``.pt`` files with a whole model can run code when they are read: they need ``trust``.
+    Args:
+        spec: ``package.module:factory`` or ``file.py:factory``, code of the user: a module, or a function that makes one.
+            Else a file: ``.onnx``, ``.skops``, ``.pt2``, ``.pkl``, ``.joblib``, or ``.pt`` with a whole model.
+        weights: A file of weights, which are loaded into the module that the code made.
+        trust: Allow files that can run code when they are read: ``.pt2`` (of torch), ``.pkl``, ``.joblib``, ``.pt``.
+
+    Returns:
+        The model, ready to be explained.
+
+    Raises:
+        ModelProblem: The model cannot be loaded; the message says why.
     """
     name = os.fspath(spec)
     ending = Path(name).suffix.lower()
@@ -34,6 +43,8 @@ def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | N
     if not in_code and ending not in _READERS:
         remedy = f" Code is named as {name}:factory." if ending == ".py" else ""
         raise ModelProblem(f"{name}: no kind of model that is known. There are: {KINDS}.{remedy}")
+    if trust:
+        find_own_modules()  # what a trusted file needs
     made = _call_factory(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)
     model = _as_network(made, name)
     if weights is not None:
@@ -86,6 +97,10 @@ def _as_network(made: Any, name: str) -> Any:
             return from_sklearn(made)
         except ValueError as error:
             raise ModelProblem(f"{name}: {error}") from error
+    try:
+        refuse_trees(made, f"load_model({Path(name).name!r})")
+    except ValueError as error:
+        raise ModelProblem(f"{name}: {error}") from error
     if not callable(made) and not hasattr(made, "module_"):
         raise ModelProblem(f"{name}: it holds a {type(made).__name__}, which is no model.")
     return made

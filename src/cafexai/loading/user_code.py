@@ -15,7 +15,17 @@ from .file_errors import ModelProblem, existing, short
 
 
 def attribute(spec: str) -> Any:
-    """What ``package.module:name`` names; modules in the current folder are found too."""
+    """Import an object of the user's code.
+
+    Args:
+        spec: ``package.module:name``, or ``file.py:name``. Modules in the current folder are found too.
+
+    Returns:
+        The object.
+
+    Raises:
+        ModelProblem: The module cannot be imported, or has no such name.
+    """
     module, _, name = spec.rpartition(":")
     if not module or not name:
         raise ModelProblem(f"{spec}: name something in your code as package.module:name, such as model:make.")
@@ -30,10 +40,16 @@ def attribute(spec: str) -> Any:
     return found
 
 
-def _by_name(module: str, spec: str) -> ModuleType:
+def find_own_modules() -> str:
+    """Let modules in the current folder be imported; the folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
+    return here
+
+
+def _by_name(module: str, spec: str) -> ModuleType:
+    here = find_own_modules()
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -90,17 +90,6 @@ class Case:
         return out[places].view(rows, count)
 
 
-class _Fitted(nn.Module):
-    """A scikit-learn model whose rows are transformed already."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.model(x)
-
-
 def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: Any = None, target: Any = None) -> Case:
     """Check the arguments of a method and bring them into one form; a pipeline transforms rows and baselines here, once."""
     subject = Subject(model)
@@ -116,7 +105,7 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
     if isinstance(subject.model, nn.Module) and any(True for _ in subject.model.parameters()) and dtype != rows.dtype:
         raise ValueError(f"{name}(model, x): x is {rows.dtype} and the model {dtype}; convert one, such as x.to({dtype}).")
     stack = [one for (one,) in references(baselines, given, None, subject.model, name)]
-    plain = _Fitted(subject.model).eval() if subject.takes_raw else subject.model
+    plain = subject.model.network if subject.takes_raw else subject.model
     shape = rows.shape[1:]
     groups = torch.arange(shape.numel())
     if feature_groups is not None:

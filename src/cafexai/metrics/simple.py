@@ -77,8 +77,8 @@ def complexity(attributions: Tensor) -> Tensor:
         ValueError: Scores are not finite.
 
     Example:
-        >>> complexity(torch.tensor([[1.0, 1.0]]))
-        tensor([0.6931], dtype=torch.float64)
+        >>> round(complexity(torch.tensor([[1.0, 1.0]])).item(), 4)
+        0.6931
     """
     size = finite_scores("complexity", attributions).flatten(1).abs().double()
     share = size / size.sum(1, keepdim=True).clamp_min(torch.finfo(size.dtype).tiny)

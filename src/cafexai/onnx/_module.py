@@ -65,7 +65,12 @@ class _Step(NamedTuple):
 
 
 class OnnxModel(nn.Module):
-    """The model of an ONNX file; ``input_names`` and ``output_names`` are those of the file."""
+    """The model of an ONNX file; ``from_onnx`` makes it. ``input_names`` and ``output_names`` are those of the file.
+
+    Args:
+        graph: The graph of the file.
+        path: The file that outputs are compared with; None compares with none.
+    """
 
     def __init__(self, graph: Graph, path: Path | None = None) -> None:
         super().__init__()
@@ -90,7 +95,15 @@ class OnnxModel(nn.Module):
             self._steps.append(step)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Inputs in the order of the file or by their names -> the output, or several of them by their names."""
+        """The outputs of the model.
+
+        Args:
+            *inputs: Inputs in the order of the file.
+            **named: Inputs by their names.
+
+        Returns:
+            The output; several as a dictionary by their names.
+        """
         given = dict(zip(self.input_names, inputs, strict=False)) | named
         if set(given) != set(self.input_names) or len(inputs) > len(self.input_names):
             names = ", ".join([*(f"number {place}" for place, _ in enumerate(inputs)), *named])

@@ -34,15 +34,28 @@ SLOPE = 2.5  # evaluations that a row with its slopes costs
 
 @dataclass(frozen=True)
 class Refine:
-    """How scores are corrected: at the price of ``samples`` evaluations of the model for each row.
+    """How ``CAFE.refine`` corrects scores.
 
-    ``perturb``: None is the noise of the background, ``DataNoise(data, ...)`` that of other data; or a function (rows,
-    generator) -> disturbed rows, which is given copies of one row at a time (a tuple for several inputs). ``ridge`` is the
-    weight of small corrections against a good fit, ``seed`` decides the draws; equal rows get equal ones in any company.
+    Under noise, numbers have slopes, which say more than the output alone: two rows with their slopes are evaluated for every
+    five samples. All samples are plain evaluations for codes, for functions that replace features, and for models that leave
+    autograd. Equal rows get equal draws in any batch.
 
-    ``slopes``: under noise, numbers have slopes, which say more than the output alone: two rows with their slopes are
-    evaluated for every five samples. There are none, and all samples are plain evaluations, for codes, where a function
-    replaces features, and in models that leave autograd.
+    Args:
+        samples: The price: evaluations of the model for each row, an even number.
+        perturb: None is the noise of the background, ``DataNoise(data, ...)`` that of other data. Else a function (rows,
+            generator) -> perturbed rows, which gets copies of one row at a time (a tuple for several inputs).
+        ridge: The weight of small corrections against a good fit.
+        seed: Decides the draws.
+        slopes: Use slopes where there are any.
+
+    Raises:
+        ValueError: A value is not allowed.
+
+    Example:
+        >>> from cafexai import CAFE, Refine
+        >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(50, 2))
+        >>> cafe.refine(cafe.explain(torch.ones(3, 2)), Refine(10, seed=1)).refined.shape
+        torch.Size([3, 2])
     """
 
     samples: int = 20

@@ -46,7 +46,7 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return b.add_constant(constant_like(a, b)) if isinstance(b, Scores) else a + b
 
 
-@rule("log_softmax", in_place=False)
+@rule("log_softmax", in_place=False, kinds=["final"])
 def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
     """x minus its logsumexp, frozen or open; as the output of a model it is dropped and the logit explained."""
     if dim is None:

@@ -121,7 +121,7 @@ absolute, logarithm = _apply(torch.abs, "abs", False), _apply(torch.log, "log", 
 rule("relu", kinds=["activation"])(lambda x: x.elementwise(torch.relu, True))
 
 
-@rule("sigmoid", "expit", kinds=["activation"])
+@rule("sigmoid", "expit", kinds=["activation", "final"])
 def sigmoid(x: Scores) -> Any:
     """Elementwise; as the output of a model it is dropped and the logit explained."""
     return record(x.elementwise(torch.sigmoid), FINAL, x, "sigmoid")

@@ -124,7 +124,7 @@ def _routing(name: str) -> Callable[..., Any]:
     return apply
 
 
-rule("softmax", in_place=False)(_routing("softmax"))
+rule("softmax", in_place=False, kinds=["final"])(_routing("softmax"))
 
 
 @rule("softmin", in_place=False)

@@ -46,9 +46,13 @@ def _explain(columns: Sequence[str] | None, rows: int) -> dict[str, Any]:
 def _result() -> dict[str, Any]:
     number = {"type": "number"}
     feature = _object({"name": {"type": "string"}, "positive": number, "negative": number, "net": number})
-    single = ("output", "baseline_output", "bias_positive", "bias_negative", "bias", "conflict")
+    single = ("output", "baseline_output", "bias_positive", "bias_negative", "bias", "conflict", "conflict_share", "s_conf")
     target = {"oneOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}
-    made = _object(dict.fromkeys(single, number) | {"target": target, "features": {"type": "array", "items": feature}})
+    kind = {"type": "string", "enum": ["measured", "net"]}
+    made = _object(
+        dict.fromkeys(single, number)
+        | {"conflict_kind": kind, "target": target, "features": {"type": "array", "items": feature}}
+    )
     made["properties"] |= {"probability": number, "target_name": {"type": "string"}}
     return made
 

@@ -124,6 +124,8 @@ def _results(explanation: Explanation) -> list[dict[str, Any]]:
         "bias_negative": explanation.bias_negative,
         "bias": explanation.bias,
         "conflict": explanation.conflict,
+        "conflict_share": explanation.conflict_share,
+        "s_conf": explanation.s_conf,
         "probability": explanation.probability,
     }
     lists = {name: value.tolist() for name, value in single.items() if value is not None}
@@ -135,6 +137,7 @@ def _results(explanation: Explanation) -> list[dict[str, Any]]:
             for name, positive, negative, net in zip(names, *(part[row] for part in scores), strict=True)
         ]
         about: dict[str, Any] = {name: values[row] for name, values in lists.items()}
+        about["conflict_kind"] = explanation.conflict_kind
         about["target"] = target[0] if len(target) == 1 else target
         if explanation.class_names and len(target) <= 1:
             about["target_name"] = explanation.class_names[target[0] if target else 0]

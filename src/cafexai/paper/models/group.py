@@ -33,9 +33,22 @@ def train_group(
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> list[Training]:
-    """``train`` for many perceptrons of one shape (Linear with ReLU or GELU between) at once; one ``Training`` for each.
+    """``train`` for many perceptrons of one shape (Linear with ReLU or GELU between) at once.
 
-    Data are (networks, rows, ...), a set for each network, or (rows, ...) for all alike. Labels likewise.
+    Args:
+        models: The networks.
+        x: Inputs: (networks, rows, ...), a set for each network, or (rows, ...) for all.
+        y: Labels, likewise.
+        recipe: How to train.
+        validation: Inputs and labels for validation.
+        folder: See ``train``.
+        progress: See ``train``.
+
+    Returns:
+        One training per network.
+
+    Raises:
+        Diverged: The loss of a network became infinite, not a number, or far larger than at the start.
     """
     plan = _plan(models)
     x, y = _stack(models, x, y, plan.widths[0])
