@@ -31,7 +31,9 @@ MUST_HOLD = {  # on any network, also on one that is hardly trained
     "awareness": "Theorem 1",
     "examples-tabular": "add up to the output",
 }
-ELSEWHERE = {"synthetic-trained", "synthetic-procedural", "prevalence", "shift-tabular", "shift-images"}  # test_studies_*.py
+# test_studies_*.py
+ELSEWHERE = {"synthetic-trained", "synthetic-procedural", "prevalence", "shift-tabular", "shift-images", "monitor", "worked-tables"}
+ELSEWHERE |= {"authors-protocol"}
 
 
 def command(*arguments, **options):

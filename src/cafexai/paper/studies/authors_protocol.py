@@ -162,7 +162,7 @@ STUDIES = (
         {
             "toy": COMMON | {"data": ["compas"], "rows": 40, "unit_rows": 10, "units": 2},
             "quick": COMMON | {"rows": None, "unit_rows": 200, "units": 100},
-            "full": COMMON | {"rows": None, "unit_rows": None, "units": 100},
+            "full": COMMON | {"rows": None, "unit_rows": 2000, "units": 100},
         },
         {"toy": "0.1", "quick": "4", "full": "30"},
         tasks,
