@@ -18,7 +18,9 @@ def check_address(call: str, address: str) -> None:
         try:
             socket.create_connection((host, int(port)), 10).close()
         except (OSError, OverflowError) as error:
-            raise ValueError(f"{call}(..., address={address!r}): nobody answers there ({_first_line(error)}).") from error
+            raise ValueError(
+                f"{call}(..., address={address!r}): the address does not accept connections ({_first_line(error)})."
+            ) from error
 
 
 @contextlib.contextmanager

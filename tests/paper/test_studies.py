@@ -32,7 +32,15 @@ MUST_HOLD = {  # on any network, also on one that is hardly trained
     "examples-tabular": "add up to the output",
 }
 # test_studies_*.py
-ELSEWHERE = {"synthetic-trained", "synthetic-procedural", "prevalence", "shift-tabular", "shift-images", "monitor", "worked-tables"}
+ELSEWHERE = {
+    "synthetic-trained",
+    "synthetic-procedural",
+    "prevalence",
+    "shift-tabular",
+    "shift-images",
+    "monitor",
+    "worked-tables",
+}
 ELSEWHERE |= {"authors-protocol"}
 
 
@@ -268,7 +276,7 @@ def refused(monkeypatch, *arguments):
 
 def test_bad_arguments_end_in_one_message(monkeypatch, tmp_path, data):
     out = ("--out", tmp_path / "new")
-    assert "there is no such study. There are: infidelity-mlp" in refused(monkeypatch, "nonsense", *out)
+    assert "unknown study. Allowed values: infidelity-mlp" in refused(monkeypatch, "nonsense", *out)
     assert "no preset 'huge', only toy, quick, full" in refused(monkeypatch, "circuit", "--preset", "huge", *out)
     toy = ("--preset", "toy", "--data", data, *out)
     assert "no setting 'row', only" in refused(monkeypatch, "circuit", *toy, "--set", "row=3")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..errors import warn
+from ..errors import ResultsWarning, warn
 from ..loading.file_errors import OutputProblem
 from ._sink import EARLIER, REFUSED, Sink, checksum
 
@@ -46,7 +46,7 @@ class Manifest:
         """Forget lines that are half, or have changed, so that their units are done again."""
         if self.records and self.head is None and (self.units or any(self._left())):
             raise OutputProblem(
-                f"{self.sink.place}: the first line of its manifest is damaged, so that nobody knows what made the parts. "
+                f"{self.sink.place}: the first line of its manifest is damaged, so the settings of its parts are unknown. "
                 "Delete the folder, or give another one."
             )
         if self.damaged:
@@ -62,7 +62,7 @@ class Manifest:
         changed = [problem for problem in problems.values() if not problem.endswith("missing")]
         if changed:
             more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
-            warn(f"{self.sink.place}: {changed[0]}{more}. The rows are scored again.")
+            warn(f"{self.sink.place}: {changed[0]}{more}. The rows are scored again.", ResultsWarning)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Units whose files are not what was written, and why: sizes first, then every byte is read."""

@@ -95,7 +95,7 @@ def score(
 
     Example:
         >>> from cafexai.batch import score
-        >>> summary = score(CAFE(model), "transactions", "scores", keep=["id", "day"], top=5)
+        >>> summary = score(CAFE(model), "transactions", "scores", keep=["id", "day"], top=5)  # doctest: +SKIP
     """
     plan = make_plan(
         "score",

@@ -37,7 +37,7 @@ def study(
         typer.echo(_listing())
         return
     if name not in STUDIES:
-        raise UseProblem(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
+        raise UseProblem(f"study {name}: unknown study. Allowed values: {', '.join(STUDIES)}.")
     folder = out if out is not None else Path("studies") / f"{name}-{preset}"
     work: dict[str, Any] = {"jobs": jobs, "engine": engine, "address": address, "models": models}
     report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), say=typer.echo, **work)

@@ -6,6 +6,7 @@ from . import (
     authors_protocol,
     awareness,
     circuit,
+    conflict_truth,
     depth,
     depth_blocks,
     depth_ft,
@@ -52,6 +53,7 @@ STUDIES: dict[str, Study] = {
         *truth_text.STUDIES,
         *truth_images.STUDIES,
         *truth_tables.STUDIES,
+        *conflict_truth.STUDIES,
     )
 }
 
