@@ -97,6 +97,19 @@ def merged(first: tuple[Rows, Tensor], second: tuple[Rows, Tensor], batch: int) 
     return settle(torch.maximum(one, two), batch)
 
 
+def common(rows: Sequence[Rows], batch: int) -> Rows:
+    """The rows of all of several values that dimension 0 tells; MIXED if they differ, or if it does not."""
+    first = rows[0]
+    if batch == 1 or all(one is None for one in rows):
+        return None
+    for one in rows:
+        if not isinstance(one, Tensor) or not one.ndim or one.shape[0] != one.numel():
+            return MIXED
+        if not isinstance(first, Tensor) or not torch.equal(one.flatten(), first.flatten()):
+            return MIXED
+    return first
+
+
 def behind_map(
     value: Any, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: Any, aligned: bool, out: Tensor
 ) -> Rows:
@@ -129,5 +142,7 @@ def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], o
 
 
 def _row_by_row(one: Any, two: Any, fn: Callable[..., Tensor], out: Tensor) -> bool:
-    """A product of elements whose rows are where they usually are."""
-    return fn in ONE_TO_ONE and one.rows is None and two.rows is None and one.delta.ndim == two.delta.ndim == out.ndim
+    """A product of elements, or of one matrix for each row, whose rows are where they usually are."""
+    if one.rows is not None or two.rows is not None or not one.delta.ndim == two.delta.ndim == out.ndim:
+        return False
+    return fn in ONE_TO_ONE or (fn is torch.matmul and out.ndim > 2)

@@ -26,9 +26,9 @@ from .input_origin import Origin
 from .joins import at_start, join_lazily, joined_constants
 from .lazy import OnDemand
 from .provenance import SUM, add_up, of_input, origin_of, with_origin
-from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, merged, moved
+from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, common, merged, moved
 from .run import Run
-from .steps import weighted
+from .steps import JointStep, weighted
 
 S = TypeVar("S", bound="Scores")
 
@@ -199,25 +199,34 @@ class Scores(Carrier):
             result.made_by = of_input(self.made_by.origin.changed(phi))
         return result
 
-    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
+    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> S:
         """A bilinear map of two scored values, its change split exactly in halves.
 
         fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen. ``routing``
-        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``ends``: the
-        change is fn(a - r, b) + fn(r, b - s), as if the second, the scale of a norm, had changed first.
+        says that the result may only decide where others flow (a softmax follows), so that its scores can wait.
         """
         if routing:
             return Pending(self.run, fn(self.value, other.value), lambda: self.product(other, fn))  # type: ignore[return-value]
-        if ends:
-            assert other.made_by is not None
-            mine, yours = self.start, other.made_by.detail
-        else:
-            mine, yours = self._halfway(), other._halfway()
+        mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         reference = None
         if self.reference is not None and other.reference is not None:
             reference = fn(self.reference, other.reference)
         return self._multiplied(other, fn, (mine, yours), (reference, delta, behind_product(self, other, fn, delta)))
+
+    def quotient(self: S, other: S, value: Tensor) -> S:
+        """self / other, its change split exactly in halves; ``value`` is that of other with all its digits.
+
+        With n = a / b and m = r / s, a - r = (n - m) (b + s) / 2 + (n + m) / 2 (b - s), solved for n - m. 0 / 0 at the
+        reference is 0; where only s is 0, the model has no value at the reference, and other is frozen.
+        """
+        nowhere = (other.start == 0) & (self.start != 0)
+        middle = torch.where(nowhere, value, (value + other.start) / 2)
+        start = torch.where(self.start == 0, 0, self.start / torch.where(nowhere, value, other.start))
+        against = torch.where(nowhere, 0, (self.value / value + start) / (-2 * middle))
+        delta = self.delta / middle + against * other.delta
+        rows = behind_product(self, other, torch.mul, delta)
+        return self._multiplied(other, torch.mul, (against, 1 / middle), (start, delta, rows))
 
     def _halfway(self) -> Tensor:
         """Between reference and value."""
@@ -274,6 +283,14 @@ class Scores(Carrier):
         delta = delta + (change - delta).detach()
         rows = behind_map(self, fn, constants, None, aligned, delta)
         return self._mapped(fn, constants, (), (reference, delta, rows), None)
+
+    def stepped(self: S, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any]) -> Any:
+        """This and other parts through one step that keeps few constants; ``composed`` does the same by other operations.
+
+        Plain tensors among the parts are constants. Dimension 0 of all parts, row by row, stays that of the result.
+        """
+        rows = common([part.rows for part in parts if isinstance(part, Scores)], self.run.batch)
+        return composed() if rows is MIXED else self._stepped(parts, step, composed, rows)
 
     def rebased(self: S, reference: Tensor) -> S:
         """The same change from another reference: that of a function of which only the change is a linear map."""
@@ -377,8 +394,11 @@ class Pending(Scores):
         value = weighted(self.template, weight, bias)
         return self._behind_map(Pending(self.run, value, lambda: self.full().weighted(weight, bias, aligned)), False)
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
-        return super().product(other, fn, routing) if routing else self.full().product(other, fn, ends=ends)
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
+        return super().product(other, fn, routing) if routing else self.full().product(other, fn)
+
+    def quotient(self, other: Any, value: Tensor) -> Any:
+        return self.full().quotient(other, value)
 
     def add(self, other: Any, alpha: float = 1) -> Any:
         if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
@@ -404,4 +424,4 @@ class Pending(Scores):
     def _not_asked(self, *arguments: Any) -> Any:
         raise AssertionError("This is asked of the value with its scores.")
 
-    _added = _mapped = _mixed = _multiplied = _joined = outcome = net = _not_asked  # type: ignore[assignment]
+    _added = _mapped = _mixed = _multiplied = _joined = _stepped = outcome = net = _not_asked  # type: ignore[assignment]
