@@ -118,8 +118,10 @@ class PairedScores(FeatureScores):
         result.ends_in = meetings
         return result
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
-        return super().product(other, fn, routing) if routing else self._together(other, FeatureScores.product, fn)
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
+        if routing:
+            return super().product(other, fn, routing, aligned)
+        return self._together(other, FeatureScores.product, fn, False, aligned)
 
     def _stepped(self, parts: Sequence[Any], step: Any, composed: Callable[[], Any], rows: Any) -> Any:
         return composed()  # which remembers where contributions met

@@ -130,10 +130,10 @@ def behind_map(
     return averaged(lambda v: fn(v, *ones, nothing), rows, value.delta, batch)
 
 
-def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], out: Tensor) -> Rows:
-    """The rows of a bilinear map of two scored values."""
+def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], out: Tensor, aligned: bool = False) -> Rows:
+    """The rows of a bilinear map of two scored values; ``aligned``: dimension 0 of both, row by row, stays the first."""
     batch = one.run.batch
-    if batch == 1 or _row_by_row(one, two, fn, out):
+    if batch == 1 or _row_by_row(one, two, fn, out, aligned):
         return None
     ones = [torch.ones_like(value.delta) for value in (one, two)]
     mine = averaged(lambda v: fn(v, ones[1]), one.rows, one.delta, batch)
@@ -141,8 +141,8 @@ def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], o
     return merged((mine, out), (yours, out), batch)
 
 
-def _row_by_row(one: Any, two: Any, fn: Callable[..., Tensor], out: Tensor) -> bool:
-    """A product of elements, or of one matrix for each row, whose rows are where they usually are."""
-    if one.rows is not None or two.rows is not None or not one.delta.ndim == two.delta.ndim == out.ndim:
+def _row_by_row(one: Any, two: Any, fn: Callable[..., Tensor], out: Tensor, aligned: bool) -> bool:
+    """Whether rows are where they usually are, in both values and in their product."""
+    if one.rows is not None or two.rows is not None or out.shape[:1] != (one.run.batch,):
         return False
-    return fn in ONE_TO_ONE or (fn is torch.matmul and out.ndim > 2)
+    return aligned or (fn in ONE_TO_ONE and one.delta.ndim == two.delta.ndim == out.ndim)

@@ -199,20 +199,23 @@ class Scores(Carrier):
             result.made_by = of_input(self.made_by.origin.changed(phi))
         return result
 
-    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> S:
+    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> S:
         """A bilinear map of two scored values, its change split exactly in halves.
 
         fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen. ``routing``
-        says that the result may only decide where others flow (a softmax follows), so that its scores can wait.
+        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``aligned``
+        says that dimension 0 of both values stays dimension 0, row by row.
         """
         if routing:
-            return Pending(self.run, fn(self.value, other.value), lambda: self.product(other, fn))  # type: ignore[return-value]
+            compute = functools.partial(self.product, other, fn, aligned=aligned)
+            return Pending(self.run, fn(self.value, other.value), compute)  # type: ignore[return-value]
         mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         reference = None
         if self.reference is not None and other.reference is not None:
             reference = fn(self.reference, other.reference)
-        return self._multiplied(other, fn, (mine, yours), (reference, delta, behind_product(self, other, fn, delta)))
+        rows = behind_product(self, other, fn, delta, aligned)
+        return self._multiplied(other, fn, (mine, yours), (reference, delta, rows))
 
     def quotient(self: S, other: S, value: Tensor) -> S:
         """self / other, its change split exactly in halves; ``value`` is that of other with all its digits.
@@ -394,8 +397,8 @@ class Pending(Scores):
         value = weighted(self.template, weight, bias)
         return self._behind_map(Pending(self.run, value, lambda: self.full().weighted(weight, bias, aligned)), False)
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False) -> Any:
-        return super().product(other, fn, routing) if routing else self.full().product(other, fn)
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
+        return (super() if routing else self.full()).product(other, fn, routing, aligned)
 
     def quotient(self, other: Any, value: Tensor) -> Any:
         return self.full().quotient(other, value)

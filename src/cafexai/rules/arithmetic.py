@@ -25,7 +25,7 @@ def constant_like(number: Any, scores: Scores) -> Tensor:
 def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool = False) -> Any:
     """An operation linear in each of two arguments, of which one or both may be scored (as in attention)."""
     if isinstance(a, Scores) and isinstance(b, Scores):
-        return a.product(b, fn, routing=True)
+        return a.product(b, fn, routing=True, aligned=aligned)
     if isinstance(a, Scores):
         return a.linear(fn, b, aligned=aligned)
     return b.linear(lambda value, constant: fn(constant, value), a, aligned=aligned) if isinstance(b, Scores) else fn(a, b)
