@@ -36,7 +36,7 @@ import torch
 from torch import nn
 
 from cafexai import CAFE
-from cafexai._core.kernels import used
+from cafexai._core.kernels import use_kernels
 from cafexai.batch import score
 
 FEATURES, CLASSES, GROUP = 54, 7, 1 << 16
@@ -158,7 +158,7 @@ def in_memory(rows, threads, kernels="always"):
     """Rows per second, and per second of a processor, of explain on a tensor."""
     x, cafe = torch.from_numpy(numbers(rows)), CAFE(network())
     torch.set_num_threads(threads)
-    with used(kernels):  # what the environment says is for batch
+    with use_kernels(kernels):  # what the environment says is for batch
         cafe.explain(x[:20000])
         clock, begin = time.perf_counter(), time.process_time()
         cafe.explain(x)

@@ -45,8 +45,13 @@ def read(folder):
     return ds.dataset(folder, format="parquet").to_table().sort_by([("source_file", "ascending"), ("source_row", "ascending")])
 
 
+def hidden(folder):
+    """The bookkeeping of a folder of results."""
+    return folder.with_name(f"_{folder.name}.cafexai")
+
+
 def refused(folder):
-    side = folder / "_cafexai" / "refused"
+    side = hidden(folder) / "refused"
     return ds.dataset(side, format="parquet").to_table().to_pylist() if side.exists() else []
 
 

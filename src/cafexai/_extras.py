@@ -14,7 +14,7 @@ _WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
+def watch_loops(watcher: Watcher) -> Iterator[None]:
     """Loops that would show a bar by themselves tell the watcher instead how far they are."""
     before = _WATCHER.set(watcher)
     try:
@@ -43,7 +43,7 @@ def progress(
         return items
     watcher = _WATCHER.get()
     if show is None and watcher is not None:
-        return _told(items, watcher, what, count, start)
+        return _tell(items, watcher, what, count, start)
     try:
         tqdm = needs("tqdm.auto", "progress").tqdm
     except ModuleNotFoundError:
@@ -54,7 +54,7 @@ def progress(
     return bar
 
 
-def _told(items: Iterable[T], watcher: Watcher, what: str, total: int | None, start: int) -> Iterator[T]:
+def _tell(items: Iterable[T], watcher: Watcher, what: str, total: int | None, start: int) -> Iterator[T]:
     for done, item in enumerate(items, start):
         watcher(what, done, total)
         yield item

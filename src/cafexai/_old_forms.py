@@ -13,7 +13,7 @@ from .refinement.refine import Refine
 if TYPE_CHECKING:
     from .cafe import CAFE
 
-INFO = ("tokenizer", "words", "preprocess")  # parameters of explain that now belong to CAFE
+INFO = ("tokenizer", "words", "preprocess", "per_row")  # parameters of explain that now belong to CAFE
 QUESTION = ("layer", "start", "target_layer", "check", "c", "refine", "feature_names")
 
 

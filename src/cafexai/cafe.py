@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
-from ._core.run import C, Sensitivity
-from ._core.variant import ALLOWED, Variant, VariantOptions
+from ._core.run import C
 from ._engine.explain_job import attribute_job, explain_job
-from ._engine.model import Subject, with_gradients
-from ._engine.model_info import ModelInfo
-from ._engine.prepare_job import Explainer, prepare_job
+from ._engine.hidden import find_hidden
+from ._engine.model import with_gradients
+from ._engine.prepare_job import prepare_job
 from ._engine.request import Question, Request, takes_request, takes_request_and
-from ._old_forms import old_form, resolve_variant
-from .explanation import Explanation, Explanations
+from ._explainer import ImmutableExplainer
+from ._inputs.background import draw_rows
+from ._old_forms import old_form
+from .blocks import explain_in_blocks
+from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
 from .refinement.refine import Refine, refine_explanation
-from .schema import Schema
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-_INFO = frozenset(field.name for field in dataclasses.fields(ModelInfo))
 
 
-class CAFE:
+class CAFE(ImmutableExplainer):
     """Explains a PyTorch module, or any function of tensors. The model is never changed.
 
     Explainers are immutable: ``cafe.replace(c=1)`` gives another one. ``repr(cafe)`` says which variant is used.
@@ -47,6 +42,8 @@ class CAFE:
         tokenizer: Turns texts into token ids, and token ids into words.
         words: Sum the scores of the tokens of a word. False gives one score per token.
         preprocess: A function from one picture to the tensor that the model takes.
+        per_row: Which further arguments of forward have one entry per row, by position or keyword. None tries tensors that
+            are as long as there are rows on the first two chunks.
         **options: ``netting``, ``flows``, ``biases``, ``norms``, ``norm_mean``, ``attention``: single options of the variant.
             An option changes only what it names (docs/default.md).
 
@@ -58,43 +55,6 @@ class CAFE:
         >>> cafe.explain(torch.ones(1, 2)).combined.shape
         torch.Size([1, 2])
     """
-
-    c: C
-    variant: Variant
-    _subject: Subject
-    _info: ModelInfo
-
-    def __init__(
-        self,
-        model: Any,
-        c: C = 0.5,
-        variant: str | Variant | None = None,
-        *,
-        background: Any = None,
-        feature_names: Sequence[str] | None = None,
-        class_names: Sequence[Any] | None = None,
-        schema: Schema | None = None,
-        probability: str | None = None,
-        tokenizer: Any = None,
-        words: bool = True,
-        preprocess: Callable[[Any], Any] | None = None,
-        **options: Unpack[VariantOptions],
-    ) -> None:
-        subject = Subject(model)
-        Sensitivity(c, subject.names.values())  # checks c
-        info = ModelInfo().replace(
-            subject,
-            background=background,
-            feature_names=feature_names,
-            class_names=class_names,
-            schema=schema,
-            probability=probability,
-            tokenizer=tokenizer,
-            words=words,
-            preprocess=preprocess,
-        )
-        chosen = resolve_variant(variant, cast(dict[str, Any], options))
-        self.__dict__.update(c=c, variant=chosen, _subject=subject, _info=info)
 
     @classmethod
     def published(cls, model: Any, c: C = 0.5, **options: Any) -> CAFE:
@@ -113,82 +73,6 @@ class CAFE:
             'path'
         """
         return cls(model, c, "published", **options)
-
-    def replace(self, **changes: Any) -> CAFE:
-        """Another explainer of the same model, with some parameters changed.
-
-        Args:
-            **changes: Parameters of ``CAFE`` (all but the model). Options of the variant change only what they name.
-
-        Returns:
-            The changed explainer.
-
-        Raises:
-            ValueError: A parameter is unknown, or its value is not allowed.
-
-        Example:
-            >>> CAFE(torch.nn.Linear(2, 1)).replace(c=1).c
-            1
-        """
-        if unknown := sorted(set(changes) - {"c", "variant", *_INFO, *ALLOWED}):
-            names = ", ".join(["c", "variant", *sorted(_INFO), *ALLOWED])
-            raise ValueError(f"cafe.replace({unknown[0]}=...): unknown parameter. Parameters: {names}.")
-        made = copy.copy(self)
-        info = {name: changes.pop(name) for name in list(changes) if name in _INFO}
-        c, variant = changes.pop("c", self.c), changes.pop("variant", None)
-        Sensitivity(c, self._subject.names.values())
-        base = self.variant if variant is None else variant
-        chosen = (base if isinstance(base, Variant) else Variant.preset(base)).replace(**changes)
-        known = self._info.replace(self._subject, **info) if info else self._info
-        made.__dict__.update(c=c, variant=chosen, _info=known)
-        return made
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"CAFE.{name}: explainers are immutable. Use cafe.replace({name}=...), which gives another one.")
-
-    def __repr__(self) -> str:
-        model = type(self.model).__name__ if not hasattr(self.model, "__name__") else self.model.__name__
-        return f"CAFE({model}, c={self.c}, variant={self.variant})"
-
-    @property
-    def model(self) -> Any:
-        """The model, unwrapped."""
-        return self._subject.model
-
-    @property
-    def background(self) -> Any:
-        """Data for the baselines "mean", "median" and "mode"."""
-        return self._info.background
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The columns the model was trained on."""
-        return self._info.feature_names
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the outputs."""
-        return self._info.class_names
-
-    @property
-    def schema(self) -> Schema | None:
-        """The columns of the table."""
-        return self._info.schema
-
-    @property
-    def probability(self) -> str | None:
-        """What makes probabilities of the outputs: "softmax", "sigmoid" or None."""
-        return self._info.probability
-
-    @property
-    def tokenizer(self) -> Any:
-        """Turns texts into token ids."""
-        return self._info.tokenizer
-
-    @property
-    def preprocess(self) -> Callable[[Any], Any] | None:
-        """A function from one picture to the tensor that the model takes."""
-        return self._info.preprocess
 
     @takes_request(Request)
     @with_gradients
@@ -310,6 +194,36 @@ class CAFE:
             raise ValueError(f"sweep(..., c={c!r}): give a list of at least one value, such as c=[0, 0.5, 1].")
         return cast(Explanations, self._explained(inputs, request, Question(several_c=tuple(c))))
 
+    @takes_request_and(Request)
+    @with_gradients
+    def explain_blocks(self, inputs: Any, request: Request, *, blocks: Any = None) -> Explanation:
+        """Scores close to Shapley values, and what the output would lose without each feature.
+
+        The features are cut into two blocks. ``combined``, ``positive`` and ``negative`` are the Shapley value of the blocks,
+        shared out inside them. ``if_missing`` compares each row with itself without one block. This takes four explanations.
+        The scores depend on which features share a block, hence on the order of the features.
+
+        Args:
+            inputs: See ``explain``.
+            blocks: The features of the first block: names or indices, or a mask with true or false for each feature. None takes
+                every second feature (word, column, group, position of a sequence), of images the black cells of a checkerboard.
+            (the options of a request)
+
+        Returns:
+            The explanation: ``combined`` sums to ``output - baseline_output``. ``if_missing`` sums, in each block, to what the
+            model loses without that block (``e.checks.lost``). ``e.blocks`` is true in the first block.
+
+        Raises:
+            ValueError: Biases have scores of their own in this variant, codes have no baseline, or ``blocks`` fits no feature.
+
+        Example:
+            >>> e = CAFE(torch.nn.Linear(4, 1)).explain_blocks(torch.ones(3, 4))
+            >>> e.if_missing.shape, e.blocks[0].tolist()
+            (torch.Size([3, 4]), [True, False, True, False])
+        """
+        job = prepare_job(self._explainer, inputs, request, Question(), "explain_blocks")
+        return explain_in_blocks(job, self._meta(Question()), blocks)
+
     def refine(self, explanation: Explanation, refine: int | Refine = 20) -> Explanation:
         """Correct the net scores by evaluating the model at perturbed versions of every row.
 
@@ -332,11 +246,71 @@ class CAFE:
         how = refine if isinstance(refine, Refine) else Refine(refine)
         return refine_explanation(self._subject, explanation, how, self.background)
 
+    @with_gradients
+    def hidden_conflicts(
+        self, explanation: Explanation, rows: Any = None, *, features: int | None = None, baseline: int = 0
+    ) -> HiddenConflicts:
+        """Pairs of features that cancel each other although removing either alone does not show it.
+
+        The price is 1 + n + n (n - 1) / 2 evaluations per row for n compared features: 277 for 23.
+
+        Args:
+            explanation: What ``explain`` gave in this process; not one that was read from a file.
+            rows: Which rows, as in ``explanation[rows]``. None: all.
+            features: How many features are compared. None: all, or 8 if there are more than 24. If not all are compared, those
+                that cancel most inside the model are.
+            baseline: Which of several baselines the rows are held against.
+
+        Returns:
+            The exact map of conflicts between pairs of features and its hidden part: ``found.top(0)``, ``print(found)``.
+
+        Raises:
+            ValueError: The explanation is of a layer or was read from a file.
+
+        Example:
+            >>> cafe = CAFE(lambda x: torch.relu(x[:, 0] - x[:, 1]))
+            >>> found = cafe.hidden_conflicts(cafe.explain(torch.tensor([[1.0, 2.0]])))
+            >>> found.top()[0][:3]
+            ('x0', 'x1', 1.0)
+        """
+        part = explanation if rows is None else explanation[rows]
+        return find_hidden(self._explainer, part, features, baseline)
+
+    def conflict_scale(self, target: Any = None, *, rows: int = 200, seed: int = 0, **options: Any) -> ConflictScale:
+        """How much conflict is usual: that of background rows, explained with the settings of this explainer.
+
+        Args:
+            target: See ``explain``: an output, or None for the predicted class of each row.
+            rows: How many background rows are explained at most.
+            seed: Of the draw.
+            **options: Further options of ``explain``, as for the rows that are to be ranked.
+
+        Returns:
+            The scale: ``e.rank_conflict(scale)`` adds the rank of each row to an explanation.
+
+        Raises:
+            ValueError: There is no background.
+
+        Example:
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(50, 2))
+            >>> e = cafe.explain(torch.ones(3, 2))
+            >>> e.rank_conflict(cafe.conflict_scale()).conflict_rank.shape
+            torch.Size([3])
+        """
+        if self.background is None:
+            raise ValueError("conflict_scale(): of which rows? Give them: CAFE(model, background=x_train).")
+        e = self.explain(draw_rows(self.background, rows, seed), target=target, **options)
+        return ConflictScale(tuple(e.conflict_share.tolist()), e.conflict_kind, e.target_name() if target is not None else "")
+
     def _explained(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
+        job = prepare_job(self._explainer, inputs, request, question, "explain")
+        return explain_job(job, self._meta(question))
+
+    def _meta(self, question: Question) -> dict[str, Any]:
+        """How an explanation was made."""
         from . import __version__
 
-        job = prepare_job(self._explainer, inputs, request, question, "explain")
-        meta = {
+        return {
             "c": self.c,
             **dataclasses.asdict(self.variant),
             "variant": self.variant.name,
@@ -347,11 +321,6 @@ class CAFE:
             "version": __version__,
             "torch": str(torch.__version__),
         }
-        return explain_job(job, meta)
-
-    @property
-    def _explainer(self) -> Explainer:
-        return Explainer(self._subject, self.c, self.variant, self._info)
 
     def _old_form(self, method: Callable[..., Any], inputs: Any, request: Request, old: Mapping[str, Any], *own: Any) -> Any:
         return old_form(self, method, inputs, request, dict(old), *own)
@@ -391,13 +360,3 @@ class CAFE:
         combined, delta = attribute_job(job)
         result = combined if job.given.is_tuple else combined[0]
         return (result, delta) if return_convergence_delta else result
-
-    # Captum's helpers ask these of an explainer.
-    def has_convergence_delta(self) -> bool:
-        """``attribute`` can return its convergence delta."""
-        return True
-
-    @property
-    def multiplies_by_inputs(self) -> bool:
-        """Scores are contributions, not sensitivities."""
-        return True

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ._extras import needs
-from ._inputs.table_values import encoded, labels_of, word
+from ._inputs.table_values import encode_column, labels_of, word
 
 KINDS = ("number", "category", "one-hot")
 NO_CATEGORY = ("(none)", "(several)")  # what a one-hot block without just one 1 is
@@ -25,9 +25,22 @@ NO_CATEGORY = ("(none)", "(several)")  # what a one-hot block without just one 1
 
 @dataclass(frozen=True)
 class Column:
-    """A number; a category, whose codes are the places of its ``labels``; or a category as a block of 0 and 1, one per label.
+    """A column of a table.
 
-    ``input`` names the input of the model that the column goes to, where there are several.
+    Args:
+        name: Its name.
+        kind: "number"; "category", whose codes are the positions of its ``labels``; or "one-hot", a block of 0 and 1, one
+            per label.
+        labels: The categories in the order of their codes.
+        input: The input of the model that the column goes to, if there are several.
+
+    Raises:
+        ValueError: A value is not allowed.
+
+    Example:
+        >>> from cafexai import Column
+        >>> Column("sex", "one-hot", ["female", "male"]).width
+        2
     """
 
     name: str
@@ -40,7 +53,7 @@ class Column:
         if not isinstance(self.name, str) or not self.name or not isinstance(self.input, str):
             raise ValueError(f"{call}: the name of a column, and of its input, is a text.")
         if self.kind not in KINDS:
-            raise ValueError(f"{call}: the kinds are {', '.join(map(repr, KINDS))}.")
+            raise ValueError(f"{call}: unknown kind. Allowed values: {', '.join(map(repr, KINDS))}.")
         if isinstance(self.labels, str) or not isinstance(self.labels, Sequence):
             raise ValueError(f"{call}: labels={self.labels!r} is no list of words.")
         object.__setattr__(self, "labels", tuple(map(word, self.labels)))
@@ -59,14 +72,27 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns in the order in which the model takes them, the names of its classes, and what makes probabilities of logits.
+    """The columns of a table in the order in which the model takes them.
 
     Columns of the same ``input`` stand together. An input of categories alone is given as integer codes, others as numbers.
+
+    Args:
+        columns: The columns.
+        classes: Names of the outputs.
+        probability: The function that turns logits into probabilities: "softmax" or "sigmoid".
+
+    Raises:
+        ValueError: A value is not allowed.
+
+    Example:
+        >>> from cafexai import Column, Schema
+        >>> Schema((Column("age"), Column("sex", "category", ["female", "male"]))).names
+        ('age', 'sex')
     """
 
     columns: tuple[Column, ...]
     classes: tuple[str, ...] = ()
-    probability: str | None = None  # "softmax" or "sigmoid"
+    probability: str | None = None
 
     def __post_init__(self) -> None:
         if not self.columns or not all(isinstance(column, Column) for column in self.columns):
@@ -76,7 +102,9 @@ class Schema:
         _different(self.names, "Schema(columns)", "column")
         _different(self.classes, "Schema(..., classes=...)", "class")
         if self.probability not in (None, "softmax", "sigmoid"):
-            raise ValueError(f'Schema(..., probability={self.probability!r}): the words are "softmax" and "sigmoid".')
+            raise ValueError(
+                f'Schema(..., probability={self.probability!r}): unknown value. Allowed values: "softmax", "sigmoid".'
+            )
         places = [self.inputs.index(column.input) for column in self.columns]
         if places != sorted(places):
             raise ValueError(
@@ -94,7 +122,14 @@ class Schema:
         return tuple(dict.fromkeys(column.input for column in self.columns))
 
     def of_input(self, name: str) -> tuple[Column, ...]:
-        """The columns of one input."""
+        """The columns of one input.
+
+        Args:
+            name: The name of the input.
+
+        Returns:
+            Its columns.
+        """
         return tuple(column for column in self.columns if column.input == name)
 
     @classmethod
@@ -108,10 +143,27 @@ class Schema:
         classes: Sequence[Any] = (),
         probability: str | None = None,
     ) -> Schema:
-        """Numeric columns are numbers; words, true and false, and categories of pandas are categories.
+        """The schema of a data frame. Words, true and false, and categories of pandas are categories; all else is a number.
 
-        ``categories`` are columns that are so, too, although they hold numbers; ``one_hot`` makes blocks of all of these.
-        ``inputs`` says which columns go to which input: ``{"numbers": ["age"], ...}``.
+        Args:
+            frame: The data frame.
+            one_hot: Make one-hot blocks of all categories.
+            categories: Columns that are categories although they hold numbers.
+            inputs: Which columns go to which input: ``{"numbers": ["age"], ...}``.
+            classes: Names of the outputs.
+            probability: See ``Schema``.
+
+        Returns:
+            The schema.
+
+        Raises:
+            ValueError: The frame lacks a column.
+
+        Example:
+            >>> import pandas
+            >>> from cafexai import Schema
+            >>> Schema.from_frame(pandas.DataFrame({"age": [41.0], "city": ["Oslo"]})).columns[1].labels
+            ('Oslo',)
         """
         known = list(map(str, frame.columns))
         where = {column: name for name, members in (inputs or {"": known}).items() for column in members}
@@ -127,7 +179,17 @@ class Schema:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Schema:
-        """What ``write`` wrote, or somebody by hand: a TOML file with a table ``[[columns]]`` for each column."""
+        """Read a schema from a TOML file with a table ``[[columns]]`` for each column.
+
+        Args:
+            path: The file, which ``write`` or a person wrote.
+
+        Returns:
+            The schema.
+
+        Raises:
+            ValueError: The file cannot be read, or is not a schema.
+        """
         call = f"Schema.read({os.fspath(path)!r})"
         toml = needs("tomllib" if sys.version_info >= (3, 11) else "tomli", "tabular")
         try:
@@ -156,7 +218,11 @@ class Schema:
             raise ValueError(f"{call}: {error}") from None
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """A TOML file that people can read and change."""
+        """Write a TOML file that people can read and change.
+
+        Args:
+            path: The file.
+        """
         lines = [f"classes = {_toml(self.classes)}"] * bool(self.classes)
         lines += [f"probability = {_toml(self.probability)}"] * (self.probability is not None)
         for column in self.columns:
@@ -166,18 +232,39 @@ class Schema:
         Path(path).write_text("\n".join(lines).lstrip("\n") + "\n", encoding="utf-8")
 
     def check(self, frame: Any) -> dict[int, str]:
-        """Rows that cannot be encoded, by their place, and why: what is missing, is no number, or no known category."""
+        """Find the rows that cannot be encoded.
+
+        Args:
+            frame: The data frame.
+
+        Returns:
+            Position of the row -> what is missing, not a number, or not a known category.
+
+        Raises:
+            ValueError: The frame lacks a column.
+        """
         reasons: dict[int, list[str]] = {}
         for column, cells in self._cells(frame, "schema.check(frame)"):
-            for row, reason in encoded(column.labels, cells)[1].items():
+            for row, reason in encode_column(column.labels, cells)[1].items():
                 reasons.setdefault(row, []).append(f"{column.name!r} {reason}")
         return {row: "; ".join(reasons[row]) for row in sorted(reasons)}
 
     def encode(self, frame: Any, call: str = "schema.encode(frame)") -> tuple[np.ndarray, ...]:
-        """The rows as the model takes them, one array for each input: numbers, or integers where all are codes."""
+        """The rows as the model takes them.
+
+        Args:
+            frame: The data frame.
+            call: A name for the call in messages.
+
+        Returns:
+            One array for each input: numbers, or integers if all columns are codes.
+
+        Raises:
+            ValueError: The frame lacks a column, or a row cannot be encoded.
+        """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.inputs}
         for column, cells in self._cells(frame, call):
-            codes, bad = encoded(column.labels, cells)
+            codes, bad = encode_column(column.labels, cells)
             if bad:
                 row, reason = min(bad.items())
                 more = f" ({len(bad)} such rows; schema.check(frame) lists them)" if len(bad) > 1 else ""
@@ -197,8 +284,19 @@ class Schema:
         for column in self.columns:
             yield column, frame[own[column.name]]
 
-    def seen(self, tensors: Sequence[Tensor], call: str) -> tuple[Tensor, Tensor, dict[str, tuple[str, ...]]]:
-        """Which column every number of a row belongs to, input after input; a value for each column; the words of codes."""
+    def match_columns(self, tensors: Sequence[Tensor], call: str) -> tuple[Tensor, Tensor, dict[str, tuple[str, ...]]]:
+        """Match the numbers of rows with the columns.
+
+        Args:
+            tensors: One tensor for each input.
+            call: A name for the call in messages.
+
+        Returns:
+            The column of every number of a row, input after input; a value for each column; the labels of codes.
+
+        Raises:
+            ValueError: The rows do not fit the schema.
+        """
         index: list[Tensor] = []
         values: list[Tensor] = []
         words: dict[str, tuple[str, ...]] = {}
@@ -234,7 +332,15 @@ class Schema:
             )
 
     def typical(self, statistic: str, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """One row: "mean", "median" or "mode" of numbers, the most frequent category of others."""
+        """A typical row.
+
+        Args:
+            statistic: "mean", "median" or "mode" of numbers; categories always have their most frequent value.
+            tensors: One tensor for each input.
+
+        Returns:
+            One row for each input.
+        """
         rows = []
         for name, x in zip(self.inputs, tensors, strict=True):
             columns, parts = self.of_input(name), []

@@ -104,3 +104,21 @@ def test_quantus_measures_tables():
     metric = quantus.FaithfulnessCorrelation(subset_size=2, nr_runs=10, abs=False, normalise=False, disable_warnings=True)
     found = metric(wrapped, rows, model(x).argmax(1).numpy(), explain_func=quantus_explain("cafe"))
     assert np.isfinite(found).all()
+
+
+def test_force_plots_of_shap_take_missing_categories():
+    shap = pytest.importorskip("shap")
+    pytest.importorskip("sklearn")
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    from cafexai import from_sklearn
+
+    frame = pd.DataFrame({"city": ["Rome", None, "Oslo", "Rome"], "age": [20.0, 30.0, 40.0, 50.0]})
+    steps = make_column_transformer((OneHotEncoder(), ["city"]), ("passthrough", ["age"]))
+    model = from_sklearn(make_pipeline(steps, LinearRegression()).fit(frame, frame.age))
+    found = CAFE(model).explain(frame).to_shap()
+    assert found.display_data[:, 0].tolist() == ["Rome", "missing", "Oslo", "Rome"]
+    shap.plots.force(found[1], matplotlib=True, show=False)

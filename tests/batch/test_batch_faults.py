@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
 import pyarrow.parquet as pq
 
-from batch_files import network, read, rows, write
+from batch_files import hidden, network, read, rows, write
 from cafexai import CAFE
 from cafexai.batch import score
 from cafexai.loading.file_errors import DataProblem, OutputProblem
@@ -69,7 +69,7 @@ def killed_and_finished(tmp_path, kills, workers):
     assert parts(out) == parts(straight)
     assert read(out).equals(read(straight))
     assert read(out)["id"].to_pylist() == list(range(6000))
-    assert not list((out / "_cafexai").glob("*.part"))
+    assert not list(hidden(out).glob("*.part"))
     return reached
 
 
@@ -114,7 +114,7 @@ def _alive(number):
 def test_a_line_that_was_being_written_is_done_again(tmp_path):
     source, out = write(tmp_path / "in.parquet", rows(300)), tmp_path / "out"
     score(CAFE(network()), source, out, **PARTS)
-    manifest = out / "_cafexai" / "manifest.jsonl"
+    manifest = hidden(out) / "manifest.jsonl"
     manifest.write_bytes(manifest.read_bytes()[:-20])
     whole = read(out)
     assert score(CAFE(network()), source, out, **PARTS).scored_now == 100
@@ -135,7 +135,7 @@ def test_file_sizes_at_the_limit(tmp_path):
     assert process.returncode != 0
     assert "the result cannot be written (File too large)" in process.stderr
     assert parts(out) == []
-    assert list((out / "_cafexai").glob("*.part")) == []
+    assert list(hidden(out).glob("*.part")) == []
     assert score(CAFE(network()), source, out, keep=["id"], rows_per_part=1000, workers=0).rows == 4000
 
 
@@ -165,7 +165,7 @@ def test_a_full_disk(tmp_path):
             score(CAFE(network()), source, out, **options)
         assert 0 < len(parts(out)) < 6
         assert all_whole(out)
-        assert not list((out / "_cafexai").glob("*.part"))
+        assert not list(hidden(out).glob("*.part"))
         remount("size=4m")
         summary = score(CAFE(network()), source, out, **options)
         assert summary.rows == 6000

@@ -17,7 +17,7 @@ import torch
 pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
 
-from batch_files import nets, network, read, rows, write
+from batch_files import hidden, nets, network, read, rows, write
 from cafexai import CAFE
 from cafexai._core import kernels
 from cafexai.batch import _kernels, score
@@ -35,7 +35,7 @@ def scored(tmp_path, monkeypatch):
 
     def run(name, workers=0, **options):
         score(CAFE(network(width=WIDE)), source, tmp_path / name, keep=["id"], rows_per_part=200, workers=workers, **options)
-        with (tmp_path / name / "_cafexai" / "manifest.jsonl").open() as lines:
+        with (hidden(tmp_path / name) / "manifest.jsonl").open() as lines:
             return json.loads(next(lines))["settings"]["kernels"]
 
     return run
@@ -116,7 +116,7 @@ def untried(monkeypatch):
     """Nothing is known of compilers."""
     monkeypatch.setattr(kernels, "_broken", None)
     monkeypatch.setattr(kernels, "_kernels", {})
-    tried = kernels._tried
+    tried = kernels._try_kernel
     tried.cache_clear()
     yield
     tried.cache_clear()
@@ -143,7 +143,7 @@ def test_a_compiler_that_does_nothing_is_told(monkeypatch):
 @pytest.mark.usefixtures("untried")
 def test_kernels_that_fail_later_end_the_run(scored, monkeypatch, tmp_path):
     """A part without kernels does not get the name of one with kernels."""
-    monkeypatch.setattr(kernels, "_tried", lambda: None)
+    monkeypatch.setattr(kernels, "_try_kernel", lambda: None)
 
     def fails(*_, **__):
         raise OSError("no space left")
@@ -153,7 +153,7 @@ def test_kernels_that_fail_later_end_the_run(scored, monkeypatch, tmp_path):
         with pytest.raises(ValueError, match=r"cannot be made here \(OSError: no space left\)"):
             scored("out", kernels="always")
         assert not list((tmp_path / "out").glob("*.parquet"))
-        assert not list((tmp_path / "out" / "_cafexai").glob("*.part"))
+        assert not list(hidden(tmp_path / "out").glob("*.part"))
     assert scored("out") == "never"
 
 
@@ -161,7 +161,7 @@ def test_a_part_without_a_line_keeps_others_out(scored, monkeypatch, tmp_path):
     """As after a kill between both."""
     made_by(monkeypatch)
     scored("out", kernels="never")
-    manifest = tmp_path / "out" / "_cafexai" / "manifest.jsonl"
+    manifest = hidden(tmp_path / "out") / "manifest.jsonl"
     manifest.write_text(manifest.read_text().splitlines()[0] + "\n")
     with pytest.raises(OutputProblem, match="the setting kernels"):
         scored("out", kernels="always")
@@ -194,7 +194,7 @@ def test_the_first_rows_need_not_be_good_or_many(monkeypatch, tmp_path):
         monkeypatch.setattr(_kernels, "WORTH", worth)
         out = tmp_path / f"out{worth}"
         score(CAFE(network(width=WIDE)), source, out, keep=["id"], workers=0)
-        assert json.loads((out / "_cafexai" / "manifest.jsonl").read_text().splitlines()[0])["settings"]["kernels"] == "always"
+        assert json.loads((hidden(out) / "manifest.jsonl").read_text().splitlines()[0])["settings"]["kernels"] == "always"
 
 
 def test_processes_that_cannot_begin_are_told(tmp_path):

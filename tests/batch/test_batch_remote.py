@@ -102,8 +102,8 @@ def test_remote_parts_are_the_local_ones_and_a_run_goes_on(tmp_path, memory):
     with pytest.warns(UserWarning, match="checksum is wrong"):
         assert score(CAFE(network()), source, "memory://out", **PARTS).scored_now == 100
     assert parts(memory, "/out") == found
-    assert json.loads(memory.cat_file("/out/_cafexai/summary.json"))["rows"] == 600
-    assert not memory.exists("/out/_cafexai/lock")
+    assert json.loads(memory.cat_file("/_out.cafexai/summary.json"))["rows"] == 600
+    assert not memory.exists("/_out.cafexai/lock")
 
 
 def test_memory_is_of_one_process(tmp_path, memory):

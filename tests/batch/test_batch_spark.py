@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
 pytest.importorskip("pyspark")
 
-from batch_files import NAMES, network, read, rows, write
+from batch_files import NAMES, hidden, network, read, rows, write
 from cafexai import CAFE
 from cafexai.batch import score, score_spark
 from cafexai.loading.file_errors import OutputProblem
@@ -83,7 +83,7 @@ def test_what_a_task_cannot_write_is_told(spark, tmp_path):
     def meddle(_):
         (out / "part-00000-000000000200.parquet").mkdir(exist_ok=True)  # where a file should be
 
-    (out / "_cafexai").mkdir(parents=True)
+    hidden(out).mkdir(parents=True)
     meddle(None)
     with pytest.raises(OutputProblem, match="the result cannot be written"):
         score(CAFE(network()), source, out, engine="spark", **PARTS)

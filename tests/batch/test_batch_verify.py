@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
 import pyarrow.parquet as pq
 
-from batch_files import network, read, rows, write
+from batch_files import hidden, network, read, rows, write
 from cafexai import CAFE
 from cafexai.batch import score, verify
 from cafexai.cli.app import app
@@ -38,7 +38,10 @@ def flip(path, chance):
 
 
 def test_every_flipped_bit_is_found_by_verify_and_mended_by_resume(out):
-    chance, whole = random.Random(0), {path: path.read_bytes() for path in out.rglob("*.parquet")}
+    chance, whole = (
+        random.Random(0),
+        {path: path.read_bytes() for path in [*out.rglob("*.parquet"), *hidden(out).rglob("*.refused")]},
+    )
     assert len(whole) == 5
     assert verify(out).problems == ()
     for _ in range(60):
@@ -51,7 +54,7 @@ def test_every_flipped_bit_is_found_by_verify_and_mended_by_resume(out):
 
 
 def test_every_flipped_bit_of_the_manifest_is_found(out):
-    chance, manifest, before = random.Random(1), out / "_cafexai" / "manifest.jsonl", read(out)
+    chance, manifest, before = random.Random(1), hidden(out) / "manifest.jsonl", read(out)
     text = manifest.read_bytes()
     for _ in range(60):
         flip(manifest, chance)
@@ -81,7 +84,7 @@ def test_pages_have_checksums(out):
 
 def test_missing_and_unknown_files_are_told(out):
     sorted(out.glob("part-*.parquet"))[1].rename(out / "part-00009-000000000000.parquet")
-    (out / "_cafexai" / "refused" / "part-00000-000000000100.parquet").unlink()
+    (hidden(out) / "refused" / "part-00000-000000000100.refused").unlink()
     found = verify(out)
     assert not [problem for problem in found.problems if "000000000200" in problem]
     assert any("part-00000-000000000100.parquet: missing" in problem for problem in found.problems)
@@ -100,6 +103,8 @@ def test_the_command_verifies(out, capsys):
 
 
 def test_refused_rows_are_in_the_manifest(out):
-    lines = [json.loads(line) for line in (out / "_cafexai" / "manifest.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (hidden(out) / "manifest.jsonl").read_text().splitlines()]
     (unit,) = [line for line in lines if line.get("refused")]
-    assert unit["refused_size"] == (out / "_cafexai" / "refused" / unit["part"]).stat().st_size
+    sizes = {file["name"]: file["size"] for file in unit["files"]}
+    name = f"part-{unit['unit']}.refused"
+    assert sizes[f"_cafexai/refused/{name}"] == (hidden(out) / "refused" / name).stat().st_size

@@ -348,7 +348,7 @@ def test_overview_groups_and_drift(server, visit):
     assert float(line[1]) == pytest.approx(e.flat(e.positive)[:, 1].mean().item(), rel=1e-3)
     assert float(line[2]) == pytest.approx(e.flat(e.negative)[:, 1].mean().item(), rel=1e-3)
     page.locator("#group").select_option("city")
-    share = e.conflict / (e.flat(e.positive) + e.flat(e.negative)).sum(1)
+    share = e.conflict_share
     mean = share[torch.tensor((frame["city"] == "Rome").to_numpy())].mean().item()
     row = page.locator(".layers tbody tr", has_text="Rome").first
     row.wait_for()
@@ -356,7 +356,7 @@ def test_overview_groups_and_drift(server, visit):
     page.locator("#apart").wait_for()
     later = pd.concat([frame[:50]]).assign(income=frame["income"][:50] / 2)
     other = cafe.explain(later)
-    other_share = other.conflict / (other.flat(other.positive) + other.flat(other.negative)).sum(1)
+    other_share = other.conflict_share
     page.locator("figcaption", has_text=f"later.csv: 50 of 50 rows, {100 * other_share.mean().item():.2f}\u00a0%").wait_for()
 
 

@@ -308,14 +308,14 @@ def test_several_inputs_and_codes():
 def carried(monkeypatch):
     """How many contributions each pass carried."""
     found = []
-    real = Features.changed
+    real = Features.keep_changed
 
     def changed(self, changes):
         result = real(self, changes)
         found.append(result.carried)
         return result
 
-    monkeypatch.setattr(Features, "changed", changed)
+    monkeypatch.setattr(Features, "keep_changed", changed)
     return found
 
 
@@ -332,7 +332,7 @@ def test_features_at_their_reference_are_not_carried(monkeypatch, groups, nettin
     counts = carried(monkeypatch)
     sparse = NET(model, 0.4, **netting_options).explain(x, start, **options)
     assert counts[0] < (12 if groups is None else 6)
-    monkeypatch.setattr(Features, "changed", lambda self, changes: self)
+    monkeypatch.setattr(Features, "keep_changed", lambda self, changes: self)
     dense = NET(model, 0.4, **netting_options).explain(x, start, **options)
     for name in ("positive", "negative", "combined", "bias", "conflict_pairs"):
         torch.testing.assert_close(getattr(sparse, name), getattr(dense, name))
@@ -354,7 +354,7 @@ def test_features_at_their_reference_in_several_inputs_layers_and_images(monkeyp
     sparse = NET(model).explain((picture, row), target=0)
     assert counts == [12 + 5]
     layered = NET(model).explain((picture, row), target=0, layer="conv")
-    monkeypatch.setattr(Features, "changed", lambda self, changes: self)
+    monkeypatch.setattr(Features, "keep_changed", lambda self, changes: self)
     dense = NET(model).explain((picture, row), target=0)
     for one, two in zip(sparse.positive, dense.positive, strict=True):
         torch.testing.assert_close(one, two)

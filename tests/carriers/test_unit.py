@@ -17,7 +17,7 @@ from cafexai import CAFE
 from cafexai._carriers import CARRIERS
 from cafexai._carriers import unit_activation as formulas
 from cafexai._carriers.unit import UnitScores
-from cafexai._carriers.unit_activation import netted_activation
+from cafexai._carriers.unit_activation import net_activation
 from cafexai._core import activation
 from cafexai._core.flow_rule import FlowRule
 from cafexai._core.tensors import Scored
@@ -134,7 +134,7 @@ def test_multipliers_of_a_unit_equal_the_definition(phi, c, flows):
     for start in (None, r):
         begin = torch.zeros(200) if start is None else r
         rule = FlowRule(flows, c)
-        step, reference, behind, function = netted_activation(p - n, start, phi, True, rule)
+        step, reference, behind, function = net_activation(p - n, start, phi, True, rule)
         change, size, kept, rest = step.apply(p - n, p + n, reference, behind, function, rule)
         up, down = _multipliers(phi, begin, begin + (p - n), p, n, c, flows)
         torch.testing.assert_close(change, phi(begin + (p - n)) - phi(begin))
@@ -322,7 +322,7 @@ def test_blocks_have_the_bits_of_the_whole(phi, rule, monkeypatch):
     delta[:4] = 0
     total = delta.abs() + torch.rand(64, 32)
     total[2:8] = delta[2:8].abs()
-    step, reference, behind, phi = netted_activation(delta, reference, phi, True, rule)
+    step, reference, behind, phi = net_activation(delta, reference, phi, True, rule)
     arguments = (delta, total, reference, behind, phi, rule)
     change, size, kept, _ = step.apply(*arguments)
     for module, name, most in ((activation, "BLOCK", 256), (formulas, "BLOCK", 256), (formulas, "LARGE", 512)):

@@ -305,7 +305,7 @@ def test_targets_and_several_c(here):
     assert code == 0
     rows = json.loads(out)["rows"]
     assert [(row["c"], row["target"]) for row in rows] == [(0.0, 0), (0.0, 1), (1.0, 0), (1.0, 1)]
-    expected = CAFE(network(), c=1.0).explain(torch.tensor([[45.0, 5.2, 2.0]]), target=1)
+    expected = CAFE(network(), c=1.0).explain(torch.tensor([[45.0, 5.2, 2.0]]), target=1, conflict="net")
     assert rows[3]["conflict"] == pytest.approx(expected.conflict.item(), rel=1e-5)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -138,6 +139,20 @@ def test_patches_reproduce_the_convolution():
     (layer,) = local_layers(lambda v: F.relu(conv(v)), image)
     rows = layer.inputs @ layer.weight.T + layer.bias
     torch.testing.assert_close(rows, conv(image).detach().flatten(2).transpose(1, 2).reshape(-1, 3))
+
+
+def test_prevalence_takes_rows_in_any_form_and_says_what_a_loader_gives_too_much():
+    model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)).eval()
+    x = torch.randn(8, 3)
+    expected = prevalence(model, x)
+    frame = pd.DataFrame(x.double().numpy(), columns=list("abc"))
+    assert prevalence(model, frame) == prevalence(model, x.numpy()) == prevalence(model, [x.numpy()]) == expected
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x[:, 0]), 4)
+    with pytest.raises(ValueError, match=r"does not take a batch, a list of 2 .*\(x for x, y in loader\)"):
+        prevalence(model, loader)
+    assert prevalence(model, (rows for rows, _ in loader)) == expected
+    with pytest.raises(ValueError, match=r"prevalence\(model, int\): give rows"):
+        prevalence(model, 3)
 
 
 def test_prevalence_by_hand():

@@ -68,7 +68,7 @@ def check(case, function, rule):
 @pytest.mark.parametrize(("case", "function", "rule"), elementwise(("gelu", "tanh")))
 def test_rules_by_kernels(case, function, rule):
     check(case, function, rule)
-    assert any(key[0] is formulas.activated_by_peak for key in kernels._kernels)
+    assert any(key[0] is formulas.apply_peak_flows for key in kernels._kernels)
 
 
 @compiler

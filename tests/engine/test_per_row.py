@@ -49,15 +49,18 @@ def test_what_the_outputs_do_not_tell_is_asked_and_said():
     cafe, arguments = CAFE(Scaled()), {"scale": SCALE, "weight": WEIGHT}
     with pytest.raises(ValueError, match=r"'scale', 'weight' are as long as there are rows.*per_row=\['scale', 'weight'\]"):
         cafe.explain(X, additional_forward_args=arguments, batch_size=1)
-    e = cafe.explain(X, additional_forward_args=arguments, batch_size=1, per_row=["weight"])
+    e = cafe.replace(per_row=["weight"]).explain(X, additional_forward_args=arguments, batch_size=1)
     torch.testing.assert_close(e.output, cafe.model(X, SCALE, WEIGHT)[:, 0])
-    by_place = cafe.explain(X, additional_forward_args=(SCALE, WEIGHT), batch_size=1, per_row=[1])
+    by_place = cafe.replace(per_row=[1]).explain(X, additional_forward_args=(SCALE, WEIGHT), batch_size=1)
     assert torch.equal(by_place.combined, e.combined)
     for wrong in (["mask"], [5]):
         with pytest.raises(ValueError, match="is not there, or no tensor"):
-            cafe.explain(X, additional_forward_args=arguments, batch_size=1, per_row=wrong)
+            cafe.replace(per_row=wrong).explain(X, additional_forward_args=arguments, batch_size=1)
     with pytest.raises(ValueError, match=r"has the shape \(2,\); there are 3 rows"):
-        cafe.explain(X, additional_forward_args={"weight": WEIGHT[:2]}, per_row=["weight"])
+        cafe.replace(per_row=["weight"]).explain(X, additional_forward_args={"weight": WEIGHT[:2]})
+    with pytest.warns(DeprecationWarning, match=r"Write CAFE\(model, per_row=\.\.\.\)\.explain"):
+        old = cafe.explain(X, additional_forward_args=arguments, batch_size=1, per_row=["weight"])
+    assert torch.equal(old.combined, e.combined)
 
 
 class Masked(nn.Module):
@@ -97,7 +100,7 @@ def test_a_model_that_counts_more_rows_than_a_chunk_has():
     x, model = torch.randn(30, 3, dtype=torch.float64), Counts(10)
     e = CAFE(model).explain(x, batch_size=10)
     assert any("other outputs for the same rows in other company" in note for note in e.notes)
-    assert not CAFE(Counts(100)).explain(x, batch_size=10).notes
+    assert not CAFE(Counts(100)).explain(x, batch_size=10, conflict="net").notes
 
 
 def test_a_model_that_counts_rows_is_explained_in_one_piece_where_chunks_were_not_asked_for(monkeypatch):
@@ -115,6 +118,6 @@ def test_the_check_is_made_once_per_call():
     calls = []
     model = Scaled()
     model.register_forward_pre_hook(lambda module, args: calls.append(len(args[0])))
-    CAFE.published(model).explain(X.repeat(20, 1), batch_size=6)
+    CAFE.published(model).explain(X.repeat(20, 1), batch_size=6, conflict="net")
     assert calls.count(12) == 1
     assert len(calls) == 1 + 2 * 10  # one over two chunks; plain and scored for each chunk

@@ -11,7 +11,7 @@ from torch import nn
 import models
 from cafexai import CAFE, DataNoise, Explanation, Explanations, Masks, Refine
 from cafexai.methods import METHODS
-from cafexai.refinement.fit import fitted, sloped
+from cafexai.refinement.fit import fit_correction, fit_slopes
 
 
 def rows(*shape, seed=0):
@@ -42,7 +42,7 @@ def test_the_fit_is_the_naive_one(samples, features):
     lost[1, :, 2] = 0  # never moved
     present = rows(3, features, seed=3) > -0.5
     present[:, :2] = True
-    fit = fitted(lost, present, scores, change, 0.7)
+    fit = fit_correction(lost, present, scores, change, 0.7)
     for i in range(3):
         twin = naive(lost[i], present[i], scores[i], change[i], 0.7)
         torch.testing.assert_close(fit.correction[i] + fit.absent[i], twin, rtol=1e-9, atol=1e-10)
@@ -57,7 +57,7 @@ def test_the_fit_is_the_naive_one(samples, features):
 def test_held_out_pairs_are_those_of_fits_without_them():
     lost, scores, change = rows(1, 8, 3), rows(1, 3, seed=1), rows(1, 8, seed=2)
     lost = lost / lost.square().mean(1, keepdim=True).sqrt()
-    fit = fitted(lost, torch.zeros(1, 3).bool(), scores, change, 0.5)
+    fit = fit_correction(lost, torch.zeros(1, 3).bool(), scores, change, 0.5)
     missed, apart = [], []
     for pair in range(4):
         rest = [i for i in range(8) if i // 2 != pair]
@@ -92,7 +92,7 @@ def test_steps_to_the_slopes_are_the_naive_ones():
     lost[1, :, 2] = 0  # never moved
     present = rows(4, 5, seed=3) > -0.5
     present[:, :2] = True
-    fit = sloped(lost, present, scores, change, slopes, 1.0)
+    fit = fit_slopes(lost, present, scores, change, slopes, 1.0)
     for i in range(4):
         twin = naive_steps(lost[i], present[i], scores[i], change[i], slopes[i])
         torch.testing.assert_close(fit.correction[i] + fit.absent[i], twin, rtol=1e-9, atol=1e-10)
@@ -108,7 +108,7 @@ def test_steps_to_the_slopes_are_the_naive_ones():
     assert not fit.correction[3].any()
     still = torch.zeros(1, 4, 2, dtype=torch.float64)  # nothing moved, and one of one feature: their sums leave no room
     for moved, some in ((still, torch.tensor([[True, True]])), (rows(1, 4, 2), torch.tensor([[True, False]]))):
-        alone = sloped(moved, some, scores[:1, :2], change[:1, :4], slopes[:1, :4, :2], 1.0)
+        alone = fit_slopes(moved, some, scores[:1, :2], change[:1, :4], slopes[:1, :4, :2], 1.0)
         assert alone.correction.abs().max() < 1e-12
 
 
@@ -116,15 +116,15 @@ def test_features_without_slopes_are_fitted():
     lost, scores, change, slopes = rows(2, 6, 4), rows(2, 4, seed=1), rows(2, 6, seed=2), rows(2, 6, 4, seed=3)
     slopes[:, :, 3] = torch.nan
     present = torch.ones(2, 4, dtype=torch.bool)
-    fit = sloped(lost, present, scores, change, slopes, 0.5)
+    fit = fit_slopes(lost, present, scores, change, slopes, 0.5)
     for i in range(2):
         kept = present[i] & ~slopes[i, 0].isnan()
         known = torch.where(kept, slopes[i], scores[i])
         step = naive_steps(lost[i], kept, scores[i], change[i], known)
         twin = step + naive(lost[i], present[i], scores[i] + step, change[i], 0.5)
         torch.testing.assert_close(fit.correction[i], twin, rtol=1e-9, atol=1e-10)
-    nothing = sloped(lost, present, scores, change, torch.full_like(slopes, torch.nan), 0.5)
-    torch.testing.assert_close(nothing.correction, fitted(lost, present, scores, change, 0.5).correction)
+    nothing = fit_slopes(lost, present, scores, change, torch.full_like(slopes, torch.nan), 0.5)
+    torch.testing.assert_close(nothing.correction, fit_correction(lost, present, scores, change, 0.5).correction)
 
 
 def test_slopes_foretell_what_noise_does():

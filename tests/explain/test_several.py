@@ -54,7 +54,7 @@ def test_all_classes_are_those_of_separate_calls(name, batch_size, baselines):
     assert list(together) == list(range(classes))
     assert together.by == ("target",)
     for target in range(classes):
-        same(together[target], cafe.explain(x, baselines, target, batch_size=batch_size))
+        same(together[target], cafe.explain(x, baselines, target, batch_size=batch_size, conflict="net"))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -66,19 +66,19 @@ def test_several_c_are_those_of_separate_calls(name, batch_size, baselines):
     together = CAFE(model).explain(x, baselines, 0, c=[0, 0.5, 1.0], batch_size=batch_size)
     assert list(together) == [0, 0.5, 1.0]
     for c, explanation in together.items():
-        same(explanation, CAFE(model, c).explain(x, baselines, 0, batch_size=batch_size))
+        same(explanation, CAFE(model, c).explain(x, baselines, 0, batch_size=batch_size, conflict="net"))
 
 
 def test_c_and_classes_together_and_a_single_c():
     model, x = models.mlp(5, 8, 3), torch.randn(4, 5)
     together = CAFE(model).explain(x, target="all", c=(0.0, 1.0))
     assert len(together) == 6
-    same(together[1.0, 2], CAFE(model, 1.0).explain(x, target=2))
+    same(together[1.0, 2], CAFE(model, 1.0).explain(x, target=2, conflict="net"))
     one = CAFE(model).explain(x, c=0.25)
     assert isinstance(one, Explanation)
     same(one, CAFE(model, 0.25).explain(x))
     named = CAFE(model).explain(x, c=[{"1": 0.0}, {"1": 1.0}])
-    same(named[1], CAFE(model, {"1": 1.0}).explain(x))
+    same(named[1], CAFE(model, {"1": 1.0}).explain(x, conflict="net"))
 
 
 def test_weights_that_are_made_anew_are_not_taken_for_others():
@@ -92,7 +92,7 @@ def test_weights_that_are_made_anew_are_not_taken_for_others():
 
     x = torch.randn(16, 8)
     for c, explanation in CAFE(model).explain(x, target=1, c=[0.2, 0.8]).items():
-        same(explanation, CAFE(model, c).explain(x, target=1))
+        same(explanation, CAFE(model, c).explain(x, target=1, conflict="net"))
         explanation = CAFE(model, c).explain(x, target=1, check="each")
 
 

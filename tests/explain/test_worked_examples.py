@@ -73,7 +73,7 @@ def test_xnor():
     same(result.negative, [1, 1])
     same(result.bias_positive, [1])
     same(result.bias_negative, [0])
-    same(result.conflict, [2])
+    same(result.s_conf, [2])
 
 
 @pytest.mark.parametrize(("second", "negative"), [(-1.01, 1.0), (-0.99, 0.99)])

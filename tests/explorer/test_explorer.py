@@ -223,7 +223,7 @@ def test_overview_groups_and_drift(session):
     found = overview(scoring)
     up = dict(zip(e.names(), e.flat(e.positive).mean(0).tolist(), strict=True))
     assert {bar["name"]: pytest.approx(bar["exact"][0]) for bar in found["bars"]} == up
-    share = (e.conflict / (e.flat(e.positive) + e.flat(e.negative)).sum(1)).numpy()
+    share = e.conflict_share.numpy()
     groups = by_group(Table(session.rows), scoring, "city")["groups"]
     assert {one["name"]: one["rows"] for one in groups} == frame()["city"].value_counts().to_dict()
     for one in groups:

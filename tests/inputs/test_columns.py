@@ -288,9 +288,44 @@ def test_rows_that_the_pipeline_does_not_take_are_refused_in_our_words():
         cafe.explain(table()[["age"]])
     with pytest.raises(ValueError, match=r"explain\(..., baselines=...\): the pipeline does not take these rows"):
         cafe.explain(table(), baselines={"age": 3})
-    with pytest.raises(ValueError, match="the words are"):
+    with pytest.raises(ValueError, match="Allowed values"):
         cafe.explain(table(), baselines="best")
     with pytest.raises(ValueError, match="of which data"):
         cafe.explain(table(), baselines="mean")
     with pytest.raises(ValueError, match="no feature 'cat__sex_male'"):
         cafe.explain(table(), feature_groups={"a": ["cat__sex_male"]})
+
+
+def test_unknown_categories_are_noted():
+    frame = table()
+    cafe = CAFE(from_sklearn(fitted([full()])))
+    assert not any("Unknown" in note for note in cafe.explain(frame).notes)
+    frame.loc[[1, 2], "city"] = "Paris"
+    (note,) = [note for note in cafe.explain(frame).notes if "Unknown" in note]
+    assert note.startswith("Unknown to the encoder of city: 'Paris' (2 rows)")
+    lower = FunctionTransformer(lambda x: x.apply(lambda column: column.str.lower()), feature_names_out="one-to-one")
+    words = ColumnTransformer([("words", make_pipeline(lower, OneHotEncoder()), ["sex"])])
+    e = CAFE(from_sklearn(fitted([words], table()))).explain(table().assign(sex=table().sex.str.upper()))
+    assert not any("Unknown" in note for note in e.notes)  # the encoder gets other words than the column has
+
+
+def test_columns_that_are_too_many_or_too_few_are_named():
+    numbers = table()[NUMBERS].fillna(50.0)
+    scaled = CAFE(from_sklearn(fitted([StandardScaler()], numbers)))
+    with pytest.raises(ValueError, match="besides 'weight'"):
+        scaled.explain(numbers.assign(weight=1.0))
+    with pytest.raises(ValueError, match="lack 'income'"):
+        scaled.explain(numbers[["age"]])
+    bare = CAFE(from_sklearn(MLPClassifier(**SMALL).fit(numbers, Y)))
+    with pytest.raises(ValueError, match="besides 'weight'"):
+        bare.explain(numbers.assign(weight=1.0))
+    with pytest.raises(ValueError, match="another order"):
+        bare.explain(numbers[NUMBERS[::-1]])
+
+
+def test_integers_of_an_encoder_are_categories():
+    frame = table().assign(grade=np.arange(60) % 4 + 1)
+    steps = ColumnTransformer([("words", OneHotEncoder(), ["grade"]), ("numbers", "passthrough", ["id"])])
+    e = CAFE(from_sklearn(fitted([steps], frame))).explain(frame)
+    assert e.values(2) == ["3", 2.0]
+    assert e.features.categories["grade"] == ("1", "2", "3", "4")

@@ -147,7 +147,7 @@ def test_pickles_of_pipelines_that_are_trusted(pipeline, shop, here):
     from sklearn.ensemble import RandomForestClassifier
 
     joblib.dump(RandomForestClassifier(n_estimators=2).fit([[0], [1]], [0, 1]), shop / "forest.joblib")
-    assert "only these are neural networks" in here("explain", "forest.joblib", "people.csv", "--trust", code=4)
+    assert "TreeSHAP" in here("explain", "forest.joblib", "people.csv", "--trust", code=4)
 
 
 def test_onnx_files(shop, here):
@@ -272,17 +272,19 @@ def test_a_schema_is_shown_changed_and_used(shop, here):
     assert 'labels = ["Lima", "Oslo", "Rome"]' in text
     changed = text.replace('kind = "category"', 'kind = "one-hot"').replace('"Lima", "Oslo", "Rome"', '"Rome", "Oslo", "Lima"')
     (shop / "schema.toml").write_text('classes = ["no", "yes"]\n' + changed, encoding="utf-8")
-    (shop / "six.py").write_text("from torch import nn\n\ndef make():\n    return nn.Linear(6, 2)\n")
-    assert "row 1, column 'income' is missing" in here("explain", "six:make", "mixed.csv", "--schema", "schema.toml", code=3)
+    (shop / "six_columns.py").write_text("from torch import nn\n\ndef make():\n    return nn.Linear(6, 2)\n")
+    assert "row 1, column 'income' is missing" in here(
+        "explain", "six_columns:make", "mixed.csv", "--schema", "schema.toml", code=3
+    )
     options = ("--schema", "schema.toml", "--rows", "0,3,4", "--json", "--target", "yes", "--against", "no")
-    found = here("explain", "six:make", "mixed.csv", *options)
+    found = here("explain", "six_columns:make", "mixed.csv", *options)
     assert [[feature["name"] for feature in row["features"]] for row in found["rows"]] == [[*NUMBERS, "city"]] * 3
     assert [row["features"][3]["value"] for row in found["rows"]] == ["Rome", "Rome", "Lima"]
-    assert "no column 'city'" in here("explain", "six:make", "people.csv", "--schema", "schema.toml", code=3)
+    assert "no column 'city'" in here("explain", "six_columns:make", "people.csv", "--schema", "schema.toml", code=3)
     (shop / "bad.toml").write_text("columns = 3")
-    assert "--schema bad.toml: a schema has" in here("explain", "six:make", "mixed.csv", "--schema", "bad.toml", code=2)
+    assert "--schema bad.toml: a schema has" in here("explain", "six_columns:make", "mixed.csv", "--schema", "bad.toml", code=2)
     assert "--schema no.toml: the file cannot be read" in here(
-        "explain", "six:make", "mixed.csv", "--schema", "no.toml", code=2
+        "explain", "six_columns:make", "mixed.csv", "--schema", "no.toml", code=2
     )
 
 
@@ -296,3 +298,32 @@ def test_a_report_says_where_it_comes_from(here, tmp_path, monkeypatch):
     assert "cafexai report shop:net people.csv" in page
     assert "Row 0" not in page
     assert "one --target" not in here("explain", "shop:net", "people.csv", "--target", "all", "--out", tmp_path / "all.html")
+
+
+def test_dates_in_a_text_file_are_dates_for_a_pipeline_that_was_fitted_on_dates(tmp_path):
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+    from cafexai.loading import model_inputs
+
+    frame = pd.DataFrame({"since": pd.date_range("2020-01-01", periods=20, freq="37D"), "amount": np.arange(20.0)})
+    days = FunctionTransformer(lambda x: x.apply(lambda column: column.dt.dayofyear))
+    steps = ColumnTransformer([("day", make_pipeline(days, StandardScaler()), ["since"]), ("rest", "passthrough", ["amount"])])
+    model = from_sklearn(make_pipeline(steps, LinearRegression()).fit(frame, frame.amount))
+    frame.to_csv(tmp_path / "dates.csv", index=False)
+    data = read_data(tmp_path / "dates.csv")
+    assert data.kinds == {"since": "date", "amount": "number"}
+    e = CAFE(model).explain(model_inputs(model, data)[0])
+    torch.testing.assert_close(e.combined, CAFE(model).explain(frame).combined)
+    assert e.values(2) == CAFE(model).explain(frame).values(2) == ["2020-03-15", 2.0]
+    assert "Texts read as dates: since." in e.notes
+
+
+def test_decimal_commas_are_named(tmp_path):
+    (tmp_path / "german.csv").write_text("name;amount\nA;3,5\nB;1.024,25\nC;7\n")
+    with pytest.raises(DataProblem, match=r"column 'amount' holds numbers with a decimal comma \(3,5\).*decimal=','"):
+        read_data(tmp_path / "german.csv")
+    (tmp_path / "words.csv").write_text("name;amount\nA;3,5\nB;a lot\n")
+    assert read_data(tmp_path / "words.csv").kinds["amount"] == "category"

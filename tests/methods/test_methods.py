@@ -357,7 +357,7 @@ MASKS = [None, torch.tensor([0, 0, 1, 2, 3, 3])]
 def test_kernel_shap_equals_captums_for_equal_draws(mask, n_samples):
     torch.set_default_dtype(torch.float32)
     model, x, start = models.mlp(6, 16, 3), torch.randn(4, 6), torch.randn(4, 6)
-    given_case = case("kernel_shap", model, x, start, mask, 1).aimed()
+    given_case = case("kernel_shap", model, x, start, mask, 1).aim()
     on = batched.kernel_shap_draws(4, int(given_case.groups.max()) + 1, n_samples)
     ours = batched._mean_over_baselines(given_case, on, batched.kernel_shap_scores)
     replay = iter(on.long().flatten(0, 1)[:, None])
@@ -373,7 +373,7 @@ def test_kernel_shap_equals_captums_for_equal_draws(mask, n_samples):
 def test_lime_equals_captums_for_equal_draws(mask):
     torch.set_default_dtype(torch.float32)
     model, x, start = models.mlp(6, 16, 3), torch.randn(4, 6), torch.randn(4, 6)
-    given_case = case("lime", model, x, start, mask, 1).aimed()
+    given_case = case("lime", model, x, start, mask, 1).aim()
     on = torch.rand(4, 25, int(given_case.groups.max()) + 1) < 0.5
     ours = batched._mean_over_baselines(given_case, on, batched.lime_scores, 0.01)
     replay = iter(on.long().flatten(0, 1)[:, None])

@@ -419,7 +419,7 @@ def test_what_is_refused(name):
         r'replace="blur"\): only images': lambda: metric(model, x, x, replace="blur"),
         r'replace="delete"\): that is for integer token ids': lambda: metric(model, x, x, replace="delete"),
         r'replace="mask"\): that is for integer token ids': lambda: metric(model, x, x, replace="mask"),
-        "the words are": lambda: metric(model, x, x, replace="zero"),
+        "Allowed values": lambda: metric(model, x, x, replace="zero"),
         r"replace\): it gives shape \(3, 2\)": lambda: metric(model, x, x, replace=lambda rows: rows[:, :2]),
         "NaN, infinite or complex": lambda: metric(model, x, x, replace=lambda rows: rows / 0),
         "the id that stands for": lambda: metric(tokens, ids, ids, replace="mask"),

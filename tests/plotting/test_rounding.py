@@ -144,7 +144,7 @@ def test_columns_of_several_explanations_add_up(one, other):
 @given(explanations())
 def test_biases_add_up(e):
     if not e.bias_by_layer:
-        with pytest.raises(ValueError, match="no constants"):
+        with pytest.raises(ValueError, match="no bias has a score"):
             e.plot_biases(0)
         return
     *nets, start, end = [text.get_text() for text in e.plot_biases(0).axes[1].texts]

@@ -95,12 +95,15 @@ def texts():
 def check_table(table):
     """The digits of one ledger add up; its sums of ups and downs over the features are returned."""
     head, start, *lines, end = table
-    for column in range(4, len(head)):  # net, and refined where it is there
+    net = head.index("net")
+    assert head[1:] == [*["baseline"] * (net == 5), "down | up", "up", "down", "net", *["refined"] * (len(head) > net + 1)]
+    for column in range(net, len(head)):  # net, and refined where it is there
         assert sum((Decimal(line[column]) for line in lines), Decimal(start[column])) == Decimal(end[column])
     up = down = Decimal(0)
     for line in lines:
-        assert Decimal(line[2]) - Decimal(line[3]) == Decimal(line[4])
-        up, down = (up, down) if line[0] == "bias" else (up + Decimal(line[2]), down + Decimal(line[3]))
+        own_up, own_down, own = map(Decimal, line[net - 2 : net + 1])
+        assert own_up - own_down == own
+        up, down = (up, down) if line[0] == "bias" else (up + own_up, down + own_down)
     return up, down
 
 
@@ -114,11 +117,30 @@ def check_sums(text, rows):
         table = reader.tables[row["table"]]
         up, down = check_table(table)
         seen = piece.replace("\u2212", "-")
-        assert re.search(r"class=o>(-?[\d.]+)", seen)[1] == table[-1][4]
-        assert Decimal(re.search(r"class=c>([\d.]+)", seen)[1]) == min(up, down)
-        if found := re.search(r"pushed the score up by ([\d.]+) and down by ([\d.]+): ([\d.]+) of each", seen):
-            assert [Decimal(number) for number in found.groups()] == [up, down, min(up, down)]
+        assert re.search(r"class=o>(-?[\d.]+)", seen)[1] == table[-1][table[0].index("net")]
+        check_sides(seen, table)
+        if not up or not down:
+            assert "of the" in seen or "and not" in seen
     return reader
+
+
+SIDES = re.compile(
+    r"Start ([-+\d.e]+)\. With only what speaks for it ([-+\d.e]+), with only what speaks against it ([-+\d.e]+), "
+    r"together ([-+\d.e]+): ([\d.e+]+) cancelled, ([\d.e+]+) left"
+)
+
+
+def check_sides(seen, table):
+    """What is said of the conflict of a row follows from the four outputs that are shown, and these from its table."""
+    head = re.search(r"class=c>([\d.e+]+) cancelled, ([\d.e+]+) left", seen)
+    if (found := SIDES.search(seen)) is None:
+        return
+    r, p, q, y, cancelled, left = map(Decimal, found.groups())
+    assert (head[1], head[2]) == (found[5], found[6])
+    assert y == Decimal(table[-1][table[0].index("net")])
+    if "e" not in found[0]:
+        assert left == abs(y - r)
+        assert cancelled == max(min(abs(y - u), abs(u - r)) if (y - u) * (u - r) < 0 else 0 for u in (p, q))
 
 
 # ---- what is shown adds up ------------------------------------------------------------------------------------------------
@@ -284,7 +306,8 @@ def test_conflicts_in_sentences():
     )
     text = seen(report_page(explanation))
     assert explanation.pairs(0) == [("income", "debt", 1.0)]
-    assert "All features together pushed the score up by 3.000 and down by 1.000: 1.000 of each cancelled." in text
+    told = "Start 0.000. With only what speaks for it +3.000, with only what speaks against it 0.000, together +2.000"
+    assert f"{told}: 1.000 cancelled, 2.000 left (33 %)." in text
     assert "income raised the score by 3.000; 1.000 of that was cancelled by debt." in text
     plain = seen(report_page(explanation.replace(conflict_pairs=None)))
     assert "The strongest push up: income = 3 (3.000); down: debt = 1 (1.000)." in plain
@@ -323,7 +346,7 @@ def test_what_was_left_out_is_said():
     cut = CAFE(lambda v: v[:, 0] + v[:, 1].detach() * 2).explain(torch.tensor([[1.0, 3.0]]))
     assert list(cut.cut) == ["x1"]
     assert re.search(r"x1: the model cuts off influence.*at most 6\.", seen(report_page(cut)))
-    assert "Nothing was frozen, nothing was cut off." in seen(report_page(tabular()[0]))
+    assert "Nothing was frozen, nothing was cut off." in seen(report_page(tabular()[0].replace(notes=())))
 
 
 def test_the_check_names_the_worst_row():

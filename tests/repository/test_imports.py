@@ -23,7 +23,7 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Three storeys, one line per folder. Each line may import the lines above it, and nothing else.
 LAYERS = """
-    errors _extras _files _processes                       what all use
+    errors _docstrings _extras _files _logging _processes           what all use
     -- the engine
     _core                                                  the scored value
     _carriers                                              how influence is propagated
@@ -32,8 +32,9 @@ LAYERS = """
     explanation plotting reporting adapters                what comes out
     _engine                                                one explained pass
     -- what people use
-    refinement                                             scores corrected by evaluations
+    refinement blocks                                      scores corrected by evaluations; two blocks of features
     _old_forms                                             forms of earlier versions
+    _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call
     debug                                                  find the rule that is wrong
     metrics                                                how good scores are
@@ -42,6 +43,7 @@ LAYERS = """
     comparison                                             many methods at once
     loading                                                models and data that come as files
     batch                                                  more rows than memory holds
+    monitor                                                what changed in new rows
     serving                                                single rows over HTTP
     explorer                                               the page in the browser
     -- the paper
@@ -115,7 +117,7 @@ WORDS = {word for words in (CARRIERS, METHODS, METRICS) for word in words}  # wh
 ENGINE = [
     file
     for file in FILES
-    if layer(file) in ("_core", "_carriers", "_engine", "_inputs", "conflicts", "methods", "cafe", "refinement")
+    if layer(file) in ("_core", "_carriers", "_engine", "_inputs", "conflicts", "methods", "cafe", "_explainer", "refinement")
 ]
 OPERATIONS = {  # names that torch functions have, less those that are everyday words
     name
@@ -143,8 +145,11 @@ KNOWN = {
     ("_inputs/baselines.py", "mode"): "a word of the user",
     ("_core/feature_index.py", "amin"): "an option of scatter_reduce",
     ("_inputs/groups.py", "torch.arange"): "makes names",
-    ("_engine/forward.py", "softmax"): "a kind",
-    ("_engine/forward.py", "sigmoid"): "a word of the user",
+    ("_engine/output.py", "softmax"): "a kind",
+    ("_engine/probability.py", "softmax"): "a word of the user",
+    ("_engine/probability.py", "sigmoid"): "a word of the user",
+    ("_inputs/table_values.py", "floor"): "a method of pandas",
+    ("_inputs/table_values.py", "median"): "a word of the user",
     ("_inputs/table_values.py", "mode"): "a word of the user",
     ("methods/bias.py", "softmax"): "a kind",
     ("refinement/refine.py", "seed"): "a setting",

@@ -27,7 +27,9 @@ def as_a_reader(tmp_path, monkeypatch, shipped_rules):
 OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # messages of our warnings
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/default.md", "docs/guide.md", "docs/inputs.md", "docs/pictures.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/default.md", "docs/guide.md", "docs/inputs.md", "docs/monitor.md", "docs/pictures.md"]
+)
 @pytest.mark.usefixtures("as_a_reader")
 def test_every_python_block_runs_without_a_deprecated_form(name):
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -71,7 +73,7 @@ def test_the_demo_runs_and_ends_by_naming_its_report(tmp_path):
         [sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert "Test accuracy" in done.stdout
-    assert "conflict (cancelled between features)" in done.stdout
+    assert "conflict between features" in done.stdout
     report = tmp_path / "demo-report.html"
     assert done.stdout.rstrip().endswith(str(report))
     assert "Tumour 170" in report.read_text(encoding="utf-8")

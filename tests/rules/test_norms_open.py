@@ -158,7 +158,7 @@ def test_one_step_is_what_it_is_composed_of(norm, netting, monkeypatch):
         e = cafe.explain(x, baseline, target=(1, 1))
         with monkeypatch.context() as patch:
             for carrier in (UnitScores, FeatureScores):
-                patch.setattr(carrier, "_stepped", Carrier._stepped)
+                patch.setattr(carrier, "_carry_step", Carrier._carry_step)
             other = cafe.explain(x, baseline, target=(1, 1))
         for part in ("combined", "positive", "negative", "baseline_output"):
             torch.testing.assert_close(getattr(e, part), getattr(other, part), rtol=1e-10, atol=1e-11)

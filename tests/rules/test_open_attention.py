@@ -101,7 +101,7 @@ MODELS = {
 
 def composed(monkeypatch):
     for carrier in (UnitScores, FeatureScores):
-        monkeypatch.setattr(carrier, "_stepped", Carrier._stepped)
+        monkeypatch.setattr(carrier, "_carry_step", Carrier._carry_step)
 
 
 @pytest.fixture(autouse=True)

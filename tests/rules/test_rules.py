@@ -280,9 +280,9 @@ def test_a_variant_of_the_path_carrier_is_a_subclass(monkeypatch):
     seen = []
 
     class Watched(PathScores):
-        def _activated(self, phi, keeps_zero):
+        def _carry_function(self, phi, keeps_zero):
             seen.append(type(self))
-            return super()._activated(phi, keeps_zero)
+            return super()._carry_function(phi, keeps_zero)
 
     monkeypatch.setitem(CARRIERS, "watched", Watched)
     monkeypatch.setitem(ALLOWED["netting"], "watched", "a carrier of this test")

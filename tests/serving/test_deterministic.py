@@ -40,7 +40,7 @@ def alone(model, row):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with kernels.used("never"):
+        with kernels.use_kernels("never"):
             return CAFE(model).explain(torch.tensor(row[None])).combined[0].tolist()
     finally:
         torch.set_num_threads(threads)

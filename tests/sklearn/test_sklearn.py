@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -223,8 +224,9 @@ def test_baselines_are_in_original_units_or_in_transformed_ones():
     [
         (MLPClassifier(), ["MLPClassifier", "not fitted", "fit"]),
         (make_pipeline(StandardScaler(), MLPRegressor()), ["Pipeline", "not fitted"]),
-        (RandomForestClassifier(), ["RandomForestClassifier", "MLPClassifier, MLPRegressor"]),
-        (make_pipeline(StandardScaler(), LogisticRegression()), ["Pipeline", "ends in a LogisticRegression"]),
+        (RandomForestClassifier(), ["RandomForestClassifier", "TreeSHAP", "InterpretML"]),
+        (make_pipeline(StandardScaler(), LogisticRegression()), ["Pipeline", "of a LogisticRegression is not fitted"]),
+        (make_pipeline(StandardScaler(), GaussianNB().fit(X, TWO)), ["Pipeline", "ends in a GaussianNB", "MLPClassifier"]),
         (None, ["NoneType", "Supported"]),
     ],
 )

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from .._core.activation import at_points, flows
-from .._core.backward import Outcome, Passed, halved
+from .._core.backward import Outcome, Passed, halve
 from .._core.completeness import check_sum, proportion
 from .._core.contract import Made, Move
 from .._core.feature_index import Features
@@ -29,7 +29,7 @@ from .._core.flow_rule import FlowRule
 from .._core.functions import ONE_TO_ONE, Function, over_rows
 from .._core.row_index import Rows
 from .._core.run import Run
-from .._core.steps import JointStep, weighted
+from .._core.steps import JointStep, apply_linear
 from .._core.tolerance import widest
 from .._core.value import Scores
 
@@ -77,7 +77,7 @@ class FeatureScores(Scores):
         """How to compute ``edges``; with ``sums=False`` a sum is one edge."""
         return self.contributions.abs if self._edges is None or (self.is_sum and not sums) else self._edges
 
-    def _made(self, made: Made, contributions: Tensor, edges: Edges | None = None) -> Any:
+    def _make_result(self, made: Made, contributions: Tensor, edges: Edges | None = None) -> Any:
         reference, delta, rows = made
         carrier: Any = self.run.settings.carrier
         return carrier(self.run, reference, delta, contributions, rows, edges)
@@ -100,15 +100,15 @@ class FeatureScores(Scores):
     def influence(self) -> Tensor:
         return self.edges.sum(0)
 
-    def _copied(self) -> Any:
-        copy = self._made((self.reference, self.delta, self.rows), self.contributions, self.edges_of())
+    def _make_copy(self) -> Any:
+        copy = self._make_result((self.reference, self.delta, self.rows), self.contributions, self.edges_of())
         copy.is_sum = self.is_sum
         return copy
 
     @classmethod
     def outcome(cls, passed: Passed, keep: bool = False) -> Outcome:
         net, size, features = passed.chosen.contributions, passed.chosen.edges, _features(passed.run)  # type: ignore[attr-defined]
-        up, down = halved(size + net), halved(size - net)
+        up, down = halve(size + net), halve(size - net)
         return Outcome(
             features.at_inputs(net, passed.inputs),
             {ALL_LAYERS: torch.stack([up[-1], down[-1], net[-1]], 1)},
@@ -116,7 +116,7 @@ class FeatureScores(Scores):
             positive=features.at_inputs(up, passed.inputs),
             negative=features.at_inputs(down, passed.inputs),
             notes=proportion(passed, [net[:-1].mT]),
-            cut=[part > 0 for part in features.at_inputs(_cut(passed), passed.inputs)] if passed.run.cuts else [],
+            cut=[part > 0 for part in features.at_inputs(_find_cut_off(passed), passed.inputs)] if passed.run.cuts else [],
         )
 
     @classmethod
@@ -125,7 +125,7 @@ class FeatureScores(Scores):
         return Outcome(_features(passed.run).at_inputs(net, passed.inputs), {ALL_LAYERS: net[-1]}, _lack(passed))
 
     @classmethod
-    def _joined(
+    def _carry_join(
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
         count, of_edges = _features(run).carried, []
@@ -146,18 +146,18 @@ class FeatureScores(Scores):
         """Only maps that leave dimension 0 alone may be computed for one row of it."""
         return over_rows(fn, self.start) if aligned else fn(self.start)
 
-    def _mapped(
+    def _carry_map(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> Any:
         nothing, shape = (None,) * len(bias), made[1].shape
 
         def over_each(values: Tensor, factors: tuple[Any, ...], constant: Tensor | None) -> Tensor:
-            if fn is weighted:
-                result = weighted(values, *factors)
+            if fn is apply_linear:
+                result = apply_linear(values, *factors)
             else:
                 (result,) = _each(lambda v: fn(v, *factors, *nothing), values)
             if result.shape[1:] != shape:
-                result = _aligned(result, len(shape)).expand(-1, *shape)
+                result = _align(result, len(shape)).expand(-1, *shape)
             if constant is None:
                 return result
             result = result.clone() if fn in ONE_TO_ONE else result
@@ -169,18 +169,18 @@ class FeatureScores(Scores):
         def edges() -> Tensor:
             return over_each(before(), tuple(abs(constant) for constant in constants), None if amount is None else amount.abs())
 
-        return self._made(made, over_each(self.contributions, constants, amount), edges)
+        return self._make_result(made, over_each(self.contributions, constants, amount), edges)
 
-    def _added(self, other: Any, alpha: float, made: Made) -> Any:
+    def _carry_sum(self, other: Any, alpha: float, made: Made) -> Any:
         ndim = made[1].ndim
-        mine, yours = (_aligned(values, ndim) for values in (self.contributions, other.contributions))
+        mine, yours = (_align(values, ndim) for values in (self.contributions, other.contributions))
         of_edges = self.edges_of(sums=False), other.edges_of(sums=False)
 
         def edges() -> Tensor:
-            one, two = (_aligned(edge(), ndim) for edge in of_edges)
+            one, two = (_align(edge(), ndim) for edge in of_edges)
             return torch.add(one, two, alpha=abs(alpha))
 
-        result = self._made(made, torch.add(mine, yours, alpha=alpha), edges)
+        result = self._make_result(made, torch.add(mine, yours, alpha=alpha), edges)
         result.is_sum = True
         return result
 
@@ -206,7 +206,7 @@ class FeatureScores(Scores):
         net = along.add_(against).where((positive > 0) & (negative > 0), 0)  # rounding must not make up what cancels
         return behind, change, net
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
+    def _carry_function(self, phi: Function, keeps_zero: bool) -> Any:
         positive, negative = self.sides()
         behind, change, net = self.flows(phi, keeps_zero, self.run.flow_rule, (positive, negative))
         rising = self.delta.detach() >= 0
@@ -216,14 +216,14 @@ class FeatureScores(Scores):
         for new, old in zip(_blocks(contributions), _blocks(self.contributions), strict=True):
             torch.mul(old.clamp_min(0), up, out=new)
             new.addcmul_(old.clamp_max(0), down)
-        return self._made((behind, change, self.rows), contributions)
+        return self._make_result((behind, change, self.rows), contributions)
 
-    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
+    def _carry_mix(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
         inner, edges = tuple(dim + 1 for dim in dims), self.edges_of()
         contributions = (self.contributions * weights).sum(inner, keepdim=True)
-        return self._made(made, contributions, lambda: (edges() * weights).sum(inner, keepdim=True))
+        return self._make_result(made, contributions, lambda: (edges() * weights).sum(inner, keepdim=True))
 
-    def _multiplied(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
+    def _carry_product(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
         mine, yours = halves
         of_mine, of_yours = self.contributions, other.contributions
         (left,), (right,) = _each(lambda v: fn(v, yours), of_mine), _each(lambda v: fn(mine, v), of_yours)
@@ -233,13 +233,13 @@ class FeatureScores(Scores):
             (two,) = _each(lambda v: fn(mine.abs(), v), of_yours.abs())
             return one + two
 
-        return self._made(made, left + right, edges)
+        return self._make_result(made, left + right, edges)
 
-    def _stepped(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
         reference, change = step.outputs()
         shares = [None if isinstance(part, Tensor) else part.contributions for part in parts]
         contributions = torch.cat([step.push(*some) for some in _some_at_a_time(shares)])
-        return self._made((reference, change, rows), contributions, lambda: composed().edges)
+        return self._make_result((reference, change, rows), contributions, lambda: composed().edges)
 
 
 def _some_at_a_time(values: Sequence[Tensor | None]) -> Iterator[tuple[Tensor | None, ...]]:
@@ -266,7 +266,7 @@ def _lack(passed: Passed) -> Tensor:
     return lack
 
 
-def _cut(passed: Passed) -> Tensor:
+def _find_cut_off(passed: Passed) -> Tensor:
     """Which features contribute to values that were cut off, as 0 or 1. (features + 1, rows)"""
     batch, found = passed.run.batch, torch.zeros_like(passed.chosen.contributions)  # type: ignore[attr-defined]
     for value in passed.run.cuts:
@@ -297,7 +297,7 @@ def _blocks(values: Tensor) -> tuple[Tensor, ...]:
     return values.split(max(1, BLOCK * len(values) // max(1, values.numel())))
 
 
-def _aligned(shares: Tensor, ndim: int) -> Tensor:
+def _align(shares: Tensor, ndim: int) -> Tensor:
     """With the dimensions of the value at the end, as broadcasting wants them."""
     return shares.reshape(len(shares), *(1,) * (ndim + 1 - shares.ndim), *shares.shape[1:])
 

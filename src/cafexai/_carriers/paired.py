@@ -62,7 +62,7 @@ class PairedScores(FeatureScores):
     new_state = PairedState
     ends_in: tuple[Meeting, ...] = ()  # where the edges come from that make up this value; none: it is an edge itself
 
-    def met(self) -> tuple[Any, tuple[Meeting, ...]]:
+    def record_meeting(self) -> tuple[Any, tuple[Meeting, ...]]:
         """A copy of the value with a gate, and the meeting behind it."""
         gate, before, state = torch.zeros_like(self.delta).requires_grad_(), self.delta.view_as(self.delta), self.run.state
         if before.requires_grad:
@@ -76,12 +76,12 @@ class PairedScores(FeatureScores):
     def ends(self) -> tuple[Any, tuple[Meeting, ...]]:
         """The edges that this value is made of, or itself as one. Views share its memory, so that it stays the same value."""
         if not self.ends_in:
-            met, self.ends_in = self.met()
+            met, self.ends_in = self.record_meeting()
             self.delta = self.template = met.delta
         return self, self.ends_in
 
-    def _copied(self) -> Any:
-        copy: Any = super()._copied()
+    def _make_copy(self) -> Any:
+        copy: Any = super()._make_copy()
         copy.ends_in = self.ends_in
         return copy
 
@@ -101,13 +101,13 @@ class PairedScores(FeatureScores):
         return result
 
     def linear(self, fn: Callable[..., Tensor], *constants: Any, **options: Any) -> Any:
-        start, meetings = self.ends() if fn in ONE_TO_ONE else self.met()
+        start, meetings = self.ends() if fn in ONE_TO_ONE else self.record_meeting()
         result: Any = FeatureScores.linear(start, fn, *constants, **options)
         result.ends_in = meetings
         return result
 
     def add(self, other: Any, alpha: float = 1) -> Any:
-        (one, mine), (two, yours) = (s.met() if s.is_sum else s.ends() for s in (self, other))
+        (one, mine), (two, yours) = (s.record_meeting() if s.is_sum else s.ends() for s in (self, other))
         result: Any = FeatureScores.add(one, two, alpha)
         result.ends_in = mine + yours
         return result
@@ -123,7 +123,7 @@ class PairedScores(FeatureScores):
             return super().product(other, fn, routing, aligned)
         return self._together(other, FeatureScores.product, fn, False, aligned)
 
-    def _stepped(self, parts: Sequence[Any], step: Any, composed: Callable[[], Any], rows: Any) -> Any:
+    def _carry_step(self, parts: Sequence[Any], step: Any, composed: Callable[[], Any], rows: Any) -> Any:
         return composed()  # which remembers where contributions met
 
     def quotient(self, other: Any, value: Tensor) -> Any:
@@ -131,13 +131,13 @@ class PairedScores(FeatureScores):
 
     def _together(self, other: Any, operation: Callable[..., Any], *arguments: Any) -> Any:
         """An operation of two values, which remembers where the contributions of both met."""
-        (one, mine), (two, yours) = self.met(), other.met()
+        (one, mine), (two, yours) = self.record_meeting(), other.record_meeting()
         result: Any = operation(one, two, *arguments)
         result.ends_in = mine + yours
         return result
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
-        result = super()._activated(phi, keeps_zero)
+    def _carry_function(self, phi: Function, keeps_zero: bool) -> Any:
+        result = super()._carry_function(phi, keeps_zero)
         sides, rule = self.sides(), self.run.flow_rule
         full, passed_on = (self.flows(phi, keeps_zero, each, sides)[2] for each in (rule.at(1.0), rule))
         value, delta = self.value.requires_grad_(), self.delta.detach()
@@ -177,7 +177,7 @@ def _at(meeting: Meeting, weight: Tensor, batch: int) -> Tensor:
     effect = weight * meeting.cancelled
     effect = torch.where(effect == 0, effect, effect / (meeting.positive * meeting.negative))  # of which one may be 0
     if meeting.rows is None:
-        return _summed(meeting.contributions.reshape(len(meeting.contributions), batch, -1), effect.reshape(batch, -1))
+        return _sum_pairs(meeting.contributions.reshape(len(meeting.contributions), batch, -1), effect.reshape(batch, -1))
     index = spread(meeting.rows, effect.shape, batch, effect.device)
     if bool(((index == 0) & (effect != 0)).any()):
         raise RowsMixed(
@@ -185,10 +185,10 @@ def _at(meeting: Meeting, weight: Tensor, batch: int) -> Tensor:
             "be told row by row. Explain one row at a time: batch_size=1."
         )
     rows = [index == row for row in range(1, batch + 1)]
-    return torch.cat([_summed(meeting.contributions[:, own][:, None], effect[own][None]) for own in rows])
+    return torch.cat([_sum_pairs(meeting.contributions[:, own][:, None], effect[own][None]) for own in rows])
 
 
-def _summed(contributions: Tensor, effect: Tensor) -> Tensor:
+def _sum_pairs(contributions: Tensor, effect: Tensor) -> Tensor:
     """(features, rows, values) and (rows, values): the sum over the values for every pair, as (rows, features, features)."""
     ups, downs = contributions.clamp_min(0).movedim(0, 1), -contributions.clamp_max(0).movedim(0, 1)
     along, against = effect.clamp_min(0)[:, None], -effect.clamp_max(0)[:, None]

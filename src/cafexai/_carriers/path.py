@@ -29,10 +29,10 @@ class PathScores(TotalScores):
         self.parts = delta, total
         self.rows = rows
 
-    def _copied(self) -> Any:
+    def _make_copy(self) -> Any:
         return type(self)(self.run, self.reference, self.delta, self.total, self.rows)
 
-    def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
+    def _make_result(self, made: Made, total: Callable[[], Tensor]) -> Any:
         reference, delta, rows = made
         return type(self)(self.run, reference, delta, total(), rows)
 
@@ -43,16 +43,16 @@ class PathScores(TotalScores):
         return LINEAR
 
     @classmethod
-    def _joined(
+    def _carry_join(
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
         moved = fn(*[part.abs() if isinstance(part, Tensor) else part.total for part in parts])
         totals = [moved] if isinstance(moved, Tensor) else moved
         return [cls(run, *made) for made in zip(references, deltas, totals, rows, strict=True)]
 
-    _mapped = TotalScores.map_total
+    _carry_map = TotalScores.map_total
     _through = TotalScores.weigh_total
-    _added = TotalScores.add_totals
-    _activated = TotalScores.activate_total
-    _mixed = TotalScores.mix_total
-    _multiplied = TotalScores.multiply_totals
+    _carry_sum = TotalScores.add_totals
+    _carry_function = TotalScores.activate_total
+    _carry_mix = TotalScores.mix_total
+    _carry_product = TotalScores.multiply_totals

@@ -39,11 +39,11 @@ class SignedScores(Scores):
         delta = (x.detach().clone() if reference is None else x - reference).detach().requires_grad_()
         return cls(run, reference, delta, None)
 
-    def _made(self, made: Made, total: Callable[[], Tensor] | None = None) -> Any:
+    def _make_result(self, made: Made, total: Callable[[], Tensor] | None = None) -> Any:
         return type(self)(self.run, *made, total)
 
-    def _copied(self) -> Any:
-        return self._made((self.reference, self.delta, self.rows), lambda: self.total)
+    def _make_copy(self) -> Any:
+        return self._make_result((self.reference, self.delta, self.rows), lambda: self.total)
 
     def influence(self) -> Tensor:
         return self.total.detach()
@@ -55,7 +55,7 @@ class SignedScores(Scores):
         raise NotImplementedError("This carrier has one score for each feature: ask for its net.")
 
     @classmethod
-    def _joined(
+    def _carry_join(
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
         def total(place: int) -> Tensor:
@@ -65,7 +65,7 @@ class SignedScores(Scores):
         made = enumerate(zip(references, deltas, rows, strict=True))
         return [cls(run, *one, functools.partial(total, place)) for place, one in made]
 
-    def _mapped(
+    def _carry_map(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> Any:
         def total() -> Tensor:
@@ -73,25 +73,25 @@ class SignedScores(Scores):
             influence = self.total if fn in ONE_TO_ONE else self.delta.abs()
             return fn(influence, *(abs(constant) for constant in constants), *(None for _ in bias)).expand(made[1].shape)
 
-        return self._made(made, total)
+        return self._make_result(made, total)
 
-    def _added(self, other: Any, alpha: float, made: Made) -> Any:
-        return self._made(made, lambda: torch.add(self.total, other.total, alpha=abs(alpha)))
+    def _carry_sum(self, other: Any, alpha: float, made: Made) -> Any:
+        return self._make_result(made, lambda: torch.add(self.total, other.total, alpha=abs(alpha)))
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
+    def _carry_function(self, phi: Function, keeps_zero: bool) -> Any:
         reference, delta = self._through(phi)
-        return self._made((reference, delta, self.rows))
+        return self._make_result((reference, delta, self.rows))
 
     def _through(self, phi: Function) -> tuple[Tensor | None, Tensor]:
         """Reference and change after phi."""
         raise NotImplementedError
 
-    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
-        return self._made(made, lambda: (self.total * weights).sum(dims, keepdim=True))
+    def _carry_mix(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
+        return self._make_result(made, lambda: (self.total * weights).sum(dims, keepdim=True))
 
-    def _multiplied(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
+    def _carry_product(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
         mine, yours = halves
-        return self._made(made, lambda: fn(self.delta.abs(), yours.abs()) + fn(mine.abs(), other.delta.abs()))
+        return self._make_result(made, lambda: fn(self.delta.abs(), yours.abs()) + fn(mine.abs(), other.delta.abs()))
 
 
 class Multiplied(torch.autograd.Function):

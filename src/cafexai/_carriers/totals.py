@@ -17,10 +17,11 @@ from .._core.backward import only_net
 from .._core.contract import Made
 from .._core.flow_rule import FlowRule
 from .._core.functions import Function, over_rows, slope
+from .._core.pending import Pending
 from .._core.row_index import behind_map
 from .._core.run import Run
-from .._core.steps import LINEAR, Added, InGraph, Step, weighted
-from .._core.value import Pending, Scores
+from .._core.steps import LINEAR, Added, InGraph, Step, apply_linear
+from .._core.value import Scores
 
 Activation = Callable[
     [Tensor, Tensor | None, Function, bool, FlowRule], tuple[Step, Tensor | None, Tensor | None, Function]
@@ -50,7 +51,7 @@ class TotalScores(Scores):
         """A linear layer in a chain of layers that begins with this value; the first of them takes the value itself."""
         raise NotImplementedError
 
-    def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
+    def _make_result(self, made: Made, total: Callable[[], Tensor]) -> Any:
         """The result of an operation on this value; ``total`` makes the new total."""
         raise NotImplementedError
 
@@ -65,20 +66,20 @@ class TotalScores(Scores):
             new = fn(self.total, *(None if constant is None else abs(constant) for constant in (*constants, *bias)))
             return new if new.shape == shape else new.expand(shape)
 
-        return self._made(made, total)
+        return self._make_result(made, total)
 
     def add_totals(self, other: Any, alpha: float, made: Made) -> Any:
         """Of a sum or difference."""
-        return self._made(made, lambda: torch.add(self.total, other.total, alpha=abs(alpha)))
+        return self._make_result(made, lambda: torch.add(self.total, other.total, alpha=abs(alpha)))
 
     def mix_total(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
         """Of a mean with non-negative weights."""
-        return self._made(made, lambda: (self.total * weights).sum(dims, keepdim=True))
+        return self._make_result(made, lambda: (self.total * weights).sum(dims, keepdim=True))
 
     def multiply_totals(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
         """Of a product, as the sum of two linear maps."""
         mine, yours = halves
-        return self._made(made, lambda: fn(self.total, yours.abs()) + fn(mine.abs(), other.total))
+        return self._make_result(made, lambda: fn(self.total, yours.abs()) + fn(mine.abs(), other.total))
 
     def activate_total(self, phi: Function, keeps_zero: bool) -> Any:
         """Behind an elementwise function."""
@@ -94,13 +95,13 @@ class TotalScores(Scores):
         start, value, delta = self.start, self.value, self.delta.detach()
         reference = None if self.reference is None and keeps_zero else phi(start)
         rise = slope(phi, start, value, delta, phi(value) if reference is None else phi(value) - reference)
-        return self._made((reference, self.delta * rise, self.rows), lambda: self.total * rise.abs())
+        return self._make_result((reference, self.delta * rise, self.rows), lambda: self.total * rise.abs())
 
     def _halfway(self) -> Tensor:
         return self.value / 2 if self.reference is None else self.reference + self.delta.detach() / 2
 
     # ---- linear layers ---------------------------------------------------------------------------------------------
-    def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
+    def linear_layer(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
         """A linear layer as one step.
 
         Of sequences, scores are made when they are asked for: those of queries and keys never are.
@@ -119,7 +120,7 @@ class TotalScores(Scores):
         if reference is not None:
 
             def moved(r: Tensor) -> Tensor:
-                return weighted(r, weight, start)
+                return apply_linear(r, weight, start)
 
             reference = over_rows(moved, reference) if self.delta.ndim > 1 else moved(reference)
         if bias is not None:
@@ -131,7 +132,7 @@ class TotalScores(Scores):
 
     def _ahead(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Delta behind a linear layer, before anybody has asked for scores."""
-        return weighted(self.delta.detach(), weight, bias)
+        return apply_linear(self.delta.detach(), weight, bias)
 
     def _through(
         self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, known: Tensor | None
@@ -146,7 +147,7 @@ class TotalScores(Scores):
         run = self.run
         added = None if bias is None else Added(run.biases, bias, run.path)
         delta, total = InGraph.apply(self.delta, self.total, LINEAR, weight, run.magnitudes, added, known)
-        rows = behind_map(self, weighted, (weight,), bias, aligned, delta)
+        rows = behind_map(self, apply_linear, (weight,), bias, aligned, delta)
         if added is not None:
             added.rows = rows
         return type(self)(run, reference, delta, total, rows)

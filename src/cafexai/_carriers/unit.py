@@ -26,16 +26,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.activation import LARGE
-from .._core.backward import Outcome, Passed, at_features, cut_off, distribute, split
+from .._core.backward import Outcome, Passed, at_features, distribute, find_cut_off, split
 from .._core.completeness import check_range
 from .._core.contract import Made, Move
 from .._core.functions import ONE_TO_ONE, Function
 from .._core.lazy import OnDemand
 from .._core.row_index import Rows, behind_map
 from .._core.run import Run
-from .._core.steps import LINEAR, Added, JointlyInGraph, JointStep, Magnitudes, Pair, Step, half_sizes, weighted
+from .._core.steps import LINEAR, Added, JointlyInGraph, JointStep, Magnitudes, Pair, Step, apply_linear, half_sizes
 from .totals import TotalScores
-from .unit_activation import netted_activation
+from .unit_activation import net_activation
 
 Shares = tuple[Tensor, Tensor]  # of delta and of total
 Sizes = Callable[[Tensor, Tensor], tuple[Tensor | None, Tensor]]  # of the gradients behind, what sizes have at ``first``
@@ -108,7 +108,7 @@ class UnitScores(TotalScores):
         else:
             self._make_total = total
 
-    def _made(self, made: Made, total: Callable[[], Tensor]) -> Any:
+    def _make_result(self, made: Made, total: Callable[[], Tensor]) -> Any:
         reference, delta, rows = made
         return type(self)(self.run, reference, delta, total, rows)
 
@@ -118,14 +118,14 @@ class UnitScores(TotalScores):
         scores.first, scores.netted = None if run.only_net else scores.parts, True
         return scores
 
-    def begun(self) -> Any:
+    def begin(self) -> Any:
         scores: Any = self.copy()
         scores.total = self.delta.abs()  # which is no function of the delta that scores are about:
         scores.delta = scores.template = self.delta.view_as(self.delta)
         scores.first, scores.netted = scores.parts, True
         return scores
 
-    def _copied(self) -> Any:
+    def _make_copy(self) -> Any:
         total = vars(self).get("total", lambda: self.total)
         copy: Any = type(self)(self.run, self.reference, self.delta, total, self.rows)
         copy.first, copy.netted = self.first, self.netted
@@ -134,7 +134,7 @@ class UnitScores(TotalScores):
     def _alone(self) -> Any:
         """As a direct input of what follows: with its net value alone."""
         if self.netted:
-            return self._copied()
+            return self._make_copy()
         alone: Any = type(self)(self.run, self.reference, self.delta, self.delta.abs, self.rows)
         alone.first, alone.netted = self.first, True
         return alone
@@ -144,7 +144,7 @@ class UnitScores(TotalScores):
         self.delta, self.total = self.parts = Seen.apply(self.delta, self.total, see)
         self.template = self.delta
 
-    activation = staticmethod(netted_activation)
+    activation = staticmethod(net_activation)
 
     def linear_step(self, weight: Tensor, first: bool) -> Step:
         if not first:
@@ -183,7 +183,7 @@ class UnitScores(TotalScores):
         return sizes
 
     @classmethod
-    def _joined(
+    def _carry_join(
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
         netted = all(isinstance(part, Tensor) or part.netted for part in parts)
@@ -205,7 +205,7 @@ class UnitScores(TotalScores):
             result.netted, result.first = netted, None if firsts is None else firsts[place]
         return results
 
-    def _mapped(
+    def _carry_map(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> Any:
         if self.first is not None:
@@ -226,7 +226,7 @@ class UnitScores(TotalScores):
         return result
 
     def _ahead(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return weighted(self.delta if self._native(weight, bias) else self.delta.detach(), weight, bias)
+        return apply_linear(self.delta if self._native(weight, bias) else self.delta.detach(), weight, bias)
 
     def _native(self, weight: Tensor, bias: Tensor | None) -> bool:
         """A linear layer that torch itself takes delta through: nothing is entered in the book or kept in another precision."""
@@ -238,15 +238,15 @@ class UnitScores(TotalScores):
         alone = self._alone()
         if self._native(weight, bias) and (known is None or known.requires_grad):
             delta = F.linear(self.delta, weight) if known is None else known
-            rows, magnitudes = behind_map(self, weighted, (weight,), bias, aligned, delta), self.run.magnitudes
-            return alone._made((reference, delta, rows), lambda: TotalThrough.apply(alone.total, weight, magnitudes))
+            rows, magnitudes = behind_map(self, apply_linear, (weight,), bias, aligned, delta), self.run.magnitudes
+            return alone._make_result((reference, delta, rows), lambda: TotalThrough.apply(alone.total, weight, magnitudes))
         result: Any = alone.weigh_total(weight, bias, aligned, reference, known)
         if self.first is not None:
             wide = weight.to(self.delta.dtype)
             self._edges(result, self.first, alone._along(lambda v: F.linear(v, wide), lambda v: F.linear(v, wide.abs())))
         return result
 
-    def _added(self, other: Any, alpha: float, made: Made) -> Any:
+    def _carry_sum(self, other: Any, alpha: float, made: Made) -> Any:
         result: Any = self.add_totals(other, alpha, made)
         if self.first is not None or other.first is not None:
             (delta, total), (yours, size) = _first(self), _first(other)
@@ -257,18 +257,18 @@ class UnitScores(TotalScores):
             )
         return result
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
+    def _carry_function(self, phi: Function, keeps_zero: bool) -> Any:
         entering: Any = self
         if self.first is not None:
-            entering = self._copied()
+            entering = self._make_copy()
             self._edges(entering, self.first, lambda half_difference, half_sum: (half_difference, half_sum))
         result: Any = entering.activate_total(phi, keeps_zero)
         if self.run.along_secants:
-            result = entering._made((result.reference, result.delta, result.rows), result.delta.abs)
+            result = entering._make_result((result.reference, result.delta, result.rows), result.delta.abs)
         result.netted = True
         return result
 
-    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
+    def _carry_mix(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> Any:
         def mixed(value: Tensor) -> Tensor:
             return (value * weights).sum(dims, keepdim=True)
 
@@ -278,7 +278,7 @@ class UnitScores(TotalScores):
             self._edges(result, self.first, alone._along(mixed, mixed))
         return result
 
-    def _multiplied(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
+    def _carry_product(self, other: Any, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> Any:
         mine, yours = halves
         one, two = self._alone(), other._alone()
         result: Any = one.multiply_totals(two, fn, halves, made)
@@ -288,7 +288,7 @@ class UnitScores(TotalScores):
             self._edges(result, other.first, two._along(lambda v: fn(mine, v), lambda v: fn(mine.abs(), v)))
         return result
 
-    def _stepped(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
         if any(isinstance(part, UnitScores) and part.first is not None for part in parts):
             return composed()
         reference, change = step.outputs()
@@ -302,11 +302,11 @@ class UnitScores(TotalScores):
     def outcome(cls, passed: Passed, keep: bool = False) -> Outcome:
         check_range(passed)
         run, chosen = passed.run, passed.chosen
-        cut = cut_off(passed)
+        cut = find_cut_off(passed)
         run.state.edges, run.biases.sizes = [], []
         net = distribute(passed, 0, keep=True)
         biases = run.biases.take_sizes()
-        entries = [(first, *_sized(sizes, *gradients)) for first, sizes, gradients in run.state.edges]
+        entries = [(first, *_pull_sizes(sizes, *gradients)) for first, sizes, gradients in run.state.edges]
         straight: Any = chosen.first  # type: ignore[attr-defined]
         if run.steps is not None:  # a chain, of which the first edges are those of its first layer
             (((_, total), _, of_total),) = entries
@@ -344,7 +344,7 @@ def _first(part: Any) -> Shares:
     return part.first if part.first is not None else (torch.zeros_like(part.delta), torch.zeros_like(part.delta))
 
 
-def _sized(sizes: Sizes, from_delta: Tensor | None, from_total: Tensor | None) -> Pair:
+def _pull_sizes(sizes: Sizes, from_delta: Tensor | None, from_total: Tensor | None) -> Pair:
     """The gradients that sizes have at ``first``, of those of a value behind."""
     halves = half_sizes(from_delta, from_total)
     return (None, None) if halves is None else sizes(*halves)

@@ -31,7 +31,7 @@ from .._core.mean_flows import mean_flows, mean_share, small_changes
 from .._core.steps import Pair, Step
 
 
-def netted_activation(
+def net_activation(
     delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, rule: FlowRule
 ) -> tuple[Step, Tensor | None, Tensor | None, Function]:
     """The step through phi, with the reference before and behind it, as ``activation`` gives it."""

@@ -42,16 +42,16 @@ from .mean_flows import mean_share
 from .steps import Pair, Step
 
 
-def activated(
+def apply_flows(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, rule: FlowRule, reference: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """The new delta and total and the multipliers: two for ReLU, else four. ``points``: see ``at_points``."""
     if rule.kind == "peak":
-        return activated_by_peak(delta, total, points, phi, rule.c)
+        return apply_peak_flows(delta, total, points, phi, rule.c)
     return _with_total(delta, total, *flows(delta, total, points, phi, rule, reference))
 
 
-def activated_by_peak(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
+def apply_peak_flows(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
     """The same for peak flows, with c a number, or a tensor in kernels."""
     if not points and phi is torch.relu:
         return _relu(delta, total, c)
@@ -207,7 +207,7 @@ def in_its_dtype(phi: Function) -> Function:
     return lambda value: phi(value).to(value.dtype)
 
 
-def _pulled(gradients: Sequence[Tensor | None], maps: Sequence[Tensor]) -> Pair:
+def _pull_back(gradients: Sequence[Tensor | None], maps: Sequence[Tensor]) -> Pair:
     """Through the multipliers, also where only one of the gradients is there; of two maps, each stands for two of the four."""
     from_delta, from_total = gradients
     if len(maps) == 2:
@@ -224,18 +224,20 @@ def _pull_both(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, t
     return (from_delta * dd).addcmul_(from_total, td), (from_delta * dt).addcmul_(from_total, tt)
 
 
-def _kept(kernel: bool, delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> Any:
+def _keep_multipliers(
+    kernel: bool, delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule
+) -> Any:
     """Multipliers are kept: on the way back they are all that is needed."""
     points = at_points(delta, total, reference, behind, phi)
     if kernel:
-        made = kernels.run(activated_by_peak, (delta, total), points, phi, rule.c)
+        made = kernels.run(apply_peak_flows, (delta, total), points, phi, rule.c)
     else:
-        made = activated(delta, total, points, phi, rule, reference)
+        made = apply_flows(delta, total, points, phi, rule, reference)
     return *made[:2], made[2:], ()
 
 
 def _pull_kept(gradients: Sequence[Tensor | None], maps: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
-    return _pulled(gradients, maps)
+    return _pull_back(gradients, maps)
 
 
 def _recompute(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> Any:
@@ -258,7 +260,7 @@ def _pull_recomputed(gradients: Sequence[Tensor | None], tensors: Sequence[Any],
     for rows in blocks(delta, phi):
         d, t, r, b = cut(rows, delta, total, reference, behind)
         maps = multipliers(d, t, *flows(d, t, at_points(d, t, r, b, phi), phi, rule, r))
-        to_delta[rows], to_total[rows] = _pulled(cut(rows, *gradients), maps)  # type: ignore[assignment]
+        to_delta[rows], to_total[rows] = _pull_back(cut(rows, *gradients), maps)  # type: ignore[assignment]
     return to_delta, to_total
 
 
@@ -281,19 +283,19 @@ def _pull_compiled(gradients: Sequence[Tensor | None], tensors: Sequence[Any], r
 
 def _only_scores(delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any) -> tuple[Tensor, ...]:
     """The new delta and total; the compiler leaves out what they do not need."""
-    return activated_by_peak(delta, total, points, phi, c)[:2]
+    return apply_peak_flows(delta, total, points, phi, c)[:2]
 
 
 def _only_pulled(
     from_delta: Tensor, from_total: Tensor, delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, c: Any
 ) -> tuple[Tensor, ...]:
     """The gradients at delta and total."""
-    _, _, *maps = activated_by_peak(delta, total, points, phi, c)
+    _, _, *maps = apply_peak_flows(delta, total, points, phi, c)
     return _pull_both(from_delta, from_total, *maps, *(() if len(maps) == 4 else maps[::-1]))
 
 
-KEPT = Step(functools.partial(_kept, False), _pull_kept)
-KEPT_COMPILED = Step(functools.partial(_kept, True), _pull_kept)
+KEPT = Step(functools.partial(_keep_multipliers, False), _pull_kept)
+KEPT_COMPILED = Step(functools.partial(_keep_multipliers, True), _pull_kept)
 RECOMPUTED = Step(_recompute, _pull_recomputed)
 COMPILED = Step(_compile, _pull_compiled)
 

@@ -70,7 +70,7 @@ class Outcome:
 def both_signs(passed: Passed, keep: bool = False) -> Outcome:
     """Two backward passes: one for the combined scores, one for the totals."""
     check_range(passed)
-    cut = cut_off(passed)
+    cut = find_cut_off(passed)
     net = distribute(passed, 0, keep=True)
     total = distribute(passed, 1, keep)
     return split(passed, net, total.net, total.biases, cut)
@@ -81,18 +81,18 @@ def split(passed: Passed, net: Outcome, totals: list[Tensor], of_biases: Mapping
     return Outcome(
         net.net,
         {
-            layer or "(model)": torch.stack([halved(of_biases[layer] + n), halved(of_biases[layer] - n), n], 1)
+            layer or "(model)": torch.stack([halve(of_biases[layer] + n), halve(of_biases[layer] - n), n], 1)
             for layer, n in net.biases.items()
         },
         net.lack,
-        positive=[halved(t + n) for t, n in zip(totals, net.net, strict=True)],
-        negative=[halved(t - n) for t, n in zip(totals, net.net, strict=True)],
+        positive=[halve(t + n) for t, n in zip(totals, net.net, strict=True)],
+        negative=[halve(t - n) for t, n in zip(totals, net.net, strict=True)],
         notes=proportion(passed, net.net),
         cut=cut,
     )
 
 
-def cut_off(passed: Passed) -> list[Tensor]:
+def find_cut_off(passed: Passed) -> list[Tensor]:
     """Which elements of the inputs have a part in values that were cut off: those that influence flows back to."""
     run = passed.run
     if not run.cuts:
@@ -180,6 +180,6 @@ def at_features(term: Tensor, leaf: Leaf, shape: torch.Size) -> Tensor:
     return term.new_zeros(shape.numel()).index_add_(0, leaf.places[own], term[own]).view(shape)
 
 
-def halved(doubled: Tensor) -> Tensor:
+def halve(doubled: Tensor) -> Tensor:
     """(total + net) / 2 or (total - net) / 2: rounding may leave a score a hair below 0."""
     return (doubled / 2).clamp_min(0)

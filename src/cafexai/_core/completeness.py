@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import LostInRounding, SumBroken, warn
+from ..errors import LostInRounding, ScoreWarning, SumBroken, warn
 from .tolerance import all_finite, tolerance, widest
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
             lack * missed,
             limit,
         )
-    raise lost_in_rounding(passed.run.settings, chosen.delta, lack * missed, influence)
+    raise make_rounding_error(passed.run.settings, chosen.delta, lack * missed, influence)
 
 
 def too_large(settings: Settings, dtype: torch.dtype) -> LostInRounding:
@@ -79,7 +79,7 @@ def too_large(settings: Settings, dtype: torch.dtype) -> LostInRounding:
     )
 
 
-def lost_in_rounding(settings: Settings, change: Tensor, lack: Tensor, influence: Tensor) -> LostInRounding:
+def make_rounding_error(settings: Settings, change: Tensor, lack: Tensor, influence: Tensor) -> LostInRounding:
     """The same where numbers are too coarse: one number per row each, ``lack`` 0 where nothing is missing."""
     row = int(lack.abs().argmax())
     return LostInRounding(
@@ -108,7 +108,7 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
         + ("." if chosen.by_feature else ', or leave the way to CAFE(model), which names no netting, or use netting="feature".')
     )
     if loud and passed.run.may_warn():
-        warn(f"explain(...): {told}")
+        warn(f"explain(...): {told}", ScoreWarning)
     return (told[0].upper() + told[1:],)
 
 

@@ -59,18 +59,18 @@ class Carrier(abc.ABC):
         """The input layer rule: positive = max(x - r, 0), negative = max(r - x, 0)."""
 
     @abc.abstractmethod
-    def _copied(self: S) -> S:
+    def _make_copy(self: S) -> S:
         """This value as an object of its own."""
 
     @classmethod
     @abc.abstractmethod
-    def _joined(
+    def _carry_join(
         cls: type[S], run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[S]:
         """The results of a move of elements; among the parts, constants are what they bring to the scores."""
 
     @abc.abstractmethod
-    def _mapped(
+    def _carry_map(
         self: S,
         fn: Callable[..., Tensor],
         constants: tuple[Any, ...],
@@ -86,22 +86,22 @@ class Carrier(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _added(self: S, other: S, alpha: float, made: Made) -> S:
+    def _carry_sum(self: S, other: S, alpha: float, made: Made) -> S:
         """self + alpha * other."""
 
     @abc.abstractmethod
-    def _activated(self: S, phi: Function, keeps_zero: bool) -> S:
+    def _carry_function(self: S, phi: Function, keeps_zero: bool) -> S:
         """Behind an elementwise function."""
 
     @abc.abstractmethod
-    def _mixed(self: S, weights: Tensor, dims: tuple[int, ...], made: Made) -> S:
+    def _carry_mix(self: S, weights: Tensor, dims: tuple[int, ...], made: Made) -> S:
         """A weighted sum over dims with non-negative constant weights."""
 
     @abc.abstractmethod
-    def _multiplied(self: S, other: S, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> S:
+    def _carry_product(self: S, other: S, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> S:
         """fn(self, other), as fn(self, halves[1]) + fn(halves[0], other)."""
 
-    def _stepped(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
         """Several values through one step; a carrier that has no form of its own takes the operations it is composed of."""
         return composed()
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .provenance import RUNNING, kind_of
-from .row_index import merged
+from .row_index import merge_rows
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RunningSum:
         places = torch.arange(1, value.template.numel() + 1, device=value.template.device)
         return cls(value, dim % value.ndim, places.view(value.shape))
 
-    def moved(self, fn: Callable[[Tensor], Any]) -> list[RunningSum]:
+    def move(self, fn: Callable[[Tensor], Any]) -> list[RunningSum]:
         """Behind a move of elements; one for each of its results."""
         places = fn(self.places)
         return [replace(self, places=part) for part in ([places] if isinstance(places, Tensor) else places)]
@@ -64,6 +64,6 @@ def between(one: Any, other: Any) -> Any:
 
     reference = None if one.reference is None and other.reference is None else one.start - other.start
     delta = one.delta - other.delta
-    rows = None if one.run.batch == 1 else merged((one.rows, one.delta), (other.rows, other.delta), one.run.batch)
+    rows = None if one.run.batch == 1 else merge_rows((one.rows, one.delta), (other.rows, other.delta), one.run.batch)
     value = value.full() if value.pending else value
-    return value._mapped(added, ((here >= there).to(delta.dtype) * 2 - 1,), (), (reference, delta, rows), None)
+    return value._carry_map(added, ((here >= there).to(delta.dtype) * 2 - 1,), (), (reference, delta, rows), None)

@@ -28,7 +28,7 @@ class Features:
         count = int(index.max()) + 1 if len(index) else 0
         return Features(index, starts, count, count)
 
-    def changed(self, changes: Sequence[Tensor]) -> Features:
+    def keep_changed(self, changes: Sequence[Tensor]) -> Features:
         """Only features that differ from their reference in a row: the others contribute nothing to any value of that row.
 
         ``changes`` says of every element of the inputs whether it differs. One-hot columns, dark pixels and padding are free

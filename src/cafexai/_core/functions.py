@@ -124,11 +124,11 @@ def soft_winners(value: Tensor, reference: Tensor | None, dims: tuple[int, ...])
     top, reference_top = value.logsumexp(dims, keepdim=True), start.logsumexp(dims, keepdim=True)
     now, then = (value - top).exp().nan_to_num(0), (start - reference_top).exp().nan_to_num(0)
     most, least = (now * change).sum(dims, keepdim=True), (then * change).sum(dims, keepdim=True)
-    tau = divided(most - (top - reference_top), most - least).clamp(0, 1)
+    tau = divide(most - (top - reference_top), most - least).clamp(0, 1)
     return now * (1 - tau) + then * tau, reference_top
 
 
-def masked_out(value: Tensor, dims: tuple[int, ...]) -> Tensor | None:
+def find_masked_out(value: Tensor, dims: tuple[int, ...]) -> Tensor | None:
     """Where a mask of minus infinity, or of the least number there is, lets nothing win that stands beside others; or None."""
     out = value <= torch.finfo(value.dtype).min / 4
     return out & ~out.all(dims, keepdim=True) if bool(out.any()) else None
@@ -139,7 +139,7 @@ def _possible(value: Tensor, valid: Tensor | None) -> Tensor:
     return value if valid is None else value.masked_fill(~valid, -torch.inf)
 
 
-def divided(amount: Tensor, by: Tensor) -> Tensor:
+def divide(amount: Tensor, by: Tensor) -> Tensor:
     """amount / by, with 0 where ``by`` is 0."""
     return torch.where(by == 0, torch.zeros_like(amount), amount / torch.where(by == 0, torch.ones_like(by), by))
 
@@ -157,7 +157,7 @@ def slope(phi: Function, start: Tensor, value: Tensor, delta: Tensor, change: Te
         return CLOSED_SLOPES[phi](start, value)
     eps = torch.finfo(delta.dtype).eps
     size = start.abs() + value.abs()
-    quotient = divided(change, delta)
+    quotient = divide(change, delta)
     small = delta.abs() <= eps**0.5 * size
     if bool(small.any()):
         if is_plain(phi):

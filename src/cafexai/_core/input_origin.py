@@ -24,12 +24,12 @@ class Origin:
     parts: tuple[Origin | Tensor, ...] = ()  # what was changed: values of this input, and constants
     moves: bool = False  # the change puts elements in other places; else each stays in its own
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> Origin:
+    def apply(self, change: Callable[[Tensor], Tensor]) -> Origin:
         """Behind a function of single elements."""
         return Origin(self.source, self.x, self.reference, change, (self,))
 
     @staticmethod
-    def joined(fn: Callable[..., Any], origins: Sequence[Origin | Tensor | None], place: int | None) -> Origin | None:
+    def join(fn: Callable[..., Any], origins: Sequence[Origin | Tensor | None], place: int | None) -> Origin | None:
         """Behind a move of values and constants; ``place`` is that of the result among several."""
         known = [origin for origin in origins if isinstance(origin, Origin)]
         parts = tuple(origin for origin in origins if origin is not None)  # constants go with any input

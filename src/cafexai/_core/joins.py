@@ -21,7 +21,7 @@ def at_start(part: Any, biases_in_reference: bool) -> Tensor:
     return part if biases_in_reference else torch.zeros_like(part)
 
 
-def joined_constants(fn: Move, parts: Sequence[Any], like: Tensor, single: bool) -> Callable[[int], Tensor]:
+def join_constants(fn: Move, parts: Sequence[Any], like: Tensor, single: bool) -> Callable[[int], Tensor]:
     """The constants among the parts in each result of a move, made when they are first needed: they are as large as that."""
     kept = [part.clone() if isinstance(part, Tensor) else part.shape for part in parts]  # the model may write to its own later
 

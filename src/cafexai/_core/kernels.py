@@ -65,7 +65,7 @@ def run(formula: Formula, tensors: Sequence[Tensor], points: Sequence[Tensor], p
 
 
 @contextlib.contextmanager
-def used(mode: str) -> Iterator[None]:
+def use_kernels(mode: str) -> Iterator[None]:
     """In this thread kernels are used "always", "never" or by themselves ("auto"), whatever the environment says."""
     before = _mode.set(mode)
     try:
@@ -75,7 +75,7 @@ def used(mode: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[list[int]]:
+def count_elements() -> Iterator[list[int]]:
     """The elements that pass through each formula in this thread, those of very small values left out."""
     sizes: list[int] = []
     before = _counter.set(sizes)
@@ -87,11 +87,11 @@ def counted() -> Iterator[list[int]]:
 
 def problem() -> str | None:
     """Why no kernel can be made here; None if one can, or could until now. To find out takes seconds, once."""
-    return _broken or _tried()
+    return _broken or _try_kernel()
 
 
 @functools.cache
-def _tried() -> str | None:
+def _try_kernel() -> str | None:
     try:
         made = torch.compile(lambda value: value + torch.compiler.is_compiling(), dynamic=True, fullgraph=True)(torch.zeros(8))
     except Exception as error:

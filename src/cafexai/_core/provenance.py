@@ -41,22 +41,22 @@ class MadeBy:
     detail: Any = None
     origin: Origin | None = None  # where the value was made of an input, element by element
 
-    def copied(self) -> MadeBy | None:
+    def copy(self) -> MadeBy | None:
         """Of the same value as another object."""
         return self if self.kind in _FOLLOWED else of_input(self.origin)
 
-    def moved(self, fn: Callable[[Tensor], Any], count: int) -> list[MadeBy] | None:
+    def move(self, fn: Callable[[Tensor], Any], count: int) -> list[MadeBy] | None:
         """Behind a move of elements, one for each of its ``count`` results; None if nothing of it is left but the origin."""
         if self.kind in (FINAL, WEIGHTS, ROOT, SCALE, BOUNDED):
             logits = self.of.reshape(fn)
             return [MadeBy(self.kind, part, self.detail) for part in (logits if isinstance(logits, tuple) else (logits,))]
         if self.kind == RUNNING:
-            return [MadeBy(RUNNING, None, part) for part in self.detail.moved(fn)]
+            return [MadeBy(RUNNING, None, part) for part in self.detail.move(fn)]
         if self.kind == LOG_OF_SUM:
             return [self] * count
         return None
 
-    def mapped(self, one_to_one: bool) -> MadeBy | None:
+    def through_map(self, one_to_one: bool) -> MadeBy | None:
         """Behind a linear map: exponentials that are scaled stay what they are, others are added up."""
         if self.kind not in _EXPONENTIALS or (self.kind == INVERSE and not one_to_one):
             return None

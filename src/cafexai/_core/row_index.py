@@ -57,7 +57,7 @@ def settle(index: Tensor, batch: int) -> Rows:
     return index
 
 
-def moved(fn: Callable[..., Any], parts: Sequence[tuple[Rows, Tensor]], batch: int) -> list[Rows]:
+def move_rows(fn: Callable[..., Any], parts: Sequence[tuple[Rows, Tensor]], batch: int) -> list[Rows]:
     """The rows after an operation that only moves elements; one entry for each of its results."""
     if any(rows is MIXED for rows, _ in parts):
         result = fn(*[value for _, value in parts])
@@ -70,7 +70,7 @@ def moved(fn: Callable[..., Any], parts: Sequence[tuple[Rows, Tensor]], batch: i
     return [settle(index, batch) for index in ([result] if isinstance(result, Tensor) else result)]
 
 
-def averaged(fn: Callable[[Tensor], Tensor], rows: Rows, value: Tensor, batch: int) -> Rows:
+def average_rows(fn: Callable[[Tensor], Tensor], rows: Rows, value: Tensor, batch: int) -> Rows:
     """The rows after a linear operation given as an average or sum of elements; MIXED if it joins several rows."""
     if rows is MIXED:
         return MIXED
@@ -83,7 +83,7 @@ def averaged(fn: Callable[[Tensor], Tensor], rows: Rows, value: Tensor, batch: i
     return settle(mean.round().to(torch.int32), batch)
 
 
-def merged(first: tuple[Rows, Tensor], second: tuple[Rows, Tensor], batch: int) -> Rows:
+def merge_rows(first: tuple[Rows, Tensor], second: tuple[Rows, Tensor], batch: int) -> Rows:
     """The rows of two values combined element by element, broadcasting; MIXED if they disagree."""
     (rows, value), (other_rows, other) = first, second
     if rows is MIXED or other_rows is MIXED:
@@ -97,7 +97,7 @@ def merged(first: tuple[Rows, Tensor], second: tuple[Rows, Tensor], batch: int) 
     return settle(torch.maximum(one, two), batch)
 
 
-def common(rows: Sequence[Rows], batch: int) -> Rows:
+def common_rows(rows: Sequence[Rows], batch: int) -> Rows:
     """The rows of all of several values that dimension 0 tells; MIXED if they differ, or if it does not."""
     first = rows[0]
     if batch == 1 or all(one is None for one in rows):
@@ -125,9 +125,9 @@ def behind_map(
                 return rows
     ones = [torch.ones_like(c) if isinstance(c, Tensor) else 1 for c in constants]
     if bias is None:
-        return averaged(lambda v: fn(v, *ones), rows, value.delta, batch)
+        return average_rows(lambda v: fn(v, *ones), rows, value.delta, batch)
     nothing = torch.zeros_like(bias)
-    return averaged(lambda v: fn(v, *ones, nothing), rows, value.delta, batch)
+    return average_rows(lambda v: fn(v, *ones, nothing), rows, value.delta, batch)
 
 
 def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], out: Tensor, aligned: bool = False) -> Rows:
@@ -136,9 +136,9 @@ def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], o
     if batch == 1 or _row_by_row(one, two, fn, out, aligned):
         return None
     ones = [torch.ones_like(value.delta) for value in (one, two)]
-    mine = averaged(lambda v: fn(v, ones[1]), one.rows, one.delta, batch)
-    yours = averaged(lambda v: fn(ones[0], v), two.rows, two.delta, batch)
-    return merged((mine, out), (yours, out), batch)
+    mine = average_rows(lambda v: fn(v, ones[1]), one.rows, one.delta, batch)
+    yours = average_rows(lambda v: fn(ones[0], v), two.rows, two.delta, batch)
+    return merge_rows((mine, out), (yours, out), batch)
 
 
 def _row_by_row(one: Any, two: Any, fn: Callable[..., Tensor], out: Tensor, aligned: bool) -> bool:

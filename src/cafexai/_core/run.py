@@ -67,7 +67,8 @@ class Settings:
     biases_in_reference: bool = False  # the reference is the model itself at the reference input, biases included
     dtype: torch.dtype = torch.float32  # scores are carried in this at least
     norms: str = "frozen"  # the statistics of normalisations: constants (the paper), or "open", values that depend on the input
-    attention: str = "frozen"  # the weights of attention: constants (the paper), or "open", values that depend on the input
+    attention: str = "frozen"  # attention weights: constants (the paper), "open", or "local": the gradient of the softmax
+    softmax_temperature: float = 1.0  # by which logits are divided where the gradient of a softmax is taken
     flows: str = "peak"  # what shows of cancelled influence: the larger of its two ways (the paper), or their "mean"
 
     def flow_rule_at(self, path: str) -> FlowRule:

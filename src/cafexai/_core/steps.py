@@ -219,7 +219,7 @@ class Biases:
         }
 
 
-def weighted(value: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def apply_linear(value: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """F.linear in the precision of the value."""
     return F.linear(value, weight.to(value.dtype), None if bias is None else bias.to(value.dtype))
 

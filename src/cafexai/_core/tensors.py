@@ -159,7 +159,7 @@ class Coded(Tensor):
         places = torch.arange(codes.numel(), device=codes.device).view(codes.shape)
         like = Coded.__new__(Coded)
         like.run, like.source, like.width = run, source, codes[0].numel()
-        return like.changed(codes, places, reference)
+        return like.with_codes(codes, places, reference)
 
     @staticmethod
     def of_value(x: Scores, dtype: torch.dtype) -> Coded:
@@ -167,9 +167,9 @@ class Coded(Tensor):
         origin, like = origin_of(x), Coded.__new__(Coded)
         assert origin is not None
         like.run, like.source, like.width = x.run, origin.source, origin.x[0].numel()
-        return like.changed(x.value.to(dtype), origin.places(), origin.at_baseline().to(dtype))
+        return like.with_codes(x.value.to(dtype), origin.places(), origin.at_baseline().to(dtype))
 
-    def changed(self, codes: Tensor, places: Tensor, reference: Tensor | None) -> Coded:
+    def with_codes(self, codes: Tensor, places: Tensor, reference: Tensor | None) -> Coded:
         """Other codes of the same input."""
         new = codes.detach().as_subclass(Coded)
         new.run, new.source, new.width = self.run, self.source, self.width

@@ -21,14 +21,13 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import ONE_TO_ONE, Function, masked_out, plus, soft_winners, winners, without_residue
+from .functions import ONE_TO_ONE, Function, find_masked_out, plus, soft_winners, winners, without_residue
 from .input_origin import Origin
-from .joins import at_start, join_lazily, joined_constants
-from .lazy import OnDemand
-from .provenance import SUM, add_up, of_input, origin_of, with_origin
-from .row_index import MIXED, UNKNOWN, Rows, averaged, behind_map, behind_product, common, merged, moved
+from .joins import at_start, join_constants, join_lazily
+from .provenance import of_input, origin_of, with_origin
+from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, common_rows, merge_rows, move_rows
 from .run import Run
-from .steps import JointStep, weighted
+from .steps import JointStep, apply_linear
 
 S = TypeVar("S", bound="Scores")
 
@@ -61,9 +60,15 @@ class Scores(Carrier):
         """Have what flows back to this new value through a constant, which was added to it, entered in the book."""
         self.run.biases.watch(self.parts, constant, rows, path)
 
-    def begun(self: S) -> S:
+    def begin(self: S) -> S:
         """This value as what scores are about, in place of the inputs."""
         return self
+
+    def _later(self: S, value: Tensor, compute: Callable[[], S]) -> S:
+        """A value that is known now, with scores that are computed on first use."""
+        from .pending import Pending  # each of the two creates the other
+
+        return Pending(self.run, value, compute)  # type: ignore[return-value]
 
     # ---- what rules say --------------------------------------------------------------------------------------------
     @classmethod
@@ -95,17 +100,17 @@ class Scores(Carrier):
             references = [moved_starts] if single else list(moved_starts)
         rows: list[Any] = [None] * len(deltas)
         if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):
-            rows = moved(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
-        results = settings.carrier._joined(run, fn, of_scores, deltas, references, rows)
+            rows = move_rows(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
+        results = settings.carrier._carry_join(run, fn, of_scores, deltas, references, rows)
         if constants and not in_reference and settings.carrier.has_book:
-            amounts = joined_constants(fn, parts, deltas[0].detach(), single)
+            amounts = join_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
         made_by = scored[0].made_by
         if made_by is not None and made_by.origin is not None:
             origins = [part if isinstance(part, Tensor) else origin_of(part) for part in parts]
             for place, result in enumerate(results):
-                result.made_by = of_input(Origin.joined(fn, origins, None if single else place))
+                result.made_by = of_input(Origin.join(fn, origins, None if single else place))
         return results[0] if single else tuple(results)
 
     def linear(
@@ -136,17 +141,17 @@ class Scores(Carrier):
         if bias is not None and not in_reference:
             amount = bias.to(delta.dtype).reshape((*bias.shape, *(1,) * bias_dims))
         last = nothing if in_reference else given
-        result = self._mapped(fn, constants, last, (reference, delta, rows), amount)
+        result = self._carry_map(fn, constants, last, (reference, delta, rows), amount)
         origin = None if self.made_by is None else self.made_by.origin
         if origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
-            result.made_by = of_input(origin.changed(lambda v: fn(v, *constants, *given)))
+            result.made_by = of_input(origin.apply(lambda v: fn(v, *constants, *given)))
         if amount is not None and self.has_book:
             result.watch(making if callable(making) else amount, rows, run.path)
         return result
 
-    def weighted(self: S, weight: Tensor, bias: Tensor | None, aligned: bool) -> S:
+    def linear_layer(self: S, weight: Tensor, bias: Tensor | None, aligned: bool) -> S:
         """A linear layer; by far the most frequent linear map, so that carriers may have a form of their own."""
-        return self.linear(weighted, weight, bias=bias, aligned=aligned)
+        return self.linear(apply_linear, weight, bias=bias, aligned=aligned)
 
     def _start_mapped(self, fn: Function, aligned: bool) -> Tensor:
         """The reference behind a linear map."""
@@ -157,14 +162,14 @@ class Scores(Carrier):
         result = self.join(self.run, fn, [self], aligned)
         if self.made_by is not None:
             parts = (result,) if isinstance(result, Scores) else result
-            for part, made_by in zip(parts, self.made_by.moved(fn, len(parts)) or (), strict=False):
+            for part, made_by in zip(parts, self.made_by.move(fn, len(parts)) or (), strict=False):
                 part.made_by = with_origin(made_by, origin_of(part))
         return result
 
     def copy(self: S) -> S:
         """This value as an object of its own."""
-        copy = self._copied()
-        copy.made_by = None if self.made_by is None else self.made_by.copied()
+        copy = self._make_copy()
+        copy.made_by = None if self.made_by is None else self.made_by.copy()
         return copy
 
     def add(self: S, other: S, alpha: float = 1) -> S:
@@ -173,8 +178,8 @@ class Scores(Carrier):
         reference = None
         if self.reference is not None or other.reference is not None:
             reference = torch.add(self.start, other.start, alpha=alpha)
-        rows = None if self.run.batch == 1 else merged((self.rows, self.delta), (other.rows, other.delta), self.run.batch)
-        return self._added(other, alpha, (reference, delta, rows))
+        rows = None if self.run.batch == 1 else merge_rows((self.rows, self.delta), (other.rows, other.delta), self.run.batch)
+        return self._carry_sum(other, alpha, (reference, delta, rows))
 
     def add_constant(self: S, constant: Tensor, alpha: float = 1) -> S:
         """self + alpha * constant: the constant is a bias."""
@@ -192,11 +197,11 @@ class Scores(Carrier):
         """
         result: S
         if routing:
-            result = Pending(self.run, phi(self.value), lambda: self._activated(phi, keeps_zero))  # type: ignore[assignment]
+            result = self._later(phi(self.value), lambda: self._carry_function(phi, keeps_zero))
         else:
-            result = self._activated(phi, keeps_zero)
+            result = self._carry_function(phi, keeps_zero)
         if self.made_by is not None and self.made_by.origin is not None:
-            result.made_by = of_input(self.made_by.origin.changed(phi))
+            result.made_by = of_input(self.made_by.origin.apply(phi))
         return result
 
     def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> S:
@@ -207,15 +212,14 @@ class Scores(Carrier):
         says that dimension 0 of both values stays dimension 0, row by row.
         """
         if routing:
-            compute = functools.partial(self.product, other, fn, aligned=aligned)
-            return Pending(self.run, fn(self.value, other.value), compute)  # type: ignore[return-value]
+            return self._later(fn(self.value, other.value), lambda: self.product(other, fn, aligned=aligned))
         mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         reference = None
         if self.reference is not None and other.reference is not None:
             reference = fn(self.reference, other.reference)
         rows = behind_product(self, other, fn, delta, aligned)
-        return self._multiplied(other, fn, (mine, yours), (reference, delta, rows))
+        return self._carry_product(other, fn, (mine, yours), (reference, delta, rows))
 
     def quotient(self: S, other: S, value: Tensor) -> S:
         """self / other, its change split exactly in halves; ``value`` is that of other with all its digits.
@@ -229,7 +233,7 @@ class Scores(Carrier):
         against = torch.where(nowhere, 0, (self.value / value + start) / (-2 * middle))
         delta = self.delta / middle + against * other.delta
         rows = behind_product(self, other, torch.mul, delta)
-        return self._multiplied(other, torch.mul, (against, 1 / middle), (start, delta, rows))
+        return self._carry_product(other, torch.mul, (against, 1 / middle), (start, delta, rows))
 
     def _halfway(self) -> Tensor:
         """Between reference and value."""
@@ -242,13 +246,13 @@ class Scores(Carrier):
         if reference is not None:
             delta = without_residue(delta, parts.detach().abs().sum(dims, keepdim=True), reference)
         rows = behind_map(self, lambda v: v.mean(dims, keepdim=True), (), None, 0 not in dims, delta)
-        return self._mixed(weights, dims, (reference, delta, rows))
+        return self._carry_mix(weights, dims, (reference, delta, rows))
 
     def largest(self: S, dims: tuple[int, ...], keepdim: bool = False, valid: Tensor | None = None) -> S:
         """The maximum over dims (``selection.py``); where ``valid`` is False nothing wins, nor does what a mask has put out."""
         dims = tuple(sorted(dim % self.ndim for dim in dims))
         there: S = self
-        out = masked_out(self.value, dims)
+        out = find_masked_out(self.value, dims)
         if out is not None:
             there = self.join(self.run, lambda v: torch.where(out, 0, v), [self])
             valid = ~out if valid is None else valid & ~out
@@ -270,34 +274,36 @@ class Scores(Carrier):
             result = there.mix(weights, dims, reference)
             return result if keepdim else result.reshape(lambda v: v.squeeze(dims))
 
-        value = self.value.logsumexp(dims, keepdim=keepdim)
-        return Pending(self.run, value, compute)  # type: ignore[return-value]
+        return self._later(self.value.logsumexp(dims, keepdim=keepdim), compute)
 
     def secant(
-        self: S, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor, change: Tensor, aligned: bool = False
+        self: S,
+        fn: Callable[..., Tensor],
+        constants: tuple[Any, ...],
+        reference: Tensor | None,
+        change: Tensor,
+        aligned: bool = False,
     ) -> S:
         """A function whose change from ``reference`` is ``change`` = fn(delta, *constants), a linear map between both ends.
 
         The change is given, so that it loses no digits; the map only distributes it.
         """
-        if isinstance(self, Pending):
-            return self.full().secant(fn, constants, reference, change, aligned)
         delta = fn(self.delta, *constants)
         delta = delta + (change - delta).detach()
         rows = behind_map(self, fn, constants, None, aligned, delta)
-        return self._mapped(fn, constants, (), (reference, delta, rows), None)
+        return self._carry_map(fn, constants, (), (reference, delta, rows), None)
 
-    def stepped(self: S, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any]) -> Any:
+    def take_step(self: S, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any]) -> Any:
         """This and other parts through one step that keeps few constants; ``composed`` does the same by other operations.
 
         Plain tensors among the parts are constants. Dimension 0 of all parts, row by row, stays that of the result.
         """
-        rows = common([part.rows for part in parts if isinstance(part, Scores)], self.run.batch)
-        return composed() if rows is MIXED else self._stepped(parts, step, composed, rows)
+        rows = common_rows([part.rows for part in parts if isinstance(part, Scores)], self.run.batch)
+        return composed() if rows is MIXED else self._carry_step(parts, step, composed, rows)
 
-    def rebased(self: S, reference: Tensor) -> S:
+    def rebase(self: S, reference: Tensor) -> S:
         """The same change from another reference: that of a function of which only the change is a linear map."""
-        result = (self.full() if isinstance(self, Pending) else self).copy()
+        result = self.copy()
         result.reference = reference
         return result
 
@@ -315,116 +321,4 @@ class Scores(Carrier):
         """Whether several rows lie along a dimension; what is not computed yet has its rows in front."""
         if self.pending or self.rows is None:
             return dim == 0 and self.ndim > 0 and self.shape[0] == self.run.batch
-        return averaged(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED
-
-
-class Pending(Scores):
-    """A scored value that is computed only when somebody asks for its scores: the value is known, the rest on first use.
-
-    Attention scores feed a softmax, which takes the value alone: their scores are never needed, nor are those of queries and
-    keys. ``firm``: the value is that of a layer, or of some of its columns, and whoever goes on from it wants its scores.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        value: Tensor,
-        compute: Callable[[], Any],
-        firm: bool = False,
-        columns: Callable[[slice], Pending] | None = None,
-    ) -> None:
-        self.run = run
-        self.firm = firm
-        self.columns = columns  # for the output of a linear layer: some of its columns, as a layer
-        self.template = value.detach()
-        self._make_scores = compute
-        self._path = run.path
-
-    scores: Any = OnDemand()
-
-    def full(self) -> Any:
-        """The value with its scores, made as if where it first stood."""
-        here, self.run.path = self.run.path, self._path
-        scores = self.scores
-        self.run.path = here
-        return scores
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_path" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self.full(), name)  # reference, delta, rows and what is the carrier's own
-
-    value = property(lambda self: self.template)
-    slack = property(lambda self: self.full().slack)
-    has_book = property(lambda self: self.full().has_book)
-    pending = property(lambda self: "scores" not in vars(self))
-
-    @classmethod
-    def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
-        return run.settings.carrier.of_input(run, x, reference)
-
-    @classmethod
-    def join(cls, run: Run, fn: Move, parts: Sequence[Any], aligned: bool = False) -> Any:
-        return run.settings.carrier.join(run, fn, parts, aligned)
-
-    def _copied(self) -> Any:
-        return Pending(self.run, self.template, self.full)
-
-    def linear(self, fn: Callable[..., Tensor], *constants: Any, **options: Any) -> Any:
-        if self.firm:
-            return self.full().linear(fn, *constants, **options)
-        bias = options.get("bias")
-        last = () if bias is None else (bias() if callable(bias) else bias,)
-        value = fn(self.template, *constants, *last)
-        result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
-        return self._behind_map(result, fn in ONE_TO_ONE)
-
-    def _behind_map(self, result: Pending, one_to_one: bool) -> Pending:
-        """The result of a linear map, with the record of what it is made of."""
-        result.made_by = None if self.made_by is None else self.made_by.mapped(one_to_one)
-        return result
-
-    def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
-        if self.made_by is None or self.made_by.kind != SUM:
-            return super().elementwise(phi, keeps_zero, routing)
-        result = super().elementwise(phi, keeps_zero, True)  # as in exp / (sum of exp).clamp_min(eps)
-        result.made_by = self.made_by
-        return result
-
-    def weighted(self, weight: Tensor, bias: Tensor | None, aligned: bool) -> Any:
-        if self.firm:
-            return self.full().weighted(weight, bias, aligned)
-        value = weighted(self.template, weight, bias)
-        return self._behind_map(Pending(self.run, value, lambda: self.full().weighted(weight, bias, aligned)), False)
-
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
-        return (super() if routing else self.full()).product(other, fn, routing, aligned)
-
-    def quotient(self, other: Any, value: Tensor) -> Any:
-        return self.full().quotient(other, value)
-
-    def add(self, other: Any, alpha: float = 1) -> Any:
-        if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
-            return self.full().add(other, alpha)
-        value = torch.add(self.template, other.template, alpha=alpha)  # a sum of exponentials, written out
-        return self._behind_map(Pending(self.run, value, lambda: self.full().add(other.full(), alpha)), False)
-
-    def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
-        return self.full().mix(weights, dims, reference)
-
-    def influence(self) -> Tensor:
-        return self.full().influence()
-
-    def worst_sign(self) -> float:
-        return 0.0 if self.pending else self.full().worst_sign()
-
-    def _halfway(self) -> Tensor:
-        return self.template / 2 if self.reference is None else self.full()._halfway()
-
-    def _activated(self, phi: Function, keeps_zero: bool) -> Any:
-        return self.full()._activated(phi, keeps_zero)
-
-    def _not_asked(self, *arguments: Any) -> Any:
-        raise AssertionError("This is asked of the value with its scores.")
-
-    _added = _mapped = _mixed = _multiplied = _joined = _stepped = outcome = net = _not_asked  # type: ignore[assignment]
+        return average_rows(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED

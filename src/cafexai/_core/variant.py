@@ -170,7 +170,14 @@ class Variant:
         return f"{nearest} with " + ", ".join(f"{option}={value!r}" for option, value in changes[nearest].items())
 
     def changes_from(self, other: Variant) -> dict[str, str]:
-        """The options whose values differ from those of ``other``."""
+        """The options whose values differ from those of ``other``.
+
+        Args:
+            other: Another variant.
+
+        Returns:
+            Option -> the value in this variant, for the options that differ.
+        """
         return {name: getattr(self, name) for name in ALLOWED if getattr(self, name) != getattr(other, name)}
 
 

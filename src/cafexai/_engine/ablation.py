@@ -16,7 +16,7 @@ from torch import Tensor
 from .._carriers.path import PathScores
 from .._core.tolerance import all_finite
 from .._inputs.groups import default_names
-from .._inputs.target import picked
+from .._inputs.target import pick_outputs
 from ..explanation import Explanation
 from .faults import refuse_own_slip
 from .forward import forward, plain_output
@@ -113,7 +113,7 @@ def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple
         batch = job.batch(rows, reference)
         batch = dataclasses.replace(batch, tensors=inputs(batch))
         if explanation.meta.final is None:
-            found = picked(plain_output(job, batch), target[rows], None if against is None else against[rows])
+            found = pick_outputs(plain_output(job, batch), target[rows], None if against is None else against[rows])
         else:  # the logit is inside
             passed = forward(job, batch, settings)
             found = passed.chosen.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ from .._inputs.groups import Grouping, places, values_of_groups
 from .._inputs.prepare import Inputs
 from .._inputs.words import Words
 from ..explanation import Explanation, Tensors
-from .forward import each_class
+from ..explanation.conflict import NET, ConflictInfo, from_sides
+from .output import each_class
 
 
 @dataclass
@@ -39,6 +41,8 @@ class Piece:
     probability: Tensor | None = None  # (rows,)
     class_names: tuple[str, ...] | None = None  # of the outputs
     cut: list[Tensor] | None = None  # which elements of the inputs reached what was cut off, if anything may have been
+    net_conflict: ConflictInfo | None = None  # from net scores
+    sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y, where the conflict was measured
 
 
 def pieces(passed: Passed, every_class: bool) -> list[Piece]:
@@ -71,27 +75,27 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
         against=passed.against,
         probability=_probability(passed),
         class_names=passed.class_names,
-        cut=_cut(passed, outcome),
+        cut=_join_cut(passed, outcome),
     )
 
 
 def _probability(passed: Passed) -> Tensor | None:
-    """Of the explained class; a difference of two outputs has none."""
+    """Of the explained class, also where another one is subtracted from it."""
     whole = passed.probabilities
-    if whole is None or passed.against is not None:
+    if whole is None:
         return None
     picks = (torch.arange(len(whole), device=whole.device), *passed.target.to(whole.device).unbind(1)[: whole.ndim - 1])
     return whole.detach()[picks].to(passed.chosen.delta.dtype)
 
 
-def _cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
+def _join_cut(passed: Passed, outcome: Outcome) -> list[Tensor] | None:
     """None if the model neither compares nor detaches values, nor makes integers of them."""
     if not outcome.cut and not any(key.kind in ("comparison", "choice") for key in passed.run.frozen):
         return None
     return outcome.cut or [torch.zeros(x.shape, dtype=torch.bool, device=x.device) for x in passed.inputs]
 
 
-def averaged(parts: list[Piece]) -> Piece:
+def average_baselines(parts: list[Piece]) -> Piece:
     """The mean over baselines."""
     first, count = parts[0], len(parts)
     if count == 1:
@@ -103,13 +107,21 @@ def averaged(parts: list[Piece]) -> Piece:
     if first.pairs is not None:
         first.pairs = torch.stack([p.pairs for p in parts if p.pairs is not None]).mean(0)
     first.bias_by_layer = {layer: torch.stack([p.bias_by_layer[layer] for p in parts]).mean(0) for layer in first.bias_by_layer}
+    if first.net_conflict is not None:
+        known = [p.net_conflict for p in parts if p.net_conflict is not None]
+        first.net_conflict = ConflictInfo(
+            torch.stack([one.conflict for one in known]).mean(0), torch.stack([one.left for one in known]).mean(0)
+        )
+    sides = [p.sides for p in parts if p.sides is not None]
+    first.sides = torch.cat(sides, 1) if len(sides) == count else None
+    first.notes = tuple(dict.fromkeys(note for p in parts for note in p.notes))
     first.output_error = max(p.output_error for p in parts)
     if first.cut is not None:
         first.cut = [torch.stack(same).any(0) for same in zip(*(p.cut or first.cut for p in parts), strict=True)]
     return first
 
 
-def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
+def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:
     """The batches of rows one below the other; they are given up one by one, so that nothing large is there twice."""
     single = not given.is_tuple or settings["layer"] is not None
 
@@ -142,12 +154,15 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
         against=None if parts[0].against is None else column("against"),
         probability=None if parts[0].probability is None else column("probability"),
         class_names=parts[0].class_names,
+        conflict_info=_conflict_info(parts),
         inputs=joined("inputs"),
         baselines=joined("baselines"),
         feature_names=given.names if settings["layer"] is None else None,
         tokens=given.tokens if settings["layer"] is None else None,
         display=given.display if settings["layer"] is None and given.grouping is None else None,
         categories=given.categories if settings["layer"] is None and given.grouping is None else {},
+        baseline_display=given.baseline_values if settings["layer"] is None and given.grouping is None else None,
+        row_names=given.row_names,
         conflict_pairs=None if parts[0].pairs is None else column("pairs"),
         frozen=frozen,
         final=parts[0].final,
@@ -156,18 +171,34 @@ def assembled(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Ex
     )
 
 
-def grouped(explanation: Explanation, groups: Any) -> Explanation:
+def _conflict_info(parts: list[Piece]) -> ConflictInfo | None:
+    """The conflict of all rows: measured if it is in every part."""
+    sides = [p.sides for p in parts if p.sides is not None]
+    if len(sides) == len(parts):
+        return from_sides(torch.cat(sides))
+    known = [p.net_conflict for p in parts if p.net_conflict is not None]
+    if len(known) < len(parts):
+        return None
+    return ConflictInfo(torch.cat([one.conflict for one in known]), torch.cat([one.left for one in known]), NET)
+
+
+def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
     """The explanation with (rows, groups) scores: positive and negative are summed separately, so both stay complete.
 
     ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.
     """
     parts = explanation.parts(explanation.positive)
     index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
+    known = explanation.features.baseline_display
     if isinstance(groups, Grouping):
-        values, categories = groups.values, groups.categories
+        values, categories, known = groups.values, groups.categories, groups.baselines
     else:
         shown = None if explanation.features.tokens is not None else explanation.flat(explanation.shown)
-        values, categories = values_of_groups(index, names, explanation.names(), shown, explanation.features.categories)
+        own, words = explanation.names(), explanation.features.categories
+        values, categories = values_of_groups(index, names, own, shown, words)
+        if known is None and shown is not None and explanation.features.display is None:
+            known = explanation.flat(explanation.baselines)
+        known, _ = values_of_groups(index, names, own, known, words)
     index = index.to(explanation.output.device)
 
     def summed(scores: Tensors) -> Tensor:
@@ -175,15 +206,32 @@ def grouped(explanation: Explanation, groups: Any) -> Explanation:
         return flat.new_zeros(len(flat), len(names)).index_add_(1, index, flat)
 
     return explanation.replace(
-        positive=summed(explanation.positive),
-        negative=summed(explanation.negative),
-        combined=summed(explanation.combined),
+        **_sums(explanation, summed),
         feature_names=names,
         tokens=None,
         display=values,
         categories=categories,
+        baseline_display=known,
+        at_baseline=_whole_groups(explanation.at_baseline, index, len(names)),
         settings={**explanation.meta.settings, "grouped": True},
     )
+
+
+def _whole_groups(same: Tensor | None, index: Tensor, count: int) -> Tensor | None:
+    """Which groups are as in the baseline in all of their elements."""
+    if same is None:
+        return None
+    return same.new_zeros(len(same), count, dtype=torch.int32).index_add_(1, index, (~same).int()) == 0
+
+
+def _sums(explanation: Explanation, summed: Callable[[Tensors], Tensor]) -> dict[str, Tensor]:
+    """All scores, summed; the elements of a feature are in one block."""
+    scores = {name: getattr(explanation, name) for name in ("positive", "negative", "combined", "if_missing")}
+    sums = {name: summed(values) for name, values in scores.items() if values is not None}
+    if explanation.blocks is not None:
+        inside = explanation.parts(explanation.blocks)
+        sums["blocks"] = summed(tuple(part.to(explanation.output) for part in inside)) > 0
+    return sums
 
 
 def by_word(explanation: Explanation, words: Words) -> Explanation:
@@ -201,10 +249,9 @@ def by_word(explanation: Explanation, words: Words) -> Explanation:
         ups = pairs.new_zeros(rows, count + 1, pairs.shape[2]).scatter_add_(1, last[:, :, None].expand_as(pairs), pairs)
         pairs = ups.new_zeros(rows, count + 1, count + 1).scatter_add_(2, last[:, None].expand_as(ups), ups)
     return explanation.replace(
-        positive=summed(explanation.positive),
-        negative=summed(explanation.negative),
-        combined=summed(explanation.combined),
+        **_sums(explanation, summed),
         tokens=words.names,
         conflict_pairs=pairs,
+        at_baseline=None,
         settings={**explanation.meta.settings, "grouped": True},
     )

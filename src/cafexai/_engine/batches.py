@@ -54,11 +54,16 @@ def _settle_heap() -> None:
     torch.empty(31 * 2**20, dtype=torch.uint8, device="cpu")  # 32 MiB and more would teach it nothing
 
 
-def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R]) -> Results[R]:
+Measure = Callable[[Any, Batch], None] | None  # adds to a result what plain passes over its rows say
+
+
+def carry_out(
+    job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], measure: Measure = None
+) -> Results[R]:
     """What ``finish`` makes of each pass, one result per class, and the ``mean`` of these over the references.
 
     Rows are cut into the chunks asked for, or into chunks of a fitting size; if rows turn out to depend on each other, they
-    are explained all at once.
+    are explained all at once. ``measure`` is called with each result and its rows.
     """
     _settle_heap()
     rows, step = job.given.rows, job.request.batch_size
@@ -68,19 +73,19 @@ def carry_out(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[
     if job.request.batch_size is None and len(chunks) > 1:
         plain = _plain_outputs(lambda chunk: plain_output(job, job.batch(chunk)), chunks)
         try:
-            plain = _held_together(plain, plain_output(job, job.batch(slice(0, chunks[1].stop))))
-            return _collected(job, finish, mean, chunks, plain)
+            plain = _compare_chunks(plain, plain_output(job, job.batch(slice(0, chunks[1].stop))))
+            return _collect(job, finish, mean, measure, chunks, plain)
         except OutputDiffers:
             chunks = _chunks(rows, rows)
     check_per_row(job)
     job, known = settle(job, chunks) if job.request.batch_size is not None else (job, {})
     try:
-        return _collected(job, finish, mean, chunks, None, known)
+        return _collect(job, finish, mean, measure, chunks, None, known)
     except RowsMixed as error:
         if job.request.batch_size is not None or not same_alone(job):
             raise
         noted = dataclasses.replace(job, notes=(*job.notes, f"{ALONE} In one batch: {str(error).partition(': ')[2]}"))
-        return _collected(noted, finish, mean, _chunks(rows, 1), None)
+        return _collect(noted, finish, mean, measure, _chunks(rows, 1), None)
 
 
 def same_alone(job: Job) -> bool:
@@ -94,10 +99,11 @@ def same_alone(job: Job) -> bool:
         return False
 
 
-def _collected(
+def _collect(
     job: Job,
     finish: Callable[[Passed], Sequence[R]],
     mean: Callable[[list[R]], R],
+    measure: Measure,
     chunks: list[slice],
     plain: Any,
     known: Mapping[int, Tensor] | None = None,
@@ -106,35 +112,41 @@ def _collected(
     several = len(chunks) > 1 or job.request.show_progress
     for chunk in progress(chunks, "explaining", "batch", job.request.show_progress) if several else chunks:
         expected = next(plain) if plain is not None else (known or {}).get(chunk.start)
+        if expected is None and len(job.stack) > 1:  # it does not depend on the baseline
+            expected = plain_output(job, job.batch(chunk))
         found: Results[R] = {}
         for reference in range(len(job.stack)):
             batch = job.batch(chunk, reference)
             try:
-                finished = _finished(job, finish, batch, expected)
+                finished = _finish_batch(job, finish, batch, expected)
             except OutputDiffers as error:
                 if plain is None:  # else it may differ from that of the same rows in other company
                     refuse_own_rounding(job, batch, error)
                 raise
             for place, classes in enumerate(finished):
                 for number, result in enumerate(classes):
+                    if measure is not None:
+                        measure(result, batch)
                     found.setdefault((place, number), []).append(result)
         for key, against in found.items():
             results.setdefault(key, []).append(mean(against))
     return results
 
 
-def _finished(job: Job, finish: Callable[[Passed], Sequence[R]], batch: Batch, expected: Tensor | None) -> list[Sequence[R]]:
+def _finish_batch(
+    job: Job, finish: Callable[[Passed], Sequence[R]], batch: Batch, expected: Tensor | None
+) -> list[Sequence[R]]:
     """Forward and backward for every c, which have the plain pass and the values inside the model in common."""
     results = []
     deltas = Deltas() if len(job.sensitivities) > 1 else None
     for sensitivity in job.sensitivities:
         settings = job.settings if sensitivity is None else dataclasses.replace(job.settings, sensitivity=sensitivity)
-        passed = _passed(job, batch, settings, expected, deltas)
+        passed = _pass_forward(job, batch, settings, expected, deltas)
         expected = passed.expected
         try:
-            found = _settled(finish, passed)
+            found = _pass_backward(finish, passed)
             if found is None:
-                found = _settled(finish, _in_double(job, batch, settings, expected))
+                found = _pass_backward(finish, _in_double(job, batch, settings, expected))
         except SumBroken as error:
             refuse_rounding_inside(job, batch, settings, error)
             raise
@@ -143,7 +155,7 @@ def _finished(job: Job, finish: Callable[[Passed], Sequence[R]], batch: Batch, e
     return results
 
 
-def _passed(job: Job, batch: Batch, settings: Settings, expected: Tensor | None, deltas: Deltas | None) -> Passed:
+def _pass_forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None, deltas: Deltas | None) -> Passed:
     """A forward pass; in float64 where it differs from the model's own: by rounding, perhaps, beside a far larger reference."""
     try:
         return forward(job, batch, settings, expected, deltas)
@@ -160,7 +172,7 @@ def _in_double(job: Job, batch: Batch, settings: Settings, expected: Tensor | No
     return dataclasses.replace(passed, notes=(*passed.notes, IN_DOUBLE))
 
 
-def _settled(finish: Callable[[Passed], R], passed: Passed) -> R | None:
+def _pass_backward(finish: Callable[[Passed], R], passed: Passed) -> R | None:
     """The way back in full precision, also where the model runs under autocast; None if float64 is needed for it."""
     try:
         if usual_settings():
@@ -236,7 +248,7 @@ def _plain_outputs(plain: Callable[[slice], Tensor], chunks: list[slice]) -> Ite
         known = [joined[chunk.stop - chunk.start :]]
 
 
-def _held_together(plain: Iterator[Tensor], together: Tensor) -> Iterator[Tensor]:
+def _compare_chunks(plain: Iterator[Tensor], together: Tensor) -> Iterator[Tensor]:
     """The outputs of chunks, the first two held against one pass over both: a model may count more rows than a chunk has."""
     first, second = next(plain), next(plain)
     if gap(torch.cat([first, second]), together) > tolerance(together.dtype):

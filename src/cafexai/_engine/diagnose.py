@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .._inputs.prepare import checked, model_dtype, to_tensor
+from .._inputs.prepare import check_numbers, model_dtype, to_tensor
 from ..errors import CompletenessError, OutputDiffers, UnsupportedOperation
 from .faults import is_meant, refuse_own_fault
 from .model import Subject, unwrap
@@ -21,8 +21,8 @@ from .model import Subject, unwrap
 
 def rows_for(call: str, model: Any, x: Any) -> Tensor:
     """Finite rows for a model whose answers depend on nothing but each row."""
-    Subject(model).settled(call)
-    return checked(to_tensor(x, model, "x", call), "x", call)
+    Subject(model).check_settled(call)
+    return check_numbers(to_tensor(x, model, "x", call), "x", call)
 
 
 def answer(call: str, model: Callable[[Tensor], Any], rows: Tensor) -> Any:

@@ -11,26 +11,45 @@ import torch
 from torch import Tensor
 
 from .._core.backward import Outcome, Passed
+from .._inputs.baseline_values import same_as_baseline
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
-from .assemble import Piece, assembled, averaged, by_word, grouped, pieces
-from .batches import R, Results, carry_out
+from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
+from .batches import Measure, R, Results, carry_out
 from .diagnose import refuse_chance, refuse_explained, refuse_rows
-from .forward import drawn_output, plain_output
+from .forward import plain_output, redraw_output
 from .job import Job
+from .sides import measure_conflict
 
-SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
+SHARED = (
+    "inputs",
+    "baselines",
+    "display",
+    "baseline_display",
+    "at_baseline",
+)  # what the explanations of one job have in common is there once
 
 
 def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations:
     """One explanation; or several, by class, by c or by both. ``meta`` describes the explainer."""
+    entries = {key: show_features(job, explanation) for key, explanation in explain_elements(job, meta).items()}
+    return _by_what_differs(entries, job.question.several_c is not None, job.question.every_class)
+
+
+def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation]:
+    """Explanations by c and class, with a score for each element of the inputs."""
     question, groups = job.question, job.request.feature_groups
+    meta = {**meta, "typical": True} if job.typical else meta
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}
-    for (place, number), chunks in run_job(job, finish, averaged, "explain").items():
+    measure = functools.partial(measure_conflict, job)
+    for (place, number), chunks in run_job(job, finish, average_baselines, "explain", measure).items():
         c = several[place]
-        explanation = assembled(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
+        settings = {**meta, "c": dict(c) if isinstance(c, Mapping) else c, "baselines": len(job.stack)}
+        explanation = join_batches(chunks, job.given, settings)
+        if len(job.stack) > 1 and question.layer is None:
+            explanation = explanation.replace(at_baseline=same_as_baseline(job.given.tensors, job.stack))
         if explanation.frozen and question.layer is None:
             explanation = _with_what_was_frozen(job, chunks, explanation, groups is not None)
         if entries:
@@ -38,31 +57,40 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
             shared = first.flat_fields()
             explanation = explanation.replace(**{name: shared[name] for name in SHARED})
         entries[place if isinstance(c, Mapping) else c, number] = explanation
-    if groups is not None:
-        entries = {key: grouped(explanation, groups) for key, explanation in entries.items()}
+    return entries
+
+
+def show_features(job: Job, explanation: Explanation) -> Explanation:
+    """The explanation with a score for each feature as the user knows it: groups, words."""
+    if job.request.feature_groups is not None:
+        explanation = sum_groups(explanation, job.request.feature_groups)
     if job.given.words is not None:
-        entries = {key: by_word(explanation, job.given.words) for key, explanation in entries.items()}
-    kept = job.without_model()
-    entries = {key: dataclasses.replace(explanation, job=kept) for key, explanation in entries.items()}
-    return _by_what_differs(entries, question.several_c is not None, question.every_class)
+        explanation = by_word(explanation, job.given.words)
+    return dataclasses.replace(explanation, job=job.without_model())
 
 
 def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:
     """The net scores of each input, and what they lack to the change of the output, (rows,)."""
     (outcomes,) = run_job(job, lambda passed: (job.settings.carrier.net(passed),), _mean, "attribute").values()
-    combined = tuple(map(_joined, zip(*(outcome.net for outcome in outcomes), strict=True)))
-    return combined, _joined([outcome.lack for outcome in outcomes])
+    combined = tuple(map(_join_results, zip(*(outcome.net for outcome in outcomes), strict=True)))
+    return combined, _join_results([outcome.lack for outcome in outcomes])
 
 
-def run_job(job: Job, finish: Callable[[Passed], Sequence[R]], mean: Callable[[list[R]], R], call: str) -> Results[R]:
+def run_job(
+    job: Job,
+    finish: Callable[[Passed], Sequence[R]],
+    mean: Callable[[list[R]], R],
+    call: str,
+    measure: Measure = None,
+) -> Results[R]:
     """Carry out the job; where the model itself does not take such rows, say so."""
     try:
-        return carry_out(job, finish, mean)
+        return carry_out(job, finish, mean, measure)
     except Exception as error:
         if isinstance(error, (RuntimeError, ValueError)):
             one = job.batch(slice(0, 1))
             refuse_rows(error, call, job.subject.model, job.given.tensors, lambda: plain_output(job, one))
-        refuse_chance(error, call, lambda seed: drawn_output(job, job.batch(), seed))
+        refuse_chance(error, call, lambda seed: redraw_output(job, job.batch(), seed))
         refuse_explained(error, call, lambda: plain_output(job, job.batch()))
         raise
 
@@ -88,7 +116,7 @@ def _by_what_differs(entries: dict[Any, Explanation], several_c: bool, every_cla
     return next(iter(entries.values()))
 
 
-def _joined(chunks: Sequence[Tensor]) -> Tensor:
+def _join_results(chunks: Sequence[Tensor]) -> Tensor:
     return chunks[0] if len(chunks) == 1 else torch.cat(list(chunks))
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,24 +13,19 @@ from torch.overrides import BaseTorchFunctionMode
 from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._core.backward import Passed
 from .._core.input_origin import Origin
-from .._core.provenance import final_of, of_input
+from .._core.provenance import of_input
 from .._core.run import Leaf, Run, Settings
 from .._core.steps import Deltas
-from .._core.tensors import Coded, Complexed, Scored, Softmaxed
-from .._core.value import Scores
+from .._core.tensors import Coded, Scored
 from .._inputs.baselines import Reference, references
-from .._inputs.output_path import follow_path
 from .._inputs.prepare import Inputs
-from .._inputs.target import choose_target, names_of_outputs
-from ..errors import RowsMixed, UnsupportedOperation
-from .check import check_output
+from ..errors import UnsupportedOperation
 from .job import Batch, Job
 from .module_paths import module_paths
+from .output import select_output, select_target
 from .sequential import along, steps_of
 from .state_guard import StateGuard
 from .tracer import Trace
-
-PROBABILITY = ("softmax", "sigmoid")  # what makes probabilities of logits
 
 
 class _Reached(BaseException):
@@ -54,14 +48,14 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
         steps = steps_of(job, batch, settings)
         if steps is not None:
             output: Any = along(run, batch, steps)
-            return _choose(output, _plain(job, batch) if expected is None else expected, batch, run, job)
-        return _followed(job, batch, expected, run)
+            return select_target(output, _plain(job, batch) if expected is None else expected, batch, run, job)
+        return _trace_calls(job, batch, expected, run)
     except BaseException:
         run.release()
         raise
 
 
-def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
+def _trace_calls(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Passed:
     """Call by call."""
     guard = _guard(job, batch)
     try:
@@ -69,16 +63,16 @@ def _followed(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> Pass
         if job.features is not None and not job.question.latent:
             features = job.features([x.shape[1:] for x in batch.tensors])
             if all(x.is_floating_point() for x in batch.tensors):
-                features = features.changed(_changes(batch.tensors, batch.references))
+                features = features.keep_changed(_changes(batch.tensors, batch.references))
             run.state.features = features
-        arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _scored(run, batch)
+        arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _score_inputs(run, batch)
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
         if expected is None:
             guard.restore()
             with guard if guard.needed else contextlib.nullcontext():
                 expected = _plain(job, batch)
-        return _choose(output, expected, batch, run, job)
+        return select_target(output, expected, batch, run, job)
     finally:
         guard.restore()
 
@@ -100,7 +94,7 @@ def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
     return Scored(scores, dtype)
 
 
-def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
+def _score_inputs(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     """The inputs as the model gets them: numbers carry scores, codes their places."""
     arguments: list[Tensor] = []
     for source, (x, reference) in enumerate(zip(batch.tensors, batch.references, strict=True)):
@@ -111,23 +105,6 @@ def _scored(run: Run, batch: Batch) -> tuple[Tensor, ...]:
     return tuple(arguments)
 
 
-def _explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Reference]]:
-    """What the scores are about, with its references."""
-    if job.question.layer is not None:
-        if not run.leaves:
-            raise ValueError(f"explain(...): the module {job.question.layer!r} was not called in this forward pass.")
-        scores = run.leaves[0].scores
-        return [scores.value], [scores.reference]
-    met = {leaf.source for leaf in run.leaves}
-    if len(met) < len(batch.tensors):
-        missing = min(set(range(len(batch.tensors))) - met)
-        raise ValueError(
-            f"explain(...): the codes of input {missing} never reached an embedding. Integer inputs are explained "
-            "there; pass x.float() if these are quantities, or additional_forward_args if they are no features."
-        )
-    return [run.wide(x) if x.is_floating_point() else x for x in batch.tensors], list(batch.references)
-
-
 def survey(job: Job, rows: slice | None = None) -> tuple[Trace, Any]:
     """A forward pass for its operations alone, with all that the model gave; None if it cannot be explained."""
     batch, output = job.batch(rows), None
@@ -135,7 +112,7 @@ def survey(job: Job, rows: slice | None = None) -> tuple[Trace, Any]:
     trace = Trace(Run(len(batch.tensors[0]), job.settings), job.subject.owned_tensors, guard)
     try:
         with contextlib.suppress(UnsupportedOperation):
-            output = _call(job, trace, (*_scored(trace.run, batch), *batch.extra), batch.options, None)
+            output = _call(job, trace, (*_score_inputs(trace.run, batch), *batch.extra), batch.options, None)
     finally:
         guard.restore()
     return trace, output
@@ -164,7 +141,7 @@ class _Begin:
             return self._begin(value.detach().clone())
         if not isinstance(value, Scored):
             raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
-        scores = value.state.reshape(lambda v: v.view_as(v)).begun()  # behind the layer's own bias
+        scores = value.state.reshape(lambda v: v.view_as(v)).begin()  # behind the layer's own bias
         self.run.leaves.append(Leaf(scores, 0))
         return Scored(scores, value.dtype)
 
@@ -173,7 +150,7 @@ class _Begin:
         if more:
             raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
         if self.job.features is not None:
-            self.run.state.features = self.job.features([value.shape[1:]]).changed(_changes((value,), (reference,)))
+            self.run.state.features = self.job.features([value.shape[1:]]).keep_changed(_changes((value,), (reference,)))
         return _leaf(self.run, value, reference, 0)
 
 
@@ -201,7 +178,7 @@ def _call(
         output = output.state if isinstance(output, Scored) else output
         trace.restore()
     if trace.problems:
-        raise _unsupported(trace)
+        raise _unsupported_error(trace)
     return output
 
 
@@ -215,7 +192,7 @@ def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
         guard.restore()
 
 
-def drawn_output(job: Job, batch: Batch, seed: int) -> Tensor:
+def redraw_output(job: Job, batch: Batch, seed: int) -> Tensor:
     """The output of the model as it is, with other random numbers."""
     guard = _guard(job, batch)
     try:
@@ -230,7 +207,7 @@ def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     arguments = (*(x.clone() for x in batch.tensors), *batch.extra)
     with torch.set_grad_enabled(slopes):
         if job.question.target_layer is None:
-            return select_output(_called(job, arguments, batch.options), job.request.output)
+            return select_output(_call_model(job, arguments, batch.options), job.request.output)
         # under any such mode torch leaves out its fast path for Transformers, which does not call the modules inside
         with (
             BaseTorchFunctionMode(),
@@ -241,12 +218,12 @@ def _plain(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
 
 def _or_reached(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     try:
-        return _called(job, arguments, options)
+        return _call_model(job, arguments, options)
     except _Reached as reached:
         return reached.output
 
 
-def _called(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _call_model(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The model on these inputs and further arguments."""
     count = len(job.given.keywords)
     return job.subject.model(*arguments[count:], **dict(zip(job.given.keywords, arguments, strict=False)), **options)
@@ -266,7 +243,7 @@ def _until(layer: str | None, after: Callable[[str, Any], Any] | None) -> Callab
     return watch
 
 
-def _unsupported(trace: Trace) -> UnsupportedOperation:
+def _unsupported_error(trace: Trace) -> UnsupportedOperation:
     lines = "\n".join(f"  - {problem}" for problem in trace.problems)
     return UnsupportedOperation(
         f"explain(...): {len(trace.problems)} operation(s) of this model cannot be explained:\n{lines}\n"
@@ -274,131 +251,3 @@ def _unsupported(trace: Trace) -> UnsupportedOperation:
         "  @cafexai.rule(torch.some_function)\n  def some_function(x, ...): return x.elementwise(torch.some_function)",
         tuple(trace.problems),
     )
-
-
-def select_output(raw: Any, output: Any) -> Any:
-    """The one tensor to explain among the outputs of the model."""
-    if callable(output) and not isinstance(output, str):
-        return output(raw)
-    if output is not None:
-        try:
-            if not isinstance(output, str) or (isinstance(raw, Mapping) and output in raw):
-                return raw[output]
-            return follow_path(raw, output)
-        except (KeyError, IndexError, AttributeError, TypeError, ValueError):
-            raise ValueError(
-                f"explain(..., output={output!r}): the model's output has {_parts_of(raw)}. Give a key, an index, a function "
-                'or a path such as "logits[:, -1]".'
-            ) from None
-    if isinstance(raw, Tensor):
-        return raw
-    values = list(raw.values()) if isinstance(raw, Mapping) else list(raw) if isinstance(raw, (tuple, list)) else []
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    if len(tensors) == 1:
-        return tensors[0]
-    raise ValueError(
-        f"explain(...): which output? The model returns {_parts_of(raw)}. Give output= a key, an index or a function."
-    )
-
-
-def _parts_of(raw: Any) -> str:
-    if isinstance(raw, Mapping):
-        return f"the keys {list(raw)}"
-    return f"{len(raw)} entries" if isinstance(raw, (tuple, list)) else f"a {type(raw).__name__}"
-
-
-def _choose(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> Passed:
-    """Compare the output with the plain one and pick the target."""
-    if isinstance(output, Complexed):
-        raise ValueError("explain(...): the output is complex. Explain its real part: output=lambda out: out.real.")
-    if not isinstance(output, (Scores, Softmaxed)):
-        frozen = ", ".join(dict.fromkeys(key.operation for key in run.frozen)) or "nothing"
-        raise ValueError(
-            "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
-            f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch. Explain what "
-            'comes before that: explain(..., target_layer="...").'
-        )
-    scores: Any = output
-    final, notes = None, job.notes
-    if isinstance(output, Softmaxed):
-        scores, final, found, reference = output.logits, "softmax", output.as_subclass(Tensor), None
-    else:
-        found, reference = output.value, output.reference
-        scores, final = final_of(output)
-    check_output(found, reference, expected, run)
-    if final is not None:
-        notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)
-    notes = (*notes, *run.notes)
-    shape = scores.template.shape
-    if scores.rows is not None and shape and shape[0] == run.batch:
-        raise RowsMixed(
-            "explain(...): the model lets rows depend on each other, or gives them back in another order, so that an output "
-            "has no row of its own. batch_size=1 explains every row by itself, as the model sees it alone. A graph, whose "
-            "nodes depend on each other, is one row: "
-            "CAFE(lambda x: model(x[0], edges)[None]).explain(nodes[None], target=(node, class))."
-        )
-    if scores.rows is not None or not shape or shape[0] != run.batch:
-        raise ValueError(
-            f"explain(...): the output of shape {tuple(shape)} does not have one entry per row in dimension 0, for "
-            f"{run.batch} row(s). Dimension 0 of the inputs is the batch (a single row is x[None]); the output can be "
-            "selected or reshaped: output=lambda out: ... A graph is one row: "
-            "CAFE(lambda x: model(x[0], edges)).explain(nodes[None])."
-        )
-    if job.question.every_class and len(shape) > 2:
-        raise ValueError(
-            f'explain(..., target="all"): the output has shape {tuple(shape)}; give it one of (rows, classes): output=.'
-        )
-    target, names = (
-        0 if job.question.every_class else job.request.target,
-        job.class_names if job.question.target_layer is None else (),
-    )
-    pick, index = choose_target(scores.value, target, batch.rows, job.given.rows, names=names)
-    other = None
-    if job.request.against is None:
-        chosen = scores.reshape(pick, aligned=True)
-    else:
-        try:
-            subtract, other = choose_target(scores.value, job.request.against, batch.rows, job.given.rows, names=names)
-        except ValueError as error:
-            raise ValueError(str(error).replace("target=", "against=")) from None
-        chosen = _difference(scores, pick, subtract)
-        if bool((same := (index == other).all(1)).any()):
-            row = batch.rows.start + int(same.nonzero()[0])
-            raise ValueError(
-                f"explain(..., against={job.request.against!r}): for row {row} that is the explained output itself, "
-                f"{index[row - batch.rows.start].tolist()}. Give two different ones."
-            )
-    likely = _probabilities(job, scores.value, found if final is not None else None)
-    called = names_of_outputs(names, scores.template.shape[1:])
-    about = _explained(run, batch, job)
-    return Passed(run, *about, found, scores, chosen, index, expected, final, notes, other, likely, called)
-
-
-def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Callable[[Tensor], Tensor]) -> Scores:
-    """One output minus another, as a module computes it: the edges of both are edges of the difference, none is netted."""
-    one, other = (scores.reshape(choice, aligned=True) for choice in (pick, subtract))
-    difference: Scores = one.add(other, alpha=-1)
-    return difference
-
-
-def _probabilities(job: Job, logits: Tensor, found: Tensor | None) -> Tensor | None:
-    """What the outputs are as probabilities: the model's own, or by the function that the user has named."""
-    if job.question.target_layer is not None or found is not None or job.probability is None:
-        return None if job.question.target_layer is not None else found
-    if job.probability == PROBABILITY[1]:
-        return logits.sigmoid()
-    if logits.ndim != 2 or logits.shape[1] == 1:
-        raise ValueError(
-            f'CAFE(..., probability="softmax"): the output of the model has shape {tuple(logits.shape)}; a softmax is over '
-            'several classes, (rows, classes). A single logit has a probability by "sigmoid".'
-        )
-    return logits.softmax(1)
-
-
-def each_class(passed: Passed) -> list[Passed]:
-    """The pass aimed at every class, one after the other."""
-    batch, found = passed.run.batch, []
-    for target in range(passed.scores.shape[1:].numel()):
-        pick, index = choose_target(passed.scores.value, target, slice(0, batch), batch)
-        found.append(dataclasses.replace(passed, chosen=passed.scores.reshape(pick, aligned=True), target=index))
-    return found

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from .._inputs.trees import refuse_trees
 from .state_guard import StateGuard
 
 
@@ -27,6 +28,7 @@ def unwrap(model: Any) -> Any:
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return unwrap(model.module)
     if not callable(model):
+        refuse_trees(model, f"CAFE({type(model).__name__})")
         hint = " For a scikit-learn model: CAFE(cafexai.from_sklearn(model))." if hasattr(model, "predict") else ""
         raise ValueError(f"CAFE({type(model).__name__}): give a PyTorch module or a function of tensors.{hint}")
     return model
@@ -96,7 +98,7 @@ class Subject:
         return True
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def guard_state(self) -> Iterator[None]:
         """The model may run in here; what it stores, writes and draws is undone."""
         guard = StateGuard(self.model)
         try:
@@ -129,7 +131,7 @@ class Subject:
                 )
             self._refuse_training(module, call)
 
-    def settled(self, call: str) -> None:
+    def check_settled(self, call: str) -> None:
         """Refuse models whose output depends on chance or on the other rows."""
         for module in self._look():
             self._refuse_training(module, call)

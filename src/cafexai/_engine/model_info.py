@@ -9,8 +9,8 @@ from typing import Any
 
 from .._inputs import different
 from ..schema import Schema
-from .forward import PROBABILITY
 from .model import Subject
+from .probability import PROBABILITY
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class ModelInfo:
     tokenizer: Any = None
     words: bool = True
     preprocess: Callable[[Any], Any] | None = None
+    per_row: Sequence[int | str] | None = None
 
     def replace(self, subject: Subject, **changes: Any) -> ModelInfo:
         """This with some fields changed, checked; what nobody named comes from the schema or from the model."""

@@ -39,7 +39,7 @@ def check_per_row(job: Job) -> None:
         if not isinstance(part, Tensor) or not part.ndim or part.shape[0] != job.given.rows:
             what = f"has the shape {tuple(part.shape)}" if isinstance(part, Tensor) else "is not there, or no tensor"
             raise ValueError(
-                f"explain(..., per_row={list(job.per_row or ())!r}): the further argument {key!r} {what}; there are "
+                f"CAFE(..., per_row={list(job.per_row or ())!r}): the further argument {key!r} {what}; there are "
                 f"{job.given.rows} rows. Name tensors of additional_forward_args with one entry per row, by place or keyword."
             )
 
@@ -51,7 +51,7 @@ def settle(job: Job, chunks: list[slice]) -> tuple[Job, Known]:
     open_ = _ambiguous(job) if job.per_row is None else ()
     cut, known = _difference(job, chunks)
     if open_:
-        decided = _decided(job, chunks, open_, cut, known)
+        decided = _decide(job, chunks, open_, cut, known)
         object.__setattr__(job, "per_row", decided)  # for all that follows this call
         if decided:
             return job, known
@@ -62,7 +62,7 @@ def settle(job: Job, chunks: list[slice]) -> tuple[Job, Known]:
     return job, known
 
 
-def _decided(job: Job, chunks: list[slice], open_: tuple[Any, ...], cut: float | None, known: Known) -> tuple[Any, ...]:
+def _decide(job: Job, chunks: list[slice], open_: tuple[Any, ...], cut: float | None, known: Known) -> tuple[Any, ...]:
     """Which arguments are cut: all that may be, or none."""
     can_cut = cut is not None and cut <= _limit(known)
     whole = dataclasses.replace(job, per_row=())
@@ -77,7 +77,7 @@ def _decided(job: Job, chunks: list[slice], open_: tuple[Any, ...], cut: float |
     raise ValueError(
         f"explain(..., batch_size={job.request.batch_size}): the further arguments {names} are as long as there are rows; "
         f"the outputs do not tell whether an entry belongs to a row: {'both' if can_cut else 'neither'} would fit. "
-        f"Say so: per_row=[{names}] cuts them along with the rows, per_row=[] leaves them whole."
+        f"Say so: CAFE(model, per_row=[{names}]) cuts them along with the rows, per_row=[] leaves them whole."
     )
 
 

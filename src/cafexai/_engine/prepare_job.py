@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,15 +12,17 @@ from .._carriers import CARRIERS, PAIRED
 from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
-from .._inputs.baselines import references
-from .._inputs.convert import taken
-from .._inputs.groups import default_names, joined, places
-from .._inputs.prepare import Inputs, model_dtype, prepare
-from .._inputs.words import masked
+from .._inputs.background import WORD, Background, draw_rows
+from .._inputs.baseline_values import with_baseline_values
+from .._inputs.baselines import known_baselines, references
+from .._inputs.convert import convert_inputs
+from .._inputs.groups import default_names, join_groups, places
+from .._inputs.prepare import Inputs, has_own_columns, is_frame, model_dtype, prepare, row_names_of
+from .._inputs.words import mask_words
 from .job import Job, as_arguments
 from .model import Subject
 from .model_info import ModelInfo
-from .request import Question, Request
+from .request import Question, Request, conflict_kind
 
 
 class Explainer(NamedTuple):
@@ -40,7 +42,10 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         if name is not None:
             subject.has_module(option, name)
     only_net = call == "attribute"
-    ready = taken(inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw)
+    conflict_kind(request.conflict, question)  # checks it
+    ready = convert_inputs(
+        inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw
+    )
     given = prepare(
         ready.inputs,
         subject.model,
@@ -56,45 +61,84 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     if ready.names:
         given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
     groups = request.feature_groups
-    if given.grouping is not None and layer is None and not only_net:
-        groups = given.grouping if groups is None else joined(given.grouping, groups)
     baselines = request.baselines
     about: tuple[str, ...] = ()
     if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
-        baselines, about = masked(baselines, given.tensors[0], info.tokenizer)
+        baselines, about = mask_words(baselines, given.tensors[0], info.tokenizer)
+    typical = _is_background(baselines)
+    if baselines is None and info.background is not None and _in_own_columns(inputs, subject, info) and not question.latent:
+        baselines, typical = WORD, True
+    if has_own_columns(subject.model):
+        baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
+    if layer is None and not only_net:
+        given = dataclasses.replace(
+            with_baseline_values(given, stack, _drawn(baselines), subject.model), row_names=row_names_of(inputs)
+        )
+        groups = _groups(given, request)
     names = subject.names.values()
     several = question.several_c
     return Job(
         subject,
         given,
         stack,
-        _settings(explainer, given, request.pairs),
+        make_settings(explainer, given, request.pairs),
         request.replace(feature_groups=groups),
         question,
         extra=as_arguments(ready.extra),
         class_names=info.class_names,
         probability=info.probability,
-        notes=(*_notes_of_model(subject, question), *ready.notes, *given.notes, *about),
+        notes=(*_notes_of_model(subject, question), *ready.notes, *given.notes, *about, *_price(stack, typical)),
         latent_baselines=request.baselines,
-        features=_features(explainer.variant, given, groups, question),
+        features=find_features(explainer.variant, given, groups, question),
         sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
-        per_row=_per_row(request, ready.extra, given),
+        per_row=_per_row(info, request, ready.extra, given),
         only_net=only_net,
+        typical=typical,
     )
 
 
-def _per_row(request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:
+def _drawn(baselines: Any) -> Any:
+    """Baselines as rows of the user; of a background those that are drawn."""
+    return draw_rows(baselines.rows, baselines.k, baselines.seed) if isinstance(baselines, Background) else baselines
+
+
+def _is_background(baselines: Any) -> bool:
+    """Rows of the background are asked for as baselines."""
+    return isinstance(baselines, Background) or (isinstance(baselines, str) and baselines == WORD)
+
+
+def _in_own_columns(inputs: Any, subject: Subject, info: ModelInfo) -> bool:
+    """The inputs are columns that people know, where zero says nothing: those of a pipeline or of a schema."""
+    named = is_frame(inputs) or isinstance(inputs, Mapping)
+    return named and (subject.takes_raw or info.schema is not None)
+
+
+def _price(stack: Sequence[Any], typical: bool) -> tuple[str, ...]:
+    if not typical:
+        return ()
+    many = len(stack)
+    return (f"Scores are averages over {many} baselines, rows of the background; the price is about {many} explanations.",)
+
+
+def _groups(given: Inputs, request: Request) -> Any:
+    """What one score is of: the user's groups of the features as people know them."""
+    if given.grouping is None:
+        return request.feature_groups
+    return given.grouping if request.feature_groups is None else join_groups(given.grouping, request.feature_groups)
+
+
+def _per_row(info: ModelInfo, request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:
     """Which further arguments have one entry per row: those that came with an encoding do; others if the user says so."""
-    if request.per_row is not None:
-        return tuple(request.per_row)
+    if info.per_row is not None:
+        return tuple(info.per_row)
     if request.additional_forward_args is not None or not isinstance(extra, dict):
         return None
     tensors = {key: part for key, part in extra.items() if isinstance(part, torch.Tensor) and part.ndim}
     return tuple(key for key, part in tensors.items() if len(part) == given.rows)
 
 
-def _settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
+def make_settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
     variant = explainer.variant
     carrier = CARRIERS[variant.netting]
     if pairs and carrier not in PAIRED:
@@ -116,7 +160,7 @@ def _settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
     return dataclasses.replace(settings, dtype=dtype)
 
 
-def _features(
+def find_features(
     variant: Variant, given: Inputs, groups: Any, question: Question
 ) -> Callable[[list[torch.Size]], Features] | None:
     """Which elements are one feature, for a carrier that keeps features apart."""

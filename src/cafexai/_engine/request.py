@@ -10,12 +10,15 @@ import dataclasses
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ..explanation.conflict import MEASURED, NET
+
 P = ParamSpec("P")
 R = TypeVar("R")
+CONFLICTS = (MEASURED, NET)  # how it is computed
 MARK = "(the options of a request)"  # where the docstring of a method gets the options
 
 
@@ -26,21 +29,24 @@ class Request:
     Args:
         baselines: What rows are compared with. None is zero (for codes a zero embedding, for texts the mask token of the
             tokenizer). Else a number, a tensor or data frame shaped like the inputs or like one row, a stack of these (the
-            scores are averaged), a function of the inputs, or "mean", "median" or "mode" of the background. A tuple for
-            several inputs.
+            scores are averaged), a function of the inputs, "mean", "median" or "mode" of the background, or "zero". A tuple
+            for several inputs. "background", or ``cafexai.Background(rows, k=50)``, explains against each of k background
+            rows and averages the scores; it is what None means for frames of pipelines and schemas with a background.
         target: The output to explain: an index or the name of a class, one per row, or tuples for outputs of more
             dimensions. None is the only output, or the predicted class of each row.
         additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords. With ``batch_size``,
             tensors among them with one entry per row are cut along with the rows.
-        against: Explain the difference between the target and this output, given like a target.
+        against: Explain the difference between the target and this output, given like a target; "others" is the mean of all
+            other outputs.
         output: Which part of the model's output is meant: a key, an index, a function, or a path such as
             ``"logits[:, -1]"``.
         feature_groups: One score per group: ``{"sex": [3, 4]}``, or an integer mask shaped like one row.
         pairs: Also compute which feature cancels which (``variant="feature"``): ``e.conflict_pairs``.
+        conflict: How ``e.conflict`` is computed: "measured", by two or three more evaluations of the model per row and
+            baseline, or "net", from the net scores. None is "measured" for ``explain`` and ``explain_neuron``, "net" for
+            the others.
         display: The features in the units of the user, if the inputs are scaled.
         batch_size: Rows per chunk. None chooses a size that fits the memory of the processor.
-        per_row: Which further arguments have one entry per row, by position or keyword. None tries tensors that are as long
-            as there are rows on the first two chunks.
         show_progress: Show a progress bar. None shows it for long work only.
     """
 
@@ -52,9 +58,9 @@ class Request:
     output: Any = None
     feature_groups: Any = None
     pairs: bool = False
+    conflict: str | None = None
     display: Any = None
     batch_size: int | None = None
-    per_row: Sequence[int | str] | None = None
     show_progress: bool | None = None
 
     def replace(self, **options: Any) -> Request:
@@ -63,6 +69,12 @@ class Request:
 
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(Request))
+
+
+def without_background(request: Request, background: Any, tokenizer: Any) -> Request:
+    """The request with zero where frames would take rows of the background as baselines unasked, at fifty times the price."""
+    unasked = request.baselines is None and background is not None and tokenizer is None
+    return request.replace(baselines="zero") if unasked else request
 
 
 def make_request(call: str, request: Request | None, options: Mapping[str, Any]) -> Request:
@@ -90,6 +102,21 @@ class Question:
         return self.layer is not None and self.start
 
 
+def conflict_kind(conflict: str | None, question: Question) -> str:
+    """The kind of conflict that a request asks for: by default measured, for layers, classes and several c from nets."""
+    if conflict is not None and conflict not in CONFLICTS:
+        raise ValueError(
+            f"explain(..., conflict={conflict!r}): unknown value. Allowed values: {', '.join(map(repr, CONFLICTS))}."
+        )
+    if conflict == MEASURED and question.layer is not None:
+        raise ValueError(
+            'explain_layer(..., conflict="measured"): the units of a layer are not inputs that could be set to a baseline. '
+            'Allowed values: "net".'
+        )
+    several = question.every_class or question.several_c is not None or question.layer is not None
+    return conflict or (NET if several else MEASURED)
+
+
 def takes_request(
     make: Callable[P, Request],
 ) -> Callable[[Callable[[Any, Any, Request], R]], Callable[Concatenate[Any, Any, P], R]]:
@@ -114,22 +141,24 @@ def takes_request(
 
 
 def takes_request_and(make: Callable[..., Request]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """The same for a method (self, inputs, one more, request, *, ...) with parameters of its own."""
+    """The same for a method (self, inputs, perhaps one more, request, *, ...) with parameters of its own."""
 
     def decorate(method: Callable[..., R]) -> Callable[..., R]:
-        own = [name for name in inspect.signature(method).parameters if name not in ("self", "inputs", "request")]
-        first = own[0]
+        own = {one.name: one for one in inspect.signature(method).parameters.values()}
+        own = {name: one for name, one in own.items() if name not in ("self", "inputs", "request")}
+        needed = [name for name, one in own.items() if one.kind is not one.KEYWORD_ONLY]
 
         @functools.wraps(method)
         def call(self: Any, inputs: Any, *args: Any, **options: Any) -> R:
-            if not args and first not in options:
-                raise TypeError(f"{method.__name__}(inputs, {first}, ...): give {first}.")
-            one, args = (args[0], args[1:]) if args else (options.pop(first), args)
-            more = {name: options.pop(name) for name in own[1:] if name in options}
+            if missing := [name for name in needed[len(args) :] if name not in options]:
+                raise TypeError(f"{method.__name__}(inputs, {missing[0]}, ...): give {missing[0]}.")
+            first, args = args[: len(needed)], args[len(needed) :]
+            first += tuple(options.pop(name) for name in needed[len(first) :])
+            more = {name: options.pop(name) for name in own if name in options}
             if unknown := [name for name in options if name not in OPTIONS]:
-                known = ", ".join([first, *own[1:], *OPTIONS])
+                known = ", ".join([*own, *OPTIONS])
                 raise TypeError(f"{method.__name__}(..., {unknown[0]}=...): unknown parameter. Parameters: {known}.")
-            return method(self, inputs, one, make(*args, **options), **more)
+            return method(self, inputs, *first, make(*args, **options), **more)
 
         _describe(call, method)
         return call

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from .._carriers.path import PathScores
-from .._core.completeness import lost_in_rounding, too_large
+from .._core.completeness import make_rounding_error, too_large
 from .._core.run import Settings
 from .._core.tolerance import all_finite, gap, tolerance
 from ..errors import CompletenessError, OutputDiffers, SumBroken, UnsupportedOperation
@@ -76,4 +76,4 @@ def refuse_rounding_inside(job: Job, batch: Batch, settings: Settings, error: Su
     if not all_finite(error.lack) and not all_finite(influence):
         raise too_large(settings, change.dtype) from error
     if all_finite(influence) and bool((error.lack.abs() <= error.limit * influence).all()):
-        raise lost_in_rounding(settings, change, error.lack, influence) from error
+        raise make_rounding_error(settings, change, error.lack, influence) from error

@@ -233,7 +233,7 @@ class _Changeable:
         parts = [own[name] for name in _PARTS]
         self.dicts += [own, *parts]
         more = [own[name] for name in own.keys() - _STANDARD]
-        return [*parts[-1].values(), *more, *(() if package == "torch" else self._named_by(type(module).forward))]
+        return [*parts[-1].values(), *more, *(() if package == "torch" else self._names_used_by(type(module).forward))]
 
     def _object(self, value: Any, package: str) -> list[Any]:
         if isinstance(value, tuple):
@@ -250,13 +250,13 @@ class _Changeable:
             names = [name for kind in type(value).__mro__ for name in _slots(kind)]
             found = [(value, name, getattr(value, name)) for name in names if hasattr(value, name)]
             self.places += found
-            more = self._named_by(value) if isinstance(value, FunctionType) else []
+            more = self._names_used_by(value) if isinstance(value, FunctionType) else []
             return [*(part for *_, part in found), getattr(value, "__dict__", None), *more]
         elif not isinstance(value, (type, ModuleType, FunctionType)) and hasattr(value, "__dict__"):
             self._others_hold(vars(value), *vars(value).values())
         return []
 
-    def _named_by(self, function: Any) -> list[Any]:
+    def _names_used_by(self, function: Any) -> list[Any]:
         """What a function takes from outside; containers there are others' as well."""
         if not isinstance(function, FunctionType) or function in self._functions:
             return []
@@ -265,7 +265,7 @@ class _Changeable:
         found = [known[name] for name in function.__code__.co_names if name in known]
         inside = [value for value in found if isinstance(value, nn.Module)]
         for cell in function.__closure__ or ():
-            if _filled(cell):
+            if _refill(cell):
                 found.append(cell.cell_contents)
                 inside.append(cell.cell_contents)
                 self.places.append((cell, "cell_contents", cell.cell_contents))
@@ -298,7 +298,7 @@ def _slots(kind: type) -> tuple[str, ...]:
     return tuple(name for name in ((names,) if isinstance(names, str) else names) if not name.startswith("__"))
 
 
-def _filled(cell: CellType) -> bool:
+def _refill(cell: CellType) -> bool:
     try:
         return cell.cell_contents is not cell
     except ValueError:

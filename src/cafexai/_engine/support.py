@@ -45,7 +45,24 @@ class Support:
 
 @with_gradients
 def supported(model: Any, inputs: Any, additional_forward_args: Any = None) -> Support:
-    """Run the model once and report every operation that has a rule and every one that has none, without explaining."""
+    """Run the model once and report which of its operations have a rule, without explaining.
+
+    Args:
+        model: A module, or a function of tensors.
+        inputs: See ``CAFE.explain``.
+        additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords.
+
+    Returns:
+        True in a condition if the model can be explained; printed, it lists the operations.
+
+    Raises:
+        ValueError: The inputs are not what the model takes.
+
+    Example:
+        >>> import cafexai
+        >>> bool(cafexai.supported(torch.nn.Linear(2, 1), torch.ones(1, 2)))
+        True
+    """
     subject = Subject(model)
     subject.ready("supported")
     given = prepare(inputs, subject.model, call="supported")
@@ -70,7 +87,7 @@ def _of_the_model(why: str) -> Problem:
 
 def _of_outputs(output: Any, job: Job) -> Iterator[str]:
     """What stands in the way of every output of a model, if something does for all of them."""
-    found = list(_scored_outputs(output))
+    found = list(_find_scored(output))
     if not found:
         yield (
             "no output depends on the input in a way that can be followed: it is a constant, was computed from values that are "
@@ -82,7 +99,7 @@ def _of_outputs(output: Any, job: Job) -> Iterator[str]:
         yield "values are not finite at the output; cafexai.debug.check_operations(cafe, inputs) finds the operation"
 
 
-def _scored_outputs(output: Any) -> Iterator[Any]:
+def _find_scored(output: Any) -> Iterator[Any]:
     """The scored values in what a model gives; behind a final softmax or sigmoid the logits."""
     if isinstance(output, Softmaxed):
         yield output.logits
@@ -92,4 +109,4 @@ def _scored_outputs(output: Any) -> Iterator[Any]:
     elif not isinstance(output, Tensor):
         parts = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
         for part in parts:
-            yield from _scored_outputs(part)
+            yield from _find_scored(part)

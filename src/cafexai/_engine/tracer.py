@@ -48,7 +48,7 @@ class Trace(TorchFunctionMode):
             if effect is Effect.FIRST:
                 self.guard.save((*args, *kwargs.values())[:1])
             elif effect is Effect.ANY and not self.guard.watching:
-                return self._watched(func, types, args, kwargs)
+                return self._watch_call(func, types, args, kwargs)
             if not _meets(args, kwargs, FOLLOWED):
                 return func(*args, **kwargs)
         if not args or "input" in kwargs:
@@ -58,7 +58,7 @@ class Trace(TorchFunctionMode):
             if "metadata" in rule.kinds:
                 return func(*args, **kwargs)
             if "draws" in rule.kinds and not self.guard.watching:
-                return self._watched(func, types, args, kwargs)
+                return self._watch_call(func, types, args, kwargs)
         if not usual and _meets(args, kwargs, Complexed):
             act = self._of_complex
         elif (
@@ -77,7 +77,7 @@ class Trace(TorchFunctionMode):
         with engine_settings():
             return act(func, rule, args, kwargs)
 
-    def _watched(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+    def _watch_call(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """A call of which it is not known what it writes into, or that draws random numbers."""
         self.guard.needed = True
         self.guard.save(args[:1])
@@ -173,13 +173,13 @@ class Trace(TorchFunctionMode):
             return self._write(args[0], result, dtype)
         first = args[0]
         if type(first) is not Scored:
-            return _wrapped(result, dtype)
+            return _wrap(result, dtype)
         if result is states[0]:
             return first
         if "identity" in rule.kinds and isinstance(result, Scores):  # a conversion to what the value already is
             if result.nominal == first.dtype and result.template.device == first.device:
                 return first
-        wrapped = Scored(result, result.nominal or dtype) if isinstance(result, Scores) else _wrapped(result, dtype)
+        wrapped = Scored(result, result.nominal or dtype) if isinstance(result, Scores) else _wrap(result, dtype)
         if rule.view:
             share(wrapped, first, func, args, kwargs)
         return wrapped
@@ -355,12 +355,12 @@ def _meets(args: Any, kwargs: Any, kind: Any) -> bool:
     return False
 
 
-def _wrapped(result: Any, dtype: torch.dtype) -> Any:
+def _wrap(result: Any, dtype: torch.dtype) -> Any:
     """The result as the model sees it, in the same structure."""
     if isinstance(result, Scores):
         return Scored(result, result.nominal or dtype)
     if isinstance(result, (tuple, list)):
-        return type(result)([_wrapped(item, dtype) for item in result])
+        return type(result)([_wrap(item, dtype) for item in result])
     return result
 
 

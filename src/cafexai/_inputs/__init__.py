@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 
-def renamed(call: str, given: dict[str, Any], **pairs: Any) -> list[Any]:
+def resolve_old_words(call: str, given: dict[str, Any], **pairs: Any) -> list[Any]:
     """The values of arguments, ``new_word=(value, default, old word)``; ``given`` holds what came by other words."""
     values = []
     for new, (value, default, old) in pairs.items():
@@ -41,10 +41,10 @@ def different(names: Iterable[Any], call: str) -> tuple[str, ...]:
     words = tuple(map(str, names))
     if len(set(words)) < len(words):
         twice = [word for word, count in Counter(words).items() if count > 1]
-        raise ValueError(f"{call}: more than one feature is called {listed(twice)}. Give every feature a name of its own.")
+        raise ValueError(f"{call}: more than one feature is called {list_names(twice)}. Give every feature a name of its own.")
     return words
 
 
-def listed(names: Sequence[str], most: int = 20) -> str:
+def list_names(names: Sequence[str], most: int = 20) -> str:
     """Names in a message; the first of them if there are many."""
     return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -9,21 +9,24 @@ import torch
 from torch import Tensor, nn
 
 from .._core.tolerance import all_finite
+from .background import WORD, Background
 from .prepare import (
     Inputs,
     by_schema,
-    checked,
+    check_numbers,
     dense,
     frame_to_numpy,
     has_own_columns,
     in_order,
     is_frame,
     is_plain,
+    refuse_masked,
     takes_raw,
     to_tensor,
-    unmasked,
 )
 
+ZERO = "zero"  # the word for no baseline: zeros, for codes a zero embedding
+WORDS = ("mean", "median", "mode", WORD, ZERO)
 Reference = Tensor | None  # None stands for zeros
 
 
@@ -31,6 +34,12 @@ def references(
     baselines: Any, inputs: Inputs, background: Any, model: Any, call: str = "explain"
 ) -> list[tuple[Reference, ...]]:
     """The reference inputs: one entry, or several to average over; None stands for zeros."""
+    if isinstance(baselines, str) and baselines == WORD:
+        _check_word(baselines, background, call)
+        baselines = Background(background)
+    if isinstance(baselines, Background):
+        return _draw(baselines, inputs, model, call)
+    baselines = None if isinstance(baselines, str) and baselines == ZERO else baselines
     if callable(baselines) and not isinstance(baselines, (Tensor, nn.Module)):
         baselines = baselines(inputs.tensors if inputs.is_tuple else inputs.tensors[0])
     else:
@@ -51,10 +60,28 @@ def references(
     return [tuple(stack[i % len(stack)] for stack in stacks) for i in range(count)]
 
 
-def expanded(baselines: Any, rows: Tensor, call: str) -> Tensor:
+def _draw(drawn: Background, inputs: Inputs, model: Any, call: str) -> list[tuple[Reference, ...]]:
+    """Rows of the background, each as a reference for all rows."""
+    places = range(len(inputs.tensors))
+    parts = [background_rows(drawn.rows, place, model, inputs.columns, inputs.schema) for place in places]
+    for part, x in zip(parts, inputs.tensors, strict=True):
+        if part.shape[1:] != x.shape[1:] or part.is_floating_point() != x.is_floating_point():
+            raise ValueError(
+                f"{call}(..., baselines=Background(...)): background rows of shape {tuple(part.shape[1:])} and {part.dtype} "
+                f"for rows of shape {tuple(x.shape[1:])} and {x.dtype}. Give the background in the form of the inputs."
+            )
+    if len({len(part) for part in parts}) > 1:
+        raise ValueError(f"{call}(..., baselines=Background(...)): the inputs have different numbers of background rows.")
+    return [
+        tuple(part[row : row + 1].to(x).expand(x.shape) for part, x in zip(parts, inputs.tensors, strict=True))
+        for row in drawn.draw(len(parts[0])).tolist()
+    ]
+
+
+def expand_baseline(baselines: Any, rows: Tensor, call: str) -> Tensor:
     """A number, or a tensor that can be expanded, as one baseline for each row."""
     try:
-        start = torch.as_tensor(unmasked(baselines, f"{call}(..., baselines=...)"), device=rows.device)
+        start = torch.as_tensor(refuse_masked(baselines, f"{call}(..., baselines=...)"), device=rows.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{call}(..., baselines=...): a {type(baselines).__name__} is no baseline ({error}).") from error
     if start.is_complex() or not all_finite(start):
@@ -68,18 +95,30 @@ def expanded(baselines: Any, rows: Tensor, call: str) -> Tensor:
         ) from None
 
 
+def known_baselines(baselines: Any, background: Any, model: Any, call: str) -> Any:
+    """For a model with columns of its own: a word as the row of original values that it stands for."""
+    if isinstance(baselines, str) and baselines == ZERO:
+        return None
+    if isinstance(baselines, str):
+        _check_word(baselines, background, call)
+        baselines = (
+            Background(background)
+            if baselines == WORD
+            else model.typical(baselines, dense(background, "the background", "CAFE"))
+        )
+    return baselines
+
+
 def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call: str) -> Any:
     """Baselines in the columns that people know, as the model takes them; others as they are."""
     schema = inputs.schema
     if has_own_columns(model):
-        if isinstance(baselines, str):
-            _known_word(baselines, background, call)
-            baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
+        baselines = known_baselines(baselines, background, model, call)
         return None if baselines is None else model.rows(baselines, f"{call}(..., baselines=...)")
     if schema is None:
         return baselines
     if isinstance(baselines, str):
-        _known_word(baselines, background, call)
+        _check_word(baselines, background, call)
         places = range(len(inputs.tensors))
         return schema.typical(baselines, [background_rows(background, place, model, None, schema) for place in places])
     if hasattr(baselines, "to_frame") and hasattr(baselines, "index"):  # a series of one value per column
@@ -87,9 +126,9 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
     return by_schema(baselines, schema, f"{call}(..., baselines=frame)")
 
 
-def _known_word(word: str, background: Any, call: str) -> None:
-    if word not in ("mean", "median", "mode"):
-        raise ValueError(f'{call}(..., baselines={word!r}): the words are "mean", "median" and "mode".')
+def _check_word(word: str, background: Any, call: str) -> None:
+    if word not in WORDS:
+        raise ValueError(f"{call}(..., baselines={word!r}): unknown value. Allowed values: {', '.join(map(repr, WORDS))}.")
     if background is None:
         raise ValueError(f"{call}(..., baselines={word!r}): of which data? Give them: CAFE(model, background=x_train).")
 
@@ -133,7 +172,7 @@ def _stack(part: Any, x: Tensor, call: str) -> list[Reference]:
             raise ValueError(f"{call}(..., baselines={part}): the baseline of an integer input is an integer code, or None.")
         part = torch.full((1,) * x.ndim, part, dtype=x.dtype)
     if isinstance(part, np.ndarray):
-        part = torch.tensor(unmasked(part, f"{call}(..., baselines=...)"))
+        part = torch.tensor(refuse_masked(part, f"{call}(..., baselines=...)"))
     if not isinstance(part, Tensor):
         raise ValueError(
             f"{call}(..., baselines=...): a {type(part).__name__} is no baseline. Give None (zeros), a number, a tensor "
@@ -163,7 +202,7 @@ def _stack(part: Any, x: Tensor, call: str) -> list[Reference]:
 
 
 def _statistic(name: str, background: Any, place: int, model: Any, columns: tuple[str, ...] | None, call: str) -> Tensor:
-    _known_word(name, background, call)
+    _check_word(name, background, call)
     data = background_rows(background, place, model, columns)
     if name == "mean":
         if not data.is_floating_point():
@@ -180,4 +219,4 @@ def background_rows(background: Any, place: int, model: Any, columns: tuple[str,
     if takes_raw(model):
         data = model.from_raw(dense(data, "the background", "CAFE"), None).ready
     data = _by_name(data, columns, None, "CAFE(..., background=frame)")
-    return checked(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")
+    return check_numbers(to_tensor(data, model, "the background", "CAFE"), "the background", "CAFE")

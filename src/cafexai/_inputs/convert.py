@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from .images import is_picture, preprocessed
-from .words import EXPLAINED, encoded_text, is_encoding, is_text, split_encoding
+from .images import is_picture, preprocess_images
+from .words import EXPLAINED, encode_text, is_encoding, is_text, split_encoding
 
 
 class Taken(NamedTuple):
@@ -22,7 +22,7 @@ class Taken(NamedTuple):
     names: tuple[str, ...] = ()  # by which forward takes the inputs, if these came by name
 
 
-def taken(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, display: Any, raw: bool) -> Taken:
+def convert_inputs(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, display: Any, raw: bool) -> Taken:
     """Strings through the tokenizer, encodings taken apart, pictures through the preprocessing; others as they are.
 
     ``raw``: the model takes texts itself.
@@ -34,7 +34,7 @@ def taken(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, display: Any
     if preprocess is not None:
         if not callable(preprocess):
             raise ValueError(f"{call}(..., preprocess={preprocess!r}): give a function of one picture.")
-        inputs, seen = preprocessed(inputs, preprocess, call)
+        inputs, seen = preprocess_images(inputs, preprocess, call)
         return Taken(inputs, extra, seen if display is None else display)
     if is_picture(inputs):
         raise ValueError(
@@ -45,7 +45,7 @@ def taken(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, display: Any
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         if raw:
             return Taken(np.array(texts, dtype=object), extra, display)
-        inputs, notes = encoded_text(texts, tokenizer, call)
+        inputs, notes = encode_text(texts, tokenizer, call)
     if not is_encoding(inputs):
         return Taken(inputs, extra, display, notes, extra.get("attention_mask") if isinstance(extra, dict) else None)
     named, extra = split_encoding(inputs, extra, tokenizer is not None, call)

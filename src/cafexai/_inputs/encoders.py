@@ -34,6 +34,7 @@ def _known(step: Any, before: Sources, count: int, labels: Labels) -> Sources | 
             if outputs is None:
                 return None
             before = sources(one, before, outputs, labels)
+            labels = labels if _keeps_values(one) else {}  # categories of what a step has made are none of the column
         return before
     if isinstance(step, ColumnTransformer):
         found: Sources = [frozenset()] * count
@@ -44,6 +45,10 @@ def _known(step: Any, before: Sources, count: int, labels: Labels) -> Sources | 
                 inside = [before[i] for i in _places(columns, list(getattr(step, "feature_names_in_", ())), len(before))]
                 found[place] = sources(one, inside, width, labels)
         return found
+    if hasattr(step, "between"):  # two steps, and how many features stand between them
+        return sources(step.then, sources(step.first, before, step.between, labels), count, {})
+    if hasattr(step, "side_by_side"):  # steps of several estimators, each with its width
+        return [one for own, width in step.side_by_side for one in sources(own, before, width, labels)]
     if isinstance(step, FeatureUnion):
         found = []
         for _, one in step.transformer_list:
@@ -61,7 +66,7 @@ def _of_one_step(step: Any, before: Sources, count: int, labels: Labels) -> Sour
 
     from sklearn import preprocessing
 
-    if isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)):
+    if isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder, preprocessing.TargetEncoder)):
         for columns, categories in zip(before, step.categories_, strict=True):
             if len(columns) == 1:
                 labels[min(columns)] = tuple(word(one) for one in categories if not is_missing(one))
@@ -69,7 +74,7 @@ def _of_one_step(step: Any, before: Sources, count: int, labels: Labels) -> Sour
         return _blocks(before, _one_hot_widths(step))
     if isinstance(step, preprocessing.KBinsDiscretizer):
         return before if step.encode == "ordinal" else _blocks(before, step.n_bins_)
-    if isinstance(step, preprocessing.SplineTransformer):
+    if isinstance(step, (preprocessing.SplineTransformer, preprocessing.TargetEncoder)):
         return _blocks(before, [count // len(before)] * len(before))
     if isinstance(step, preprocessing.PolynomialFeatures):
         return [frozenset().union(*(before[i] for i in np.flatnonzero(powers))) for powers in step.powers_]
@@ -85,6 +90,13 @@ def _of_one_step(step: Any, before: Sources, count: int, labels: Labels) -> Sour
     if isinstance(step, OneToOneFeatureMixin) and not isinstance(step, preprocessing.Normalizer):  # that takes the whole row
         return before
     return None
+
+
+def _keeps_values(step: Any) -> bool:
+    """What comes out are values of the columns: an imputer or a selector."""
+    from sklearn.feature_selection import SelectorMixin
+
+    return hasattr(step, "indicator_") or isinstance(step, SelectorMixin)
 
 
 def _blocks(before: Sources, widths: Sequence[int]) -> Sources:

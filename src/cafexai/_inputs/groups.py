@@ -22,12 +22,15 @@ class Grouping:
     names: tuple[str, ...]
     values: Tensor | None = None  # (rows, features): numbers, or codes of words; NaN is missing
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the words of its codes
+    baselines: Tensor | None = None  # like values: what the rows are compared with
 
 
-def joined(known: Grouping, groups: Any, call: str = "explain") -> Grouping:
+def join_groups(known: Grouping, groups: Any, call: str = "explain") -> Grouping:
     """Groups of features that are known already: a feature that stays alone keeps its value, several have none."""
     own, names = places(groups, [torch.Size([len(known.names)])], lambda: known.names, call)
-    return Grouping(own[known.index], names, *values_of_groups(own, names, known.names, known.values, known.categories))
+    values, categories = values_of_groups(own, names, known.names, known.values, known.categories)
+    baselines, _ = values_of_groups(own, names, known.names, known.baselines, known.categories)
+    return Grouping(own[known.index], names, values, categories, baselines)
 
 
 def values_of_groups(
@@ -58,9 +61,7 @@ def places(
     if isinstance(groups, Grouping):
         return groups.index, groups.names
     if isinstance(groups, Mapping):
-        if len(shapes) > 1:
-            raise ValueError(f"{call}(..., feature_groups={{...}}): there are several inputs; give a tuple of integer masks.")
-        return _named(groups, shapes[0].numel(), names(), call)
+        return _name_groups(groups, sum(shape.numel() for shape in shapes), names(), call)
     one = not isinstance(groups, (tuple, list)) or all(isinstance(number, int) for number in groups)
     if one and isinstance(groups, (tuple, list)) and any(isinstance(number, bool) for number in groups):
         raise ValueError(f"{call}(..., feature_groups={groups}): a mask holds integers, not true and false.")
@@ -72,10 +73,10 @@ def places(
     return index, tuple(f"group {label}" for label in labels.tolist())
 
 
-def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...], call: str) -> tuple[Tensor, tuple[str, ...]]:
+def _name_groups(groups: Mapping[str, Any], count: int, names: tuple[str, ...], call: str) -> tuple[Tensor, tuple[str, ...]]:
     owner: dict[int, str] = {}
     for group, members in groups.items():
-        for member in chosen(members, count):
+        for member in list_features(members, count):
             if isinstance(member, str) and names.count(member) > 1:
                 different(names, f"{call}(..., feature_groups={{{group!r}: [{member!r}]}})")
             place = names.index(member) if isinstance(member, str) and member in names else member
@@ -100,7 +101,7 @@ def _named(groups: Mapping[str, Any], count: int, names: tuple[str, ...], call: 
     return torch.tensor([order.index(slot) for slot in slots]), labels
 
 
-def chosen(members: Any, count: int) -> list[Any]:
+def list_features(members: Any, count: int) -> list[Any]:
     """A set of features as a list: of indices and names, as they are, or from a mask of true and false for each feature."""
     listed = members.flatten().tolist() if isinstance(members, (Tensor, np.ndarray)) else list(members)
     if len(listed) == count and all(isinstance(member, (bool, np.bool_)) for member in listed):

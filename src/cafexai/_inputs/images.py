@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ def is_picture(value: Any) -> bool:
     return type(value).__module__.split(".")[0] == "PIL" and hasattr(value, "getbands")
 
 
-def preprocessed(inputs: Any, preprocess: Callable[[Any], Any], call: str) -> tuple[Tensor, Tensor | None]:
+def preprocess_images(inputs: Any, preprocess: Callable[[Any], Any], call: str) -> tuple[Tensor, Tensor | None]:
     """What the preprocessing makes of each picture, and the pictures in that shape, from 0 to 1, where it keeps their size."""
     items = _items(inputs)
     if not items:
@@ -28,7 +28,7 @@ def preprocessed(inputs: Any, preprocess: Callable[[Any], Any], call: str) -> tu
             f"{call}(..., preprocess=...): it gives tensors of different shapes, {[tuple(p.shape) for p in ready[:5]]}."
         )
     x = torch.stack(ready)
-    seen = [part for part in (_seen(item, x.shape[1:]) for item in items) if part is not None]
+    seen = [part for part in (_match_shape(item, x.shape[1:]) for item in items) if part is not None]
     return x, torch.stack(seen) if len(seen) == len(items) else None
 
 
@@ -48,7 +48,7 @@ def _tensor(value: Any, call: str) -> Tensor:
     return value[0] if value.ndim == 4 and len(value) == 1 else value
 
 
-def _seen(item: Any, shape: torch.Size) -> Tensor | None:
+def _match_shape(item: Any, shape: torch.Size) -> Tensor | None:
     """The picture in the shape of the rows, channels first or last; None if its size is another."""
     pixels = torch.as_tensor(np.array(item))
     if pixels.dtype is not torch.uint8:
@@ -58,3 +58,25 @@ def _seen(item: Any, shape: torch.Size) -> Tensor | None:
         if turned.shape == shape:
             return turned.double() / 255
     return None
+
+
+CELLS = 8  # an image is cut into a grid of so many cells in each direction
+
+
+def is_image(shape: Sequence[int]) -> bool:
+    """Rows of this shape are (channels, height, width) or (height, width, channels), with at most four channels."""
+    return len(shape) == 3 and min(shape[0], shape[2]) <= 4
+
+
+def channels_last(shape: Sequence[int]) -> bool:
+    """Whether a row is (height, width, channels): few of them at the end, and not in front."""
+    return shape[0] > 4 >= shape[2]
+
+
+def cell_index(shape: Sequence[int]) -> Tensor:
+    """The cell of every element of a row: a grid of 8 x 8 over the image, all channels of a pixel in one cell."""
+    last = channels_last(shape)
+    channels, height, width = (shape[2], *shape[:2]) if last else shape
+    down, right = (torch.arange(size) * min(CELLS, size) // size for size in (height, width))
+    cells = (min(CELLS, width) * down[:, None] + right).expand(channels, height, width)
+    return (cells.permute(1, 2, 0) if last else cells).flatten()

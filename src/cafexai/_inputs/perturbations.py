@@ -15,12 +15,19 @@ MOST = 1000  # rows of data that are looked at, evenly taken
 
 @dataclass(frozen=True)
 class DataNoise:
-    """Noise of ``std`` standard deviations, from the first to the second, on numbers; ``flip`` of the categories are replaced.
+    """Noise of the size of the data, for ``Refine``.
 
-    ``data`` are rows (rows, ...). Integers, and columns with no more than two different values, are categories. ``groups``
-    (integers shaped like one row) says which elements belong together: categories of one group are replaced together.
-    Every row gets the same draws, each followed by its mirror image and larger than the last, and every category is replaced,
-    by that of another row, at least once.
+    Integers, and columns with no more than two different values, are categories. Every row gets the same draws, each followed
+    by its mirror image and larger than the last. Every category is replaced, by that of another row, at least once.
+
+    Args:
+        data: Rows, (rows, ...).
+        groups: Integers shaped like one row: categories of one group are replaced together.
+        std: The noise on numbers, in standard deviations: one size, or the first and the last.
+        flip: The share of draws in which a category is replaced.
+
+    Raises:
+        ValueError: The data have fewer than two rows or are not finite, or the sizes are not allowed.
     """
 
     data: Tensor
@@ -38,7 +45,19 @@ class DataNoise:
             raise ValueError(f"DataNoise(..., std={self.std!r}): give one size, or the smallest and the largest.")
 
     def versions(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(rows, samples, *row): every row, disturbed."""
+        """Perturbed copies of every row.
+
+        Args:
+            x: The rows.
+            samples: Copies per row.
+            generator: Draws the noise.
+
+        Returns:
+            (rows, samples, *row).
+
+        Raises:
+            ValueError: The rows are not shaped like those of the data.
+        """
         if x.shape[1:] != self.data.shape[1:]:
             raise ValueError(
                 f"explain(..., refine=...): rows of shape {tuple(x.shape[1:])} for a background with rows of shape "
@@ -69,10 +88,15 @@ class DataNoise:
 
 @dataclass(frozen=True)
 class Masks:
-    """Features replaced by ``value``, each in a ``share`` of the draws: for words and pictures, which no noise fits.
+    """Replace features, for words and pictures, which no noise fits: ``Refine(20, perturb=Masks(...))``.
 
-    ``value`` is a number, or a tensor shaped like a row. ``groups`` (integers shaped like a row) are replaced together; what
-    has a negative one always stays. The draws are those of the generator, ``Refine(20, perturb=Masks(...))``.
+    Args:
+        value: The replacement: a number, or a tensor shaped like a row.
+        groups: Integers shaped like a row: elements of one group are replaced together. Those with a negative number stay.
+        share: The share of draws in which a feature is replaced.
+
+    Raises:
+        ValueError: The share is not between 0 and 1.
     """
 
     value: Tensor | float = 0.0

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._core.tolerance import all_finite
 from .._extras import needs
-from . import different, listed
+from . import different, list_names
 from .groups import Grouping
 from .words import Words, tokens_of, words_of
 
@@ -33,6 +33,8 @@ class Inputs:
     words: Words | None = None  # the words that tokens are pieces of
     schema: Any = None  # the columns as the user has described them
     notes: tuple[str, ...] = ()
+    row_names: tuple[str, ...] | None = None  # the labels of the rows, where they have some
+    baseline_values: Tensor | None = None  # like display: the baseline
     keywords: tuple[str, ...] = ()  # the arguments of forward that the inputs are, if they go there by name
     rows: int = field(init=False)  # how many there are
 
@@ -105,7 +107,7 @@ def prepare(
         what = "the input" if len(given) == 1 else f"input {place}"
         value = frame_to_numpy(value, f"{call}(frame)") if is_frame(value) else value
         tensor = to_tensor(value, model, f"input {place}", call)
-        tensors.append(checked(tensor, what, call, columns if framed and not raw else None))
+        tensors.append(check_numbers(tensor, what, call, columns if framed and not raw else None))
     rows = {tensor.shape[0] for tensor in tensors}
     if len(rows) > 1:
         raise ValueError(
@@ -115,7 +117,7 @@ def prepare(
     if told is not None and not raw and len(told) != count:
         raise ValueError(
             f"{call}(...): {count} features in {len(tensors)} input(s), and CAFE(..., feature_names=...) names {len(told)}: "
-            f"{listed(told)}. Pass these columns in this order, or a frame that has them."
+            f"{list_names(told)}. Pass these columns in this order, or a frame that has them."
         )
     names = None if names is None else tuple(map(str, names))
     if names is not None and schema is None and len(names) != count:
@@ -123,7 +125,7 @@ def prepare(
             f"{call}(..., feature_names=...): {len(names)} names for {count} features in {len(tensors)} input(s). Give one "
             "name per feature, input after input."
         )
-    shown = None if display is None else _displayed(display, tensors, columns, f"{call}(..., display=...)")
+    shown = None if display is None else _read_display(display, tensors, columns, f"{call}(..., display=...)")
     order = names if columns is None else columns
     about = Inputs(tuple(tensors), is_tuple, names, None, shown, order, made.categories, made.grouping, notes=made.notes)
     if tokenizer is not None:
@@ -131,7 +133,7 @@ def prepare(
         return (
             replace(about, words=words_of(tokenizer, ids, mask)) if words else replace(about, tokens=tokens_of(tokenizer, ids))
         )
-    return about if schema is None else _described(about, schema, f"{call}(...)")
+    return about if schema is None else _describe(about, schema, f"{call}(...)")
 
 
 def by_schema(inputs: Any, schema: Any, call: str) -> Any:
@@ -144,18 +146,19 @@ def by_schema(inputs: Any, schema: Any, call: str) -> Any:
             return by_schema(needs("pandas", "tabular").DataFrame([dict(inputs)]), schema, call)
         if set(inputs) != set(schema.inputs):
             raise ValueError(
-                f"{call}: the inputs {listed(list(map(str, inputs)))} are not those of the schema, {listed(schema.inputs)}."
+                f"{call}: the inputs {list_names(list(map(str, inputs)))} are not those of the schema. "
+                f"Allowed names: {list_names(schema.inputs)}."
             )
         return tuple(inputs[name] for name in schema.inputs)
     return inputs
 
 
-def _described(given: Inputs, schema: Any, call: str) -> Inputs:
+def _describe(given: Inputs, schema: Any, call: str) -> Inputs:
     """The inputs with names, words and values from the schema; blocks are one feature."""
-    index, values, categories = schema.seen(given.tensors, call)
+    index, values, categories = schema.match_columns(given.tensors, call)
     names = schema.names if given.names is None else given.names
     if len(names) != len(schema.names):
-        raise ValueError(f"{call[:-4]}..., feature_names=...): {len(names)} names for the columns {listed(schema.names)}.")
+        raise ValueError(f"{call[:-4]}..., feature_names=...): {len(names)} names for the columns {list_names(schema.names)}.")
     categories = {names[schema.names.index(name)]: words for name, words in categories.items()}
     if len(index) == len(names):
         return replace(given, names=names, categories=categories, schema=schema)
@@ -173,12 +176,12 @@ def _token_ids(tensors: list[Tensor]) -> Tensor:
     return tensors[0]
 
 
-def _displayed(display: Any, tensors: list[Tensor], columns: tuple[str, ...] | None, call: str) -> Tensor:
+def _read_display(display: Any, tensors: list[Tensor], columns: tuple[str, ...] | None, call: str) -> Tensor:
     if is_frame(display):
         if columns is not None and set(map(str, display.columns)) == set(columns):
             display = in_order(display, columns, call)
         display = frame_to_numpy(display, call)
-    display = torch.as_tensor(unmasked(display, call))
+    display = torch.as_tensor(refuse_masked(display, call))
     if len(tensors) > 1 or display.shape != tensors[0].shape:
         raise ValueError(
             f"{call}: values to show of shape {tuple(display.shape)} for inputs of shapes "
@@ -190,6 +193,15 @@ def _displayed(display: Any, tensors: list[Tensor], columns: tuple[str, ...] | N
 def is_frame(value: Any) -> bool:
     """Something like a data frame of pandas or polars."""
     return not isinstance(value, (Tensor, np.ndarray)) and hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
+def row_names_of(inputs: Any) -> tuple[str, ...] | None:
+    """The labels of the rows of a data frame; None if there are none, or they only count the rows."""
+    given = inputs.values() if isinstance(inputs, Mapping) else inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    index = next((part.index for part in given if is_frame(part) and hasattr(part, "index")), None)
+    if index is None or (index.nlevels == 1 and np.array_equal(index.to_numpy(), np.arange(len(index)))):
+        return None
+    return tuple(", ".join(map(str, label)) for label in index) if index.nlevels > 1 else tuple(index.astype(str))
 
 
 def columns_of(frame: Any, call: str) -> tuple[str, ...]:
@@ -205,8 +217,8 @@ def in_order(frame: Any, columns: tuple[str, ...], call: str) -> Any:
     known = set(columns)
     missing, other = [name for name in columns if name not in own], [name for name in own if name not in known]
     if missing or other:
-        wrong = [f"{word} {listed(names)}" for word, names in (("lacks", missing), ("has besides", other)) if names]
-        raise ValueError(f"{call}: its columns are not the features {listed(columns)}; it {' and '.join(wrong)}.")
+        wrong = [f"{word} {list_names(names)}" for word, names in (("lacks", missing), ("has besides", other)) if names]
+        raise ValueError(f"{call}: its columns are not the features {list_names(columns)}; it {' and '.join(wrong)}.")
     return frame[[own[name] for name in columns]]
 
 
@@ -221,7 +233,7 @@ def frame_to_numpy(frame: Any, call: str) -> np.ndarray:
     return np.array(numbers, dtype=np.float64, order="C")  # as rows lie elsewhere: equal rows give equal bits
 
 
-def unmasked(value: Any, call: str) -> Any:
+def refuse_masked(value: Any, call: str) -> Any:
     """Refuse numpy arrays in which entries are masked: they hold no values."""
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.is_masked(value):
@@ -264,7 +276,7 @@ def is_plain(value: Tensor) -> bool:
 def dense(value: Any, what: str, call: str) -> Any:
     """Refuse tensors and arrays that do not hold a number at every place."""
     if not isinstance(value, Tensor):
-        return unmasked(value, f"{call}(...)")
+        return refuse_masked(value, f"{call}(...)")
     if is_plain(value):
         return value
     kind, remedy = f"is stored as {value.layout}", "x.to_dense()"
@@ -277,7 +289,7 @@ def dense(value: Any, what: str, call: str) -> Any:
     raise ValueError(f"{call}(...): {what} {kind}. Pass a dense tensor of numbers: {remedy}.")
 
 
-def checked(x: Tensor, what: str, call: str, columns: tuple[str, ...] | None = None) -> Tensor:
+def check_numbers(x: Tensor, what: str, call: str, columns: tuple[str, ...] | None = None) -> Tensor:
     """Refuse what holds no numbers; ``columns`` are there if it was a frame."""
     if x.dtype == torch.bool or x.is_complex():
         raise ValueError(
@@ -289,7 +301,11 @@ def checked(x: Tensor, what: str, call: str, columns: tuple[str, ...] | None = N
     if not all_finite(x):
         bad = ~x.isfinite()
         where = tuple(bad.nonzero()[0].tolist())
-        of = "" if columns is None else f", in the columns {listed([columns[i] for i in bad.any(0).nonzero()[:, 0].tolist()])}"
+        of = (
+            ""
+            if columns is None
+            else f", in the columns {list_names([columns[i] for i in bad.any(0).nonzero()[:, 0].tolist()])}"
+        )
         raise ValueError(
             f"{call}(...): {what} holds {x[where].item()} at index {where} ({int(bad.sum())} such values in all{of}). "
             "Fill or drop missing values first."

@@ -10,7 +10,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .prepare import unmasked
+from .prepare import refuse_masked
+
+OTHERS = torch.iinfo(torch.long).min  # as an index: the mean of all other outputs
+
+
+def is_others(against: Any, names: Sequence[str] = ()) -> bool:
+    """Whether the mean of all other outputs is meant: the word "others", if no class is called so, or its index."""
+    if isinstance(against, Tensor):
+        return against.numel() > 0 and bool((against == OTHERS).all())
+    return isinstance(against, str) and against == "others" and against not in names
+
+
+def other_outputs(output: Tensor, target: Tensor, call: str = "explain") -> Tensor:
+    """The index of all outputs but the target of each row, (rows, classes - 1)."""
+    if output.ndim != 2 or output.shape[1] < 2:
+        raise ValueError(
+            f'{call}(..., against="others"): the output of shape {tuple(output.shape)} is not one of several classes, (rows, '
+            "classes). Give a single output, or pick a part with output=."
+        )
+    places = torch.arange(output.shape[1] - 1).expand(len(output), -1)
+    return places + (places >= target).long()
 
 
 def choose_target(
@@ -23,7 +43,7 @@ def choose_target(
     """
     batch = output.shape[0]
     sizes = output.shape[1:]
-    target = target if type(target) is int else _by_name(target, names, sizes, call)
+    target = target if type(target) is int else class_index(target, names, sizes, call)
     if len(sizes) == 1 and (only := _one_integer(target)) is not None and 0 <= only < sizes[0]:
         return operator.itemgetter((slice(None), only)), torch.full((batch, 1), only)
     if target is None:
@@ -46,10 +66,13 @@ def choose_target(
     return operator.itemgetter((torch.arange(batch, device=output.device), *picks)), index
 
 
-def picked(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
+def pick_outputs(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
     """The explained outputs of (rows, *output, ...), minus those that they are held against; indices (rows, dimensions)."""
     rows = torch.arange(len(outputs), device=outputs.device)
-    places = [(rows, *one.to(outputs.device).unbind(1)) for one in (target, against) if one is not None]
+    if is_others(against):
+        one = outputs[rows, target.to(outputs.device)[:, 0]]
+        return one - (outputs.sum(1) - one) / (outputs.shape[1] - 1)
+    places = [(rows, *one.to(outputs.device).unbind(1)[: outputs.ndim - 1]) for one in (target, against) if one is not None]
     return outputs[places[0]] if against is None else outputs[places[0]] - outputs[places[1]]
 
 
@@ -67,12 +90,12 @@ def names_of_outputs(names: Sequence[str], sizes: torch.Size, call: str = "expla
     )
 
 
-def _by_name(target: Any, names: Sequence[str], sizes: torch.Size, call: str) -> Any:
+def class_index(target: Any, names: Sequence[str], sizes: torch.Size, call: str) -> Any:
     """Classes that are called by name, as indices."""
     if not isinstance(target, str):
         listed = list(target) if (isinstance(target, np.ndarray) and target.ndim) or hasattr(target, "to_list") else target
         words = isinstance(listed, list) and any(isinstance(one, str) for one in listed)
-        return [_by_name(one, names, sizes, call) for one in listed] if words else target
+        return [class_index(one, names, sizes, call) for one in listed] if words else target
     outputs = names_of_outputs(names, sizes, call) or ()
     if target in outputs:
         return outputs.index(target)
@@ -138,7 +161,7 @@ def _holds_truth(target: Any) -> bool:
 def _integers(target: Any, count: int, call: str) -> Tensor:
     """The target as a tensor; a tuple of one column per dimension has these as its rows."""
     if isinstance(target, (np.ndarray, np.integer)):
-        target = torch.as_tensor(unmasked(target, f"{call}(..., target=...)"))
+        target = torch.as_tensor(refuse_masked(target, f"{call}(..., target=...)"))
     if isinstance(target, (list, tuple)) and _holds_truth(target):
         raise ValueError(f"{call}(..., target={target}): targets are integers, not true and false.")
     try:

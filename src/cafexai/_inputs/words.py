@@ -48,7 +48,7 @@ def is_text(inputs: Any) -> bool:
     return listed and len(inputs) > 0 and all(isinstance(one, str) for one in inputs)
 
 
-def encoded_text(texts: list[str], tokenizer: Any, call: str) -> tuple[Any, tuple[str, ...]]:
+def encode_text(texts: list[str], tokenizer: Any, call: str) -> tuple[Any, tuple[str, ...]]:
     """What the tokenizer makes of texts, and a note on those that were too long for the model."""
     if not callable(tokenizer):
         raise ValueError(f"{call}({texts[:1]!r}, ...): which tokenizer? Give the one of the model: tokenizer=...")
@@ -130,7 +130,7 @@ def words_of(tokenizer: Any, ids: Tensor, mask: Any = None) -> Words:
     return Words(index, tuple(names))
 
 
-def masked(baselines: Any, ids: Tensor, tokenizer: Any) -> tuple[Any, tuple[str, ...]]:
+def mask_words(baselines: Any, ids: Tensor, tokenizer: Any) -> tuple[Any, tuple[str, ...]]:
     """What words are compared with, and a note on it: the mask token, if the tokenizer has one and nothing else is asked for.
 
     "mask" asks for it, "zero" for zero embeddings. Special tokens stay as they are, so that they have no score.

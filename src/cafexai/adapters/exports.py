@@ -10,22 +10,37 @@ from torch import Tensor
 
 from .._extras import needs
 from ..explanation import Explanation, Tensors
-from ..plotting.row_lines import feature_lines
+from ..plotting.row_lines import feature_lines, strongest_first
 
 if TYPE_CHECKING:
     import pandas
 
 
 def long_table(e: Explanation) -> pandas.DataFrame:
-    """One line per row and feature, and one for the bias; what fills up short rows is left out."""
+    """A long table: one line per row and feature, and one for the bias. The filling of short rows is left out.
+
+    Args:
+        e: The explanation.
+
+    Returns:
+        The table; needs pandas.
+    """
     pandas = needs("pandas", "tabular")
     rows = len(e)
     names = [name for row in range(rows) for name in (*e.names(row), "(bias)")]
-    columns: dict[str, Any] = {"row": np.repeat(np.arange(rows), len(names) // max(rows, 1)), "feature": names}
+    each = len(names) // max(rows, 1)
+    columns: dict[str, Any] = {"row": np.repeat(np.arange(rows), each)}
+    if e.row_names is not None:
+        columns["name"] = [name for name in e.row_names for _ in range(each)]
+    for what, index in (("target", e.target), ("against", e.against)):
+        if index is not None:
+            columns[what] = [name for name in output_labels(e, index) for _ in range(each)]
+    columns["feature"] = names
     if e.features.tokens is None and (not e.grouped or e.features.display is not None):
         columns["value"] = _known(e, e.shown)
-        if e.features.display is None:
-            columns["baseline"] = _known(e, e.baselines)
+        starts = e.features.baseline_display
+        if starts is not None or e.features.display is None:
+            columns["baseline"] = _known(e, e.baselines if starts is None else starts)
     scores: list[tuple[str, Tensors, Tensor]] = [
         ("positive", e.positive, e.bias_positive),
         ("negative", e.negative, e.bias_negative),
@@ -33,10 +48,24 @@ def long_table(e: Explanation) -> pandas.DataFrame:
     ]
     if e.refinement is not None:
         scores.append(("refined", e.refined, e.bias))
+    if e.if_missing is not None:
+        scores.append(("if_missing", e.if_missing, torch.zeros_like(e.bias)))
     for name, features, bias in scores:
         columns[name] = torch.cat([e.flat(features), bias.to(e.flat(features))[:, None]], 1).flatten().cpu().numpy()
     frame = pandas.DataFrame(columns)
     return frame if "" not in names else frame[frame["feature"] != ""].reset_index(drop=True)
+
+
+def output_labels(e: Explanation, index: Tensor) -> list[Any]:
+    """The explained output of each row: the name of its class, else its place."""
+    names = e.class_names if e.meta.settings.get("target_layer") is None else None
+    found: list[Any] = []
+    for place in index.tolist():
+        if len(place) <= 1 and names is not None:
+            found.append(names[place[0] if place else 0])
+        else:
+            found.append(0 if not place else place[0] if len(place) == 1 else str(tuple(place)))
+    return found
 
 
 def storable(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -65,25 +94,43 @@ def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     return found
 
 
-def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
-    """The features with most influence on one row, in the order of the ledger."""
+def _named_values(e: Explanation, numbers: np.ndarray) -> np.ndarray:
+    """Values for SHAP's plots, which take no None: what is missing is called so."""
+    found = _in_words(e, numbers)
+    return np.where(found == None, "missing", found)  # noqa: E711
+
+
+def top(e: Explanation, row: int | str, most: int, order: str = "net") -> pandas.DataFrame:
+    """The strongest features of one row, in the order of the ledger."""
     pandas = needs("pandas", "tabular")
     one = e[row]
     names, values = one.names(), one.values()
-    influence = (one.flat(one.positive) + one.flat(one.negative))[0]
-    order = influence.argsort(descending=True, stable=True).tolist()
-    kept = [place for place in order if names[place]][:most]
     feature_lines(one, most)  # refuses what cannot be shown
+    scores = (one.flat(part)[0] for part in (one.positive, one.negative, one.combined))
+    kept = [place for place in strongest_first(order, *scores) if names[place]][:most]
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
-    if values is not None:
-        found["value"] = [values[place] for place in kept]
-    for name in ("positive", "negative", "combined", *(["refined"] if e.refinement is not None else [])):
+    for name, known in (("value", values), ("baseline", one.baseline_values())):
+        if known is not None:
+            found[name] = [known[place] for place in kept]
+    refined, missing = ["refined"] * (e.refinement is not None), ["if_missing"] * (e.if_missing is not None)
+    for name in ("positive", "negative", "combined", *refined, *missing):
         found[name] = one.flat(getattr(one, name))[0, kept].tolist()
     return pandas.DataFrame(found)
 
 
 def for_shap(e: Explanation, scores: str) -> Any:
-    """A shap.Explanation: (rows, features), or pictures with their channels last."""
+    """A shap.Explanation: (rows, features), or pictures with their channels last.
+
+    Args:
+        e: The explanation.
+        scores: "combined", "positive" or "negative".
+
+    Returns:
+        The object of SHAP.
+
+    Raises:
+        ValueError: There are no such scores.
+    """
     shap = needs("shap", "shap")
     bases = {
         "combined": e.baseline_output + e.bias,
@@ -91,7 +138,7 @@ def for_shap(e: Explanation, scores: str) -> Any:
         "negative": e.bias_negative,
     }
     if scores not in bases:
-        raise ValueError(f"to_shap({scores!r}): the scores are {', '.join(map(repr, bases))}.")
+        raise ValueError(f"to_shap({scores!r}): unknown scores. Allowed values: {', '.join(map(repr, bases))}.")
     base, names = bases[scores].cpu().numpy(), list(e.names())
     tensors: Tensors = getattr(e, scores)
     if e.features.tokens is not None:
@@ -104,7 +151,7 @@ def for_shap(e: Explanation, scores: str) -> Any:
         values=e.flat(tensors).cpu().numpy(),
         base_values=base,
         data=known,
-        display_data=_in_words(e, known) if known is not None and e.features.categories else None,
+        display_data=_named_values(e, known) if known is not None and e.features.categories else None,
         feature_names=names,
     )
 
@@ -139,7 +186,17 @@ class Answers:
 
 
 def for_shapash(e: Explanation) -> Any:
-    """A compiled SmartExplainer."""
+    """A compiled SmartExplainer.
+
+    Args:
+        e: The explanation of a table.
+
+    Returns:
+        The SmartExplainer.
+
+    Raises:
+        ValueError: The explanation is not one of a table.
+    """
     pandas, shapash = needs("pandas", "tabular"), needs("shapash", "shapash")
     scores, values = scores_and_values(e, "to_shapash()")
     answers = Answers(e.output)
@@ -149,7 +206,18 @@ def for_shapash(e: Explanation) -> Any:
 
 
 def for_explainerdashboard(e: Explanation, y: Any) -> Any:
-    """A RegressionExplainer whose contributions are the combined scores."""
+    """A RegressionExplainer whose contributions are the combined scores.
+
+    Args:
+        e: The explanation of a table.
+        y: The true values.
+
+    Returns:
+        The explainer.
+
+    Raises:
+        ValueError: The explanation is not one of a table.
+    """
     pandas, dashboard = needs("pandas", "tabular"), needs("explainerdashboard", "explainerdashboard")
     scores, values = scores_and_values(e, "to_explainerdashboard()")
     base = (e.baseline_output + e.bias).double().cpu().numpy()

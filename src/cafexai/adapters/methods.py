@@ -16,9 +16,19 @@ from ..methods import METHODS, Method
 
 
 def quantus_explain(method: str | Method = "cafe", **options: Any) -> Callable[..., np.ndarray]:
-    """An ``explain_func`` for Quantus: a name from ``METHODS`` or a function like them; options here or explain_func_kwargs.
+    """An ``explain_func`` for Quantus.
 
     Metrics of Quantus that take features one by one want tables as (rows, 1, features): see ``quantus_table``.
+
+    Args:
+        method: A name from ``METHODS``, or a function like them.
+        **options: Options of the method; ``explain_func_kwargs`` of Quantus add to them.
+
+    Returns:
+        The function.
+
+    Raises:
+        ValueError: There is no such method.
     """
     if isinstance(method, str) and method not in METHODS:
         raise ValueError(f"quantus_explain({method!r}): there is no such method. There are: {', '.join(METHODS)}.")
@@ -44,7 +54,18 @@ class _Table(nn.Module):
 
 
 def quantus_table(model: Any, x: Any) -> tuple[nn.Module, np.ndarray]:
-    """A model of tables as Quantus wants it: it and its rows with a channel in between, (rows, 1, features)."""
+    """A model of tables as Quantus wants it, with a channel between rows and features.
+
+    Args:
+        model: The model.
+        x: The rows, (rows, features).
+
+    Returns:
+        The wrapped model, and its rows, (rows, 1, features).
+
+    Raises:
+        ValueError: x is not a table.
+    """
     rows = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
     if rows.ndim != 2:
         raise ValueError(f"quantus_table(model, x): x of shape {rows.shape} is no table (rows, features).")
@@ -52,7 +73,14 @@ def quantus_table(model: Any, x: Any) -> tuple[nn.Module, np.ndarray]:
 
 
 def captum_attribution(cafe: CAFE) -> Any:
-    """The explainer as a true ``captum.attr.Attribution``, for tools that ask for that class, such as NoiseTunnel."""
+    """The explainer as a true ``captum.attr.Attribution``, for tools that need that class, such as NoiseTunnel.
+
+    Args:
+        cafe: The explainer.
+
+    Returns:
+        An object of that class.
+    """
     attr = needs("captum.attr", "captum")
     log_usage = needs("captum.log", "captum").log_usage  # Captum's tools reach for what this decorator wraps
 

@@ -11,19 +11,25 @@ from torch import Tensor
 
 from ..explanation import Explanation
 
+COMPRESSIONS = ("snappy", "zstd", "none")
 SCORES = {"net": ("net",), "signed": ("positive", "negative"), "all": ("positive", "negative", "net")}
 
 
 @dataclass(frozen=True)
 class Form:
-    """Which scores are written, and, if not None, of how many features: the strongest of each row."""
+    """Which scores are written, if ``top`` is not None of the strongest features of each row only, and in which files."""
 
     scores: str = "all"
     top: int | None = None
+    partition_by: tuple[str, ...] = ()
+    compression: str = "snappy"
 
     def __post_init__(self) -> None:
         if self.scores not in SCORES:
-            raise ValueError(f"score(..., scores={self.scores!r}): the words are {', '.join(map(repr, SCORES))}.")
+            raise ValueError(f"score(..., scores={self.scores!r}): unknown. Allowed values: {', '.join(map(repr, SCORES))}.")
+        if self.compression not in COMPRESSIONS:
+            allowed = ", ".join(map(repr, COMPRESSIONS))
+            raise ValueError(f"score(..., compression={self.compression!r}): unknown. Allowed values: {allowed}.")
         if self.top is not None and (type(self.top) is not int or self.top < 1):
             raise ValueError(f"score(..., top={self.top!r}): give the number of features, 1 or more.")
 
@@ -53,11 +59,14 @@ def columns_of(arrow: Any, explanation: Explanation, form: Form) -> tuple[list[A
         "bias_negative": explanation.bias_negative,
         "bias": explanation.bias,
         "conflict": explanation.conflict,
+        "conflict_share": explanation.conflict_share,
+        "s_conf": explanation.s_conf,
         "baseline_output": explanation.baseline_output,
         "output": explanation.output,
         "probability": explanation.probability,
     }
     named |= {name: arrow.array(_array(value)) for name, value in single.items() if value is not None}
+    named["conflict_kind"] = arrow.array([explanation.conflict_kind] * len(explanation), arrow.string())
     named["target"] = _target(arrow, explanation)
     return [arrow.field(name, column.type) for name, column in named.items()], list(named.values())
 
@@ -67,10 +76,9 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def _strongest(arrow: Any, flat: dict[str, Tensor], names: tuple[str, ...], top: int, words: tuple[str, ...]) -> dict[str, Any]:
-    """The features with the most influence, cancelled influence included, in the order of that."""
-    influence = flat["positive"] + flat["negative"]
-    most = min(top, influence.shape[1])
-    order = influence.sort(dim=1, descending=True, stable=True).indices[:, :most]
+    """The features with the largest net scores, up or down, in the order of these."""
+    most = min(top, flat["net"].shape[1])
+    order = flat["net"].abs().sort(dim=1, descending=True, stable=True).indices[:, :most]
     ends = arrow.array(np.arange(0, order.numel() + 1, most, dtype=np.int32))
 
     def lists(values: Any) -> Any:

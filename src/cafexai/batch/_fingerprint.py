@@ -6,12 +6,65 @@ import dataclasses
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from .. import __version__
+from .._engine.request import Request
+from ..cafe import CAFE
+
+UNSEEN = ("show_progress", "batch_size", "display", "per_row")  # options that change no score beyond its last digits
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """What made some scores: two that are equal were made by the same model, schema, baseline and settings.
+
+    Args:
+        model: Weights, code of classes, fitted pipeline.
+        schema: Columns and their categories.
+        baseline: What rows are compared with, and the background.
+        settings: c, the variant, the options of ``explain``, and the version of cafexai.
+    """
+
+    model: str
+    schema: str
+    baseline: str
+    settings: str
+
+    @classmethod
+    def of(cls, cafe: CAFE, request: Request | None = None, columns: Sequence[str] | None = None) -> Fingerprints:
+        """The fingerprints of an explainer and what is asked of it.
+
+        Args:
+            cafe: The explainer.
+            request: The options of ``explain``.
+            columns: The features, where neither a schema nor the explainer names them.
+
+        Returns:
+            The same fingerprints that parts of ``batch`` and answers of ``serve`` carry.
+
+        Example:
+            >>> Fingerprints.of(CAFE(model), Request(target=1), ["age", "income"]).as_dict()
+        """
+        asked = {name: value for name, value in vars(request or Request()).items() if name not in UNSEEN}
+        baseline = asked.pop("baselines")
+        settings = {"c": cafe.c, "variant": cafe.variant, "version": __version__, **asked}
+        return cls(
+            fingerprint(cafe.model),
+            fingerprint((cafe.schema, list(columns or cafe.feature_names or ()))),
+            fingerprint((baseline, cafe.background)),
+            fingerprint(settings),
+        )
+
+    def as_dict(self) -> dict[str, str]:
+        """All of them, and ``id``, which is of all together."""
+        return {"id": fingerprint(vars(self)), **vars(self)}
 
 
 def fingerprint(value: Any) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import __version__
 from .._engine.request import make_request
 from .._extras import needs
 from ..cafe import CAFE
 from ._columns import Form
-from ._fingerprint import fingerprint
+from ._plan import describe, features_of
 from ._ray import SHARE, put
-from ._run import features_of
 from ._scorer import CHUNK, Scorer
 from ._source import cut
 from ._spark import Sent
@@ -107,7 +105,7 @@ def _ready(
     keep = [keep] if isinstance(keep, str) else keep
     features = features_of(cafe, names, names, call, keep, columns)
     scorer = Scorer(cafe, features, tuple(keep), form, make_request(call.partition("(")[0], None, options))
-    return scorer.ready(first(scorer.columns), {"version": __version__, "model": fingerprint(cafe.model)})
+    return scorer.ready(first(scorer.columns), describe(scorer))
 
 
 def _told(arrow: Any, scorer: Scorer) -> Any:

@@ -37,7 +37,7 @@ def worth_it(scorer: Scorer, table: Any, rows: int | None) -> bool:
     if rows is None or rows < FEW:
         return False
     few = table.take(np.arange(PROBE) % table.num_rows)
-    with kernels.used("auto"), kernels.counted() as sizes:
+    with kernels.use_kernels("auto"), kernels.count_elements() as sizes:
         done = sum(part.scores.num_rows for part in scorer.parts(few))
     return done > 0 and sum(sizes) / done * rows >= WORTH
 
@@ -45,7 +45,7 @@ def worth_it(scorer: Scorer, table: Any, rows: int | None) -> bool:
 def for_all(word: str) -> AbstractContextManager[None]:
     """Kernels for all that is done in the block, or none."""
     check(word)
-    return kernels.used(word)
+    return kernels.use_kernels(word)
 
 
 def check(word: str) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..errors import warn
+from ..errors import ResultsWarning, warn
 from ..loading.file_errors import OutputProblem
-from ._sink import HIDDEN, Sink, checksum
+from ._sink import EARLIER, REFUSED, Sink, checksum
 
-FORM = 3
+FORM = 4
 READERS = 4  # files that are verified at a time
 MEANING = {
     "model": "the model: its weights or its code",
@@ -24,13 +24,14 @@ Files = Iterator[tuple[str, int, int]]  # name, bytes, checksum
 
 
 class Manifest:
-    """Lines with checksums: the first says what is done to what, each other one a finished unit."""
+    """Lines with checksums: the first says what is done to what, others which files were added, and each finished unit."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.head: dict[str, Any] | None = None
         self.units: dict[str, dict[str, Any]] = {}
         self.ends: dict[int, int] = {}  # rows of files that have been read to their end
+        self.added = 0  # lines of files that were added
         self.damaged: list[str] = []  # keys of lines that are half, or have changed
         self.records = sink.records()
         for key, record in self.records.items():
@@ -61,17 +62,16 @@ class Manifest:
         changed = [problem for problem in problems.values() if not problem.endswith("missing")]
         if changed:
             more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
-            warn(f"{self.sink.place}: {changed[0]}{more}. The rows are scored again.")
+            warn(f"{self.sink.place}: {changed[0]}{more}. The rows are scored again.", ResultsWarning)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Units whose files are not what was written, and why: sizes first, then every byte is read."""
         same_size = []
         for key, unit in self.units.items():
             wrong = [name for name, size, _ in files_of(unit) if self.sizes.get(name) != size]
-            if wrong:
-                is_there = wrong[0] in self.sizes
-                yield key, f"{wrong[0]}: {'its size has changed since it was written' if is_there else 'missing'}"
-            else:
+            for name in wrong:
+                yield key, f"{name}: {'its size has changed since it was written' if name in self.sizes else 'missing'}"
+            if not wrong:
                 same_size += [(key, *file) for file in files_of(unit)]
         told = set()
         with ThreadPoolExecutor(READERS) as readers:
@@ -93,8 +93,12 @@ class Manifest:
     def _take(self, line: dict[str, Any]) -> None:
         if "format" in line:
             if line["format"] != FORM:
-                raise OutputProblem(f"{self.sink.place}: it was begun by another version of cafexai. Give another folder.")
+                raise OutputProblem(f"{self.sink.place}: {EARLIER}")
             self.head = line
+        elif "more" in line:
+            self.added += 1
+            if self.head is not None:
+                self.head = _with_files(self.head, line)
         elif "end" in line:
             self.ends[line["end"]] = line["rows"]
         else:
@@ -104,17 +108,27 @@ class Manifest:
         """Files of rows; one that was finished just before the end of a run has no line."""
         return (name for name in self.sizes if is_part(name))
 
-    def begin(self, head: dict[str, Any]) -> None:
-        """A new manifest, or the one that is there if it is about the same."""
+    def begin(self, head: dict[str, Any], append: bool = False) -> None:
+        """A new manifest, or the one that is there if it is about the same; with ``append`` about these files and more."""
         head = json.loads(json.dumps({"format": FORM, **head}, default=str))
         if self.head is None:
             self.sink.keep_records({})
             self._add("head", head)
-        elif changes := list(_changes(self.head, head)):
+            return
+        new = [name for name in head["files"] if name not in self.head["files"]]
+        if new and append:
+            more = {name: {file: head[name][file] for file in new} for name in ("files", "times")}
+            merged = _with_files(self.head, more)
+        else:
+            merged = self.head
+        if changes := list(_changes(merged, head)):
+            hint = " New files are scored with append=True (--append)." if new and not append else ""
             raise OutputProblem(
                 f"{self.sink.place}: it was begun with something else. Changed: {'; '.join(changes[:6])}"
-                f"{f'; and {len(changes) - 6} more' if len(changes) > 6 else ''}. Undo that, or give another folder."
+                f"{f'; and {len(changes) - 6} more' if len(changes) > 6 else ''}. Undo that, or give another folder.{hint}"
             )
+        if new:
+            self._add(f"more-{self.added:06d}", {"more": self.added, **more})
 
     def add(self, line: Mapping[str, Any]) -> None:
         """One more line, on the disk before this returns."""
@@ -146,16 +160,26 @@ def unpacked(record: bytes) -> dict[str, Any] | None:
 
 
 def files_of(unit: Mapping[str, Any]) -> Files:
-    """The files of a unit: its part, and the rows of it that were refused."""
-    yield unit["part"], unit["size"], unit["checksum"]
-    if unit["refused"]:
-        yield f"{HIDDEN}/refused/{unit['part']}", unit["refused_size"], unit["refused_checksum"]
+    """The files of a unit: its parts, and the rows of it that were refused."""
+    for file in unit["files"]:
+        yield file["name"], file["size"], file["checksum"]
 
 
 def is_part(name: str) -> bool:
     """A file of rows, scored or refused."""
-    folder, _, file = name.rpartition("/")
-    return folder in ("", f"{HIDDEN}/refused") and file.startswith("part-") and file.endswith(".parquet")
+    file = name.rpartition("/")[2]
+    ending = ".refused" if name.startswith(f"{REFUSED}/") else ".parquet"
+    return file.startswith("part-") and file.endswith(ending)
+
+
+def known_files(sink: Sink) -> list[str]:
+    """The files that a run was begun with, in their order; none if there is no run."""
+    lines = [line for line in map(unpacked, sink.records(about_files=True).values()) if line is not None]
+    return [name for line in lines if line.get("format") == FORM or "more" in line for name in line["files"]]
+
+
+def _with_files(head: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]:
+    return {**head, **{name: {**head[name], **line[name]} for name in ("files", "times")}}
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ class Summary:
     reading: float  # seconds of work, which overlap; scoring and writing are sums over the workers
     scoring: float
     writing: float
+    fingerprint: Mapping[str, str]  # of the model, the schema, the baseline and the settings
 
     @property
     def slowest(self) -> str:
@@ -72,21 +73,31 @@ class Progress:
         total, seen = self._source.rows, self.rows + self.refused
         speed = self.now / max(time.monotonic() - self._begin, 1e-9)
         of = "" if total is None else f" of {total:,}"
-        left = "" if total is None or not speed else f", {_span((total - seen) / speed)} left"
+        left = "" if total is None or not speed else f", {span((total - seen) / speed)} left"
         bad = f", {self.refused:,} refused" if self.refused else ""
         return f"{seen:,}{of} rows{bad}, {speed:,.0f} rows/s{left}"
 
-    def summary(self, manifest: Manifest) -> Summary:
+    def summary(self, manifest: Manifest, fingerprint: Mapping[str, str]) -> Summary:
         """All of it."""
         units = manifest.units.values()
         conflict = sum(unit["conflict"] for unit in units) / max(self.rows, 1)
         seconds = time.monotonic() - self._begin
         return Summary(
-            self.rows, self.refused, len(units), conflict, seconds, self.now, self.reading, self.scoring, self.writing
+            self.rows,
+            self.refused,
+            len(units),
+            conflict,
+            seconds,
+            self.now,
+            self.reading,
+            self.scoring,
+            self.writing,
+            fingerprint,
         )
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A time as people say it."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._extras import needs
 from ..loading.file_errors import OutputProblem, short
-from ._sink import BLOCK, HIDDEN, UNKNOWN, Staged, writing
+from ._sink import BLOCK, EARLIER, HIDDEN, UNKNOWN, Staged, side_of, writing
 
 SCHEMES = ("s3", "s3a", "memory")  # tested; an upload becomes visible when it is complete, and a listing shows it at once
 LINES = f"{HIDDEN}/manifest/"
@@ -27,7 +27,12 @@ def _opened(address: str, process: int) -> tuple[Any, str]:
         filesystem, root = core.url_to_fs(address, use_listings_cache=False)
     except (ImportError, ValueError) as error:
         raise OutputProblem(f"{address}: results cannot be written there ({short(error)}).") from error
-    return filesystem, root.rstrip("/")
+    root = root.rstrip("/")
+    if not root.strip("/") or ("/" not in root.strip("/") and not address.lower().startswith("memory:")):
+        raise OutputProblem(
+            f"{address}: it is a whole bucket, and the bookkeeping is kept beside the results. Give a folder in it."
+        )
+    return filesystem, root
 
 
 @contextlib.contextmanager
@@ -55,18 +60,29 @@ class Remote:
     def shared(self) -> bool:
         return not self.address.lower().startswith("memory:")
 
+    @property
+    def side(self) -> str:
+        return side_of(self.address)
+
     def _at(self, name: str = "") -> tuple[Any, str]:
         filesystem, root = _opened(self.address, os.getpid())
+        if name.startswith(f"{HIDDEN}/"):
+            return filesystem, f"{side_of(root)}/{name.removeprefix(f'{HIDDEN}/')}"
         return filesystem, f"{root}/{name}" if name else root
 
     def sizes(self) -> dict[str, int]:
-        filesystem, root = self._at()
+        return {**self._sizes(""), **self._sizes(f"{HIDDEN}/")}
+
+    def _sizes(self, start: str) -> dict[str, int]:
+        """Of what begins with this."""
+        filesystem, root = self._at(start)
+        root = root.rstrip("/")
         with _store():
             try:
                 found = filesystem.find(root, detail=True)
             except FileNotFoundError:
                 return {}
-        return {path.removeprefix(root).lstrip("/"): int(about["size"]) for path, about in found.items()}
+        return {f"{start}{path.removeprefix(root).lstrip('/')}": int(about["size"]) for path, about in found.items()}
 
     def blocks(self, name: str) -> Iterator[bytes]:
         filesystem, path = self._at(name)
@@ -77,11 +93,11 @@ class Remote:
     def stage(self, name: str) -> Staged:
         return _Upload(*self._at(name))
 
-    def records(self) -> dict[str, bytes]:
-        names = [name for name in self.sizes() if name.startswith(LINES)]
-        filesystem, root = self._at()
+    def records(self, about_files: bool = False) -> dict[str, bytes]:
+        names = [name for name in self._sizes(LINES) if not about_files or name.startswith((f"{LINES}head", f"{LINES}more"))]
+        filesystem, _ = self._at()
         with _store():
-            found = filesystem.cat([f"{root}/{name}" for name in names]) if names else {}
+            found = filesystem.cat([self._at(name)[1] for name in names]) if names else {}
         return {path.rpartition("/")[2].removesuffix(".json"): found[path] for path in sorted(found)}
 
     def add_record(self, key: str, line: bytes) -> None:
@@ -90,10 +106,10 @@ class Remote:
             filesystem.pipe_file(path, line)
 
     def keep_records(self, lines: Mapping[str, bytes]) -> None:
-        filesystem, root = self._at()
         for key in [key for key in self.records() if key not in lines]:
+            filesystem, path = self._at(f"{LINES}{key}.json")
             with _store():
-                filesystem.rm_file(f"{root}/{LINES}{key}.json")
+                filesystem.rm_file(path)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -102,6 +118,8 @@ class Remote:
         own = {"host": socket.gethostname(), "process": os.getpid()}
         with writing(self), _store():
             names = self.sizes()
+            if any(name.startswith(f"{HIDDEN}/") for name in self._sizes("")):
+                raise OutputProblem(f"{self.address}: {EARLIER}")
             if any(name.endswith(".parquet") for name in names) and not any(name.startswith(HIDDEN) for name in names):
                 raise OutputProblem(f"{self.address}: {UNKNOWN}")
             if f"{HIDDEN}/lock" in names:
@@ -114,7 +132,8 @@ class Remote:
                 filesystem.rm_file(path)
 
     def holds(self, path: str) -> bool:
-        return path.startswith(f"{self._at()[1]}/")
+        root = self._at()[1]
+        return path.startswith((f"{root}/", f"{side_of(root)}/"))
 
     def is_inside(self, folder: str) -> str | None:
         root = self._at()[1]

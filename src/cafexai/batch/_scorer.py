@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._engine.request import Request
+from .._engine.request import Request, without_background
 from .._extras import needs
 from ..cafe import CAFE
 from ..explanation import Explanation
@@ -18,6 +18,7 @@ from ..loading.file_errors import DataProblem, short
 from ..schema import Column, Schema
 from ._bad_rows import explained_apart
 from ._columns import Form, columns_of, fields_of
+from ._partitions import check_partitions, without_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,7 @@ class Scorer:
         plain = self.cafe.schema is None and not hasattr(type(self.cafe.model), "from_raw")
         scorer = dataclasses.replace(self, numbers=Schema(tuple(map(Column, self.features))) if plain else None)
         bad: dict[int, str] = {}
+        check_partitions(table.schema, self.form.partition_by, self.keep)
         first = next((rows for rows, _ in scorer._good(table.slice(0, CHUNK), bad)), None)
         if first is None:
             raise DataProblem(f"none of the first {len(bad)} rows can be scored: {next(iter(bad.values()), 'there are none')}.")
@@ -114,8 +116,9 @@ class Scorer:
     def _good(self, table: pa.Table, bad: dict[int, str]) -> Iterator[tuple[Any, np.ndarray]]:
         """The rows that can be given to the model, in the form that it takes, and their places; others are told in ``bad``."""
         schema = self.numbers or self.cafe.schema
+        bad |= without_folder(table, self.form.partition_by)
         matrix = _numbers(table, self.features) if self.numbers is not None else None
-        if matrix is None or not np.isfinite(matrix).all():
+        if bad or matrix is None or not np.isfinite(matrix).all():
             frame = table.select(list(dict.fromkeys(self.features))).to_pandas()
             if schema is not None:
                 bad |= schema.check(frame)
@@ -132,7 +135,8 @@ class Scorer:
         cafe = self.cafe
         if self.numbers is not None and cafe.feature_names is None:
             cafe = cafe.replace(feature_names=self.features)
-        return cafe.explain(rows, **vars(self.request.replace(show_progress=False)))
+        asked = without_background(self.request, cafe.background, cafe.tokenizer)
+        return cafe.explain(rows, **vars(asked.replace(show_progress=False)))
 
 
 def _numbers(table: pa.Table, names: Sequence[str]) -> np.ndarray | None:

@@ -1,7 +1,9 @@
 """Where results go: a folder of files that are there as a whole or not at all, on this machine or in an object store.
 
-Names are relative to that folder, with slashes. What begins with ``_cafexai/`` is bookkeeping. ``Local`` has the manifest as
-one file of lines; an object store cannot append, so ``Remote`` (``_remote.py``) has one small object for each line.
+Names are relative to that folder, with slashes. It holds Parquet files only, so that every reader can read it. Names that begin
+with ``_cafexai/`` are bookkeeping: for results in ``lake/scores`` they are in the folder ``lake/_scores.cafexai`` beside it.
+``Local`` has the manifest as one file of lines; an object store cannot append, so ``Remote`` (``_remote.py``) has one small
+object for each line.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from typing import Any, Protocol
 from .._files import replace_file
 from ..loading.file_errors import OutputProblem, short
 
-HIDDEN = "_cafexai"
+HIDDEN = "_cafexai"  # names of bookkeeping begin with it
+REFUSED = f"{HIDDEN}/refused"  # rows without scores
 MANIFEST = f"{HIDDEN}/manifest.jsonl"
 BLOCK = 1 << 22  # bytes that are read at a time
+EARLIER = "it was begun by another version of cafexai. Give another folder."
 UNKNOWN = "there are Parquet files that no run of cafexai has written. Give another folder."
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # a single letter is a drive
 
@@ -36,12 +40,23 @@ class Staged(Protocol):
     def discard(self) -> None: ...
 
 
-class Sink(Protocol):
+class Stage(Protocol):
+    """Where new files can be written."""
+
+    def stage(self, name: str) -> Staged:
+        """A new file."""
+
+
+class Sink(Stage, Protocol):
     """A folder of results."""
 
     @property
     def place(self) -> str:
         """As users know it."""
+
+    @property
+    def side(self) -> str:
+        """The folder of the bookkeeping, as users know it."""
 
     @property
     def shared(self) -> bool:
@@ -53,11 +68,8 @@ class Sink(Protocol):
     def blocks(self, name: str) -> Iterator[bytes]:
         """What is in a file; FileNotFoundError if there is none."""
 
-    def stage(self, name: str) -> Staged:
-        """A new file."""
-
-    def records(self) -> dict[str, bytes]:
-        """The lines of the manifest by their keys; the last may be half."""
+    def records(self, about_files: bool = False) -> dict[str, bytes]:
+        """The lines of the manifest by their keys; the last may be half. ``about_files``: only those of the input suffice."""
 
     def add_record(self, key: str, line: bytes) -> None:
         """One more line, durable before this returns."""
@@ -94,6 +106,12 @@ def sink_at(address: str | os.PathLike[str]) -> Sink:
     if not text[len(scheme[1]) :].startswith("://"):
         raise OutputProblem(f"{text}: a path object loses a slash of an address. Give it as a string: '{scheme[1]}://...'.")
     return Remote(text.rstrip("/"))
+
+
+def side_of(path: str) -> str:
+    """The folder of the bookkeeping of results in ``path``: beside it, with a name that readers of the parent skip."""
+    parent, slash, name = path.rpartition("/")
+    return f"{parent}{slash}_{name}.cafexai"
 
 
 def checksum(sink: Sink, name: str) -> tuple[int, int]:
@@ -137,30 +155,41 @@ class Local:
     def place(self) -> str:
         return str(self.folder)
 
+    @property
+    def side(self) -> str:
+        return str(self._hidden)
+
+    @property
+    def _hidden(self) -> Path:
+        return Path(side_of(self.folder.as_posix()))
+
+    def _at(self, name: str) -> Path:
+        return self._hidden / name.removeprefix(f"{HIDDEN}/") if name.startswith(f"{HIDDEN}/") else self.folder / name
+
     def sizes(self) -> dict[str, int]:
         found = {}
-        for folder in (self.folder, self.folder / HIDDEN, self.folder / HIDDEN / "refused"):
-            for path in folder.glob("*"):
+        for start, folder in (("", self.folder), (f"{HIDDEN}/", self._hidden)):
+            for path in folder.rglob("*"):
                 if path.is_file():
-                    found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+                    found[f"{start}{path.relative_to(folder).as_posix()}"] = path.stat().st_size
         return found
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        with (self.folder / name).open("rb") as file:
+        with self._at(name).open("rb") as file:
             while block := file.read(BLOCK):
                 yield block
 
     def stage(self, name: str) -> Staged:
-        (self.folder / name).parent.mkdir(exist_ok=True)
-        return _Beside(self.folder / name, self.folder / HIDDEN / f"{Path(name).name}.{secrets.token_hex(4)}.part")
+        self._at(name).parent.mkdir(parents=True, exist_ok=True)
+        return _Beside(self._at(name), self._hidden / f"{Path(name).name}.{secrets.token_hex(4)}.part")
 
-    def records(self) -> dict[str, bytes]:
-        path = self.folder / MANIFEST
+    def records(self, about_files: bool = False) -> dict[str, bytes]:
+        path = self._at(MANIFEST)
         lines = path.read_bytes().split(b"\n") if path.exists() else []
         return {str(place): line for place, line in enumerate(lines) if line or place < len(lines) - 1}
 
     def add_record(self, key: str, line: bytes) -> None:
-        path = self.folder / MANIFEST
+        path = self._at(MANIFEST)
         if not path.exists():
             self.keep_records({key: line})
             return
@@ -170,7 +199,7 @@ class Local:
             os.fsync(file.fileno())
 
     def keep_records(self, lines: Mapping[str, bytes]) -> None:
-        path = self.folder / MANIFEST
+        path = self._at(MANIFEST)
         if not lines:
             path.unlink(missing_ok=True)
             return
@@ -180,14 +209,29 @@ class Local:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """The lock ends with the process, however that ends."""
-        folder, hidden = self.folder, self.folder / HIDDEN
+        folder, hidden = self.folder, self._hidden
         with writing(self):
             if folder.exists() and not folder.is_dir():
                 raise OutputProblem(f"{folder}: it is a file. Give a folder for the results.")
-            if folder.is_dir() and not hidden.is_dir() and any(folder.glob("*.parquet")):
+            if (folder / HIDDEN).exists():
+                raise OutputProblem(f"{folder}: {EARLIER}")
+            if folder.is_dir() and not hidden.is_dir() and any(folder.rglob("*.parquet")):
                 raise OutputProblem(f"{folder}: {UNKNOWN}")
-            hidden.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            hidden.mkdir(exist_ok=True)
             lock = (hidden / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise OutputProblem(
+                f"{hidden}: the bookkeeping is kept beside the results, and cannot be written there "
+                f"({error.strerror or short(error)}). Give a folder inside of one that you may write to: {folder}/scores."
+            ) from error
+        if folder.stat().st_dev != hidden.stat().st_dev:
+            lock.close()
+            raise OutputProblem(
+                f"{folder}: it is a disk of its own, and a part cannot be renamed from {hidden} to there. Give a folder inside "
+                f"of it: {folder}/scores."
+            )
         with lock:
             if not _held(lock):
                 lock.seek(0)
@@ -203,7 +247,7 @@ class Local:
                 lock.truncate(0)
 
     def holds(self, path: str) -> bool:
-        return self.folder in Path(path).parents
+        return not {self.folder, self._hidden}.isdisjoint(Path(path).parents)
 
     def is_inside(self, folder: str) -> str | None:
         return str(self.folder / "part.parquet") if Path(folder) in self.folder.parents else None

@@ -7,6 +7,8 @@ import contextlib
 import csv
 import io
 import os
+import posixpath
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
 from ..loading.file_errors import DataProblem, OutputProblem, in_other_letters, short
-from ..loading.tables import check_header, chosen
+from ..loading.tables import check_header, choose_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +32,7 @@ class File:
     """A file as it was when the work began."""
 
     path: str
+    name: str  # relative to the folder that was given: it stays when the input is moved
     size: int
     time: int  # when it was written, in ns; 0 where that is not known
 
@@ -58,12 +61,16 @@ class Source:
     ``names`` are the columns in the files; folders such as ``day=3`` add ``extra`` ones, which can be kept.
     """
 
-    def __init__(self, address: Any, encoding: str | None = None) -> None:
+    def __init__(self, address: Any, encoding: str | None = None, known: Sequence[str] = ()) -> None:
+        """``known``: names of files that come first, in this order, as they did in an earlier run."""
         self.arrow, self.dataset = needs("pyarrow", "batch"), needs("pyarrow.dataset", "batch")
+        self.address = address
         self.call = f"score(cafe, {address!r}, ...)"
         if encoding is not None and not _is_known(encoding):
             raise ValueError(f"score(..., encoding={encoding!r}): there is no such encoding; utf-8 and cp1252 are some.")
-        self.filesystem, paths, self.base = _found(address)
+        self.filesystem, paths, self.base, self.root = _found(address)
+        order = {name: place for place, name in enumerate(known)}
+        paths.sort(key=lambda path: order.get(self._name(path), len(order)))  # files that are not known keep their order
         self.kind = _kind(paths, str(address))
         self.encoding = encoding
         self.files = [self._file(path) for path in paths]
@@ -95,6 +102,15 @@ class Source:
         """Of all files, in bytes."""
         return sum(file.size for file in self.files)
 
+    def guess_rows(self) -> int | None:
+        """Rows of CSV files, from the length of the first lines; None where they are compressed."""
+        if self.kind != "csv" or any(file.path.lower().endswith(".gz") for file in self.files):
+            return None
+        with self._reading(self.files[0].path), self.filesystem.open_input_stream(self.files[0].path) as stream:
+            start = stream.read(BLOCK)
+        lines = start.count(b"\n")
+        return lines - 1 if len(start) == self.size else round(self.size / max(len(start) / max(lines, 1), 1))
+
     def apart_from(self, sink: Sink) -> None:
         """What is written must not be read."""
         met = sink.is_inside(self.base) if self.base else None
@@ -106,7 +122,7 @@ class Source:
     def units(self, columns: Sequence[str], rows: int, done: Collection[str]) -> Iterator[tuple[Unit, pa.Table]]:
         """The columns of all units that are not done yet."""
         for place, file in enumerate(self.files):
-            chosen((*self._names(place), *self.extra), columns, file.path, "column")
+            choose_columns((*self._names(place), *self.extra), columns, file.path, "column")
             for first, count, batches in self._stretches(place, columns, rows):
                 if count is not None and all(Unit(place, at, 0).key in done for at in range(first, first + count, rows)):
                     continue
@@ -193,7 +209,10 @@ class Source:
         (info,) = self.filesystem.get_file_info([path])
         if not info.is_file:
             raise DataProblem(f"{self.call}: {path} is not there any more.")
-        return File(path, info.size or 0, info.mtime_ns or 0)
+        return File(path, self._name(path), info.size or 0, info.mtime_ns or 0)
+
+    def _name(self, path: str) -> str:
+        return path.removeprefix(self.root).lstrip("/")
 
     def _unchanged(self, file: File) -> None:
         if self._file(file.path) != file:
@@ -231,8 +250,8 @@ def cut(arrow: Any, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa
         yield arrow.Table.from_batches(waiting).combine_chunks()
 
 
-def _found(address: Any) -> tuple[Any, list[str], str | None]:
-    """Where files are, which, and the folder that they are in if that is what was given."""
+def _found(address: Any) -> tuple[Any, list[str], str | None, str]:
+    """Where files are, which, the folder that they are in if that is what was given, and what their names are relative to."""
     fs, core = needs("pyarrow.fs", "batch"), needs("fsspec.core", "batch")
     try:
         several = [os.fspath(one) for one in (address if isinstance(address, (list, tuple)) else [address])]
@@ -243,16 +262,20 @@ def _found(address: Any) -> tuple[Any, list[str], str | None]:
     paths: list[str] = []
     base: str | None = None
     where: Any = None
+    roots: list[str] = []
     for one in several:
         try:
             found, place = core.url_to_fs(one)
             if any(letter in one for letter in "*?[") and not found.exists(place):
                 listed = sorted(path for path in found.glob(place) if not os.path.basename(path).startswith((".", "_")))
+                roots.append(re.split(r"[*?[]", place)[0].rpartition("/")[0])
             elif found.isdir(place):
                 base = place if len(several) == 1 else None
                 listed = sorted(path for path in found.find(place) if _visible(path, place))
+                roots.append(place.rstrip("/"))
             else:
                 listed = [place] if found.exists(place) else []
+                roots.append(place.rpartition("/")[0])
         except (OSError, ValueError, ImportError) as error:
             raise DataProblem(f"{one}: it cannot be looked at ({short(error)}).") from error
         if not listed:
@@ -265,7 +288,7 @@ def _found(address: Any) -> tuple[Any, list[str], str | None]:
         twice = next(path for path in paths if paths.count(path) > 1)
         raise DataProblem(f"{twice}: it is named twice, and its rows would be scored twice. Name it once.")
     local = "file" in (where.protocol if isinstance(where.protocol, tuple) else (where.protocol,))
-    return fs.LocalFileSystem() if local else fs.PyFileSystem(fs.FSSpecHandler(where)), paths, base
+    return fs.LocalFileSystem() if local else fs.PyFileSystem(fs.FSSpecHandler(where)), paths, base, posixpath.commonpath(roots)
 
 
 def _is_known(encoding: str) -> bool:

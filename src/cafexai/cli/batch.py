@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .._logging import configure_logging
 from ..loading import load_model
 from ..loading.file_errors import DataProblem
 from . import options, parsing
@@ -58,6 +59,10 @@ def _verified(folder: str | None) -> None:
     raise typer.Exit
 
 
+PartitionBy = Annotated[str | None, typer.Option(help="Kept columns that become folders such as day=3: day,...")]
+Compression = Annotated[str, typer.Option(help="snappy; zstd (smaller, slower) or none.")]
+Append = Annotated[bool, typer.Option("--append", help="Also score files that were added to INPUT since the run was begun.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Estimate size and time from some rows, write nothing, and end.")]
 Verify = Annotated[
     str | None,
     typer.Option(
@@ -78,6 +83,8 @@ def batch(
     keep: Keep = None,
     scores: Scores = "all",
     top: Top = None,
+    partition_by: PartitionBy = None,
+    compression: Compression = "snappy",
     baseline: Baseline = "zero",
     background: Background = None,
     target: options.Target = None,
@@ -94,7 +101,11 @@ def batch(
     address: Address = None,
     kernels: Kernels = "auto",
     deterministic: Deterministic = False,
+    append: Append = False,
+    dry_run: DryRun = False,
     verify: Verify = None,
+    log_level: options.LogLevel = "warning",
+    log_format: options.LogFormat = "text",
     json: options.Json = False,
 ) -> None:
     """Scores for more rows than memory holds.
@@ -102,8 +113,10 @@ def batch(
     Reads Parquet, CSV or Arrow and writes Parquet parts. It can be stopped at any time: started again, it goes on. Rows that
     cannot be scored are put aside with the reason.
     """
-    from ..batch import score
+    from ..batch import estimate, score
+    from ..batch._sink import sink_at
 
+    called(lambda: configure_logging(log_level, log_format), model, input)
     how.one_c("give one number; score each into a folder of its own.")
     if target == "all":
         raise UseProblem("--target all: a row of the result is about one output. Score each class into a folder of its own.")
@@ -116,10 +129,10 @@ def batch(
     with Status().running() as status:
         made, known, baselines, about = model_of(source, baseline, status, background)
         status.doing(f"looking at {input}")
-        asked = options.Asked(target, against, output_part, batch_size)
+        asked = options.Asked(target, against, output_part, batch_size=batch_size)
 
         def call() -> Any:
-            return score(
+            return (estimate if dry_run else score)(
                 how.explainer(made, background=about, schema=known),
                 input,
                 output,
@@ -128,6 +141,8 @@ def batch(
                 request=asked.request(class_names(made, known), baselines=baselines),
                 scores=scores,
                 top=top,
+                partition_by=parsing.names(partition_by) or (),
+                compression=compression,
                 workers=workers,
                 rows_per_part=rows_per_part,
                 max_bad=max_bad,
@@ -135,13 +150,14 @@ def batch(
                 engine=engine,
                 address=address,
                 kernels=kernels,
+                append=append,
                 say=_Teller(status),
             )
 
         summary = called(call, model, input)
     typer.echo(_as_json(summary) if json else f"{output}: {summary}")
-    if summary.refused and not json:
-        typer.echo(f"Reasons of the refused rows: {output}/_cafexai/refused")
+    if not dry_run and not json and summary.refused:
+        typer.echo(f"Reasons of the refused rows: {sink_at(output).side}/refused")
 
 
 def model_of(source: options.Source, baseline: str, status: Status, background: str | None) -> tuple[Any, Any, Any, Any]:
@@ -179,4 +195,5 @@ def _as_json(summary: Any) -> str:
 
     from .output import as_json
 
-    return as_json({**dataclasses.asdict(summary), "slowest": summary.slowest})
+    slowest = getattr(summary, "slowest", None)
+    return as_json({**dataclasses.asdict(summary), **({} if slowest is None else {"slowest": slowest})})

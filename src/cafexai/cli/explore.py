@@ -9,8 +9,8 @@ import typer
 
 from ..loading import DataProblem, ModelProblem, load_model, read_data
 from ..loading.model_inputs import load_function, load_tokenizer
-from ..loading.tables import chosen, listed
-from ..loading.user_code import raised
+from ..loading.tables import choose_columns, list_names
+from ..loading.user_code import describe_error
 from . import options, parsing
 from .errors import UseProblem, asked
 from .request import read_schema
@@ -72,14 +72,14 @@ def _session(
         status.doing(f"reading {name}")
         read.append(read_data(name, encoding=sources.get("encoding"), what="the data"))
     if label is not None and label not in read[0].names:
-        raise UseProblem(f"--label {label}: {data} has no such column; it has {listed(read[0].names)}.")
+        raise UseProblem(f"--label {label}: {data} has no such column; it has {list_names(read[0].names)}.")
     status.doing(f"loading {sources['model']}")
     model = load_model(sources["model"], sources.get("weights"), "trust" in sources)
     schema = None if "schema" not in sources else read_schema(Path(sources["schema"]))
     preprocess, tokenizer = load_function(sources.get("preprocess")), load_tokenizer(sources.get("tokenizer"))
     columns = parsing.names(sources.get("columns"))
     if columns is not None and read[0].form == "table":
-        chosen(read[0].names, columns, data, "column")
+        choose_columns(read[0].names, columns, data, "column")
     options = {"columns": columns, "label": label, "schema": schema, "preprocess": preprocess}
     read = [table_of(next(iter(one.rows.values()))) if one.form == "arrays" and len(one.rows) == 1 else one for one in read]
     rows = [Rows(model, one, **options) for one in read]
@@ -102,4 +102,4 @@ def _session(
     except ValueError as error:
         raise asked(error, data) from error
     except (TypeError, RuntimeError, AttributeError, IndexError, KeyError) as error:
-        raise ModelProblem(f"{sources['model']}: running it on {data} failed: {raised(error)}.") from error
+        raise ModelProblem(f"{sources['model']}: running it on {data} failed: {describe_error(error)}.") from error

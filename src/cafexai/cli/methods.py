@@ -38,18 +38,21 @@ def compare(
     output.checked(out, ENDINGS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
-        found = _compared(work, parsing.output(target, "target", None), parsing.names(methods), parsing.names(metrics))
+        found = _compared(work, target, parsing.names(methods), parsing.names(metrics))
     frame = found.to_frame().reset_index()
     _give(found.to_markdown(), frame, {"notes": found.notes, "methods": _lines(frame)}, work, out, json)
 
 
-def _compared(work: Work, target: Any, methods: list[str] | None, metrics: list[str] | None) -> Any:
+def _compared(work: Work, target: str | None, methods: list[str] | None, metrics: list[str] | None) -> Any:
     from .. import comparison
 
     chosen: dict[str, Any] = {} if metrics is None else {"metrics": metrics}
-    x, baselines = work.tensor(), work.baseline_tensor()
+    model, x, baseline, groups = encoded = work.encoded()
+    wanted = work.target(target, encoded)
     work.status.doing(f"comparing methods on {len(work.data)} rows")
-    return work.called(lambda: comparison.compare(work.model, x, target, methods, baselines=baselines, **chosen))
+    return work.called(
+        lambda: comparison.compare(model, x, wanted, methods, baselines=baseline, feature_groups=groups, **chosen)
+    )
 
 
 @options.expand
@@ -84,11 +87,11 @@ def _audited(work: Work, method: str, c: float) -> Any:
 
     if method not in METHODS:
         raise UseProblem(f"--method {method}: there is no such method. There are: {', '.join(METHODS)}.")
-    x, baselines = work.tensor(), work.baseline_tensor()
+    model, x, baseline, _ = work.encoded()
     work.status.doing(f"auditing {method} on {len(work.data)} rows")
     explainers: dict[str, Any] = {"cafe": CAFE, "cafe_published": CAFE.published}
     scored = functools.partial(explainers[method], c=c) if method in explainers else METHODS[method]
-    return work.called(lambda: audited(scored, work.model, x, baselines))
+    return work.called(lambda: audited(scored, model, x, baseline))
 
 
 @options.expand

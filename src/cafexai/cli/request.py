@@ -6,14 +6,14 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from ..errors import CompletenessError
 from ..loading import Data, DataProblem, ModelProblem, load_model, model_inputs, read_data
 from ..loading.model_inputs import load_function, load_tokenizer
-from ..loading.user_code import raised
+from ..loading.user_code import describe_error
 from . import parsing
 from .errors import UseProblem, asked
 from .options import Asked, How, Source
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 WORDS = ("mean", "median", "mode")
 USUAL = "usual"  # a baseline that nobody has chosen: zero, and for texts the mask token
+
+
+class Encoded(NamedTuple):
+    """What methods take: a network behind its preprocessing, rows, their baseline, and which numbers are one feature."""
+
+    model: Any
+    x: Any
+    baseline: Any  # None for zeros
+    groups: Any  # like one row; None if every number is a feature
 
 
 class Work:
@@ -122,7 +131,7 @@ class Work:
             cafe = how.explainer(self.model, background=background, schema=self.schema, tokenizer=self.tokenizer)
             return cafe._explained(self.inputs, request, question)
 
-        return self.called(call)
+        return self.called(call).replace(row_names=self.data.labels)
 
     def given(self) -> Any:
         """The chosen rows as tensors."""
@@ -130,33 +139,44 @@ class Work:
 
         return self.called(lambda: prepare(self.inputs, self.model, schema=self.schema))
 
-    def tensor(self) -> Any:
-        """The chosen rows as the one tensor that methods compare."""
-        tensors = self.given().tensors
-        if len(tensors) > 1:
-            raise DataProblem(f"{self.source.data}: methods are compared on one input, and these are {len(tensors)}.")
-        return tensors[0]
-
-    def baseline_tensor(self) -> Any:
-        """The baseline of these rows, or None for zeros."""
+    def encoded(self) -> Encoded:
+        """The chosen rows as the one tensor that methods take, behind the preprocessing of the model or schema."""
         from .._inputs.baselines import references
+        from .._inputs.prepare import takes_raw
 
-        wanted, background = self.baselines, self.background()
-        if wanted is None:
-            return None
-        (stack,) = zip(*self.called(lambda: references(wanted, self.given(), background, self.model)), strict=True)
+        given = self.given()
+        if len(given.tensors) > 1:
+            raise DataProblem(f"{self.source.data}: methods are compared on one input, and these are {len(given.tensors)}.")
+        x, wanted, background = given.tensors[0], self.baselines, self.background()
+        stack = [None] if wanted is None else self.called(lambda: references(wanted, given, background, self.model))
         if len(stack) > 1:
             raise UseProblem(f"--baseline {self.baseline}: methods take one baseline; give a file of one row.")
-        return stack[0]
+        groups = None if given.grouping is None else given.grouping.index.reshape(x.shape[1:])
+        return Encoded(
+            self.model.network if takes_raw(self.model) else self.model, x, None if stack[0] is None else stack[0][0], groups
+        )
+
+    def target(self, text: str | None, encoded: Encoded) -> Any:
+        """The output that --target names, as its index where it is a class."""
+        from .._engine.diagnose import answer
+        from .._inputs.target import class_index
+
+        wanted = parsing.output(text, "target", self.classes)
+        if wanted == "all":
+            raise UseProblem("--target all: methods are compared on one output of each row; name it, or leave --target out.")
+        if wanted not in self.classes:
+            return wanted
+        first = self.called(lambda: answer("compare", encoded.model, encoded.x[:1]))
+        return self.called(lambda: class_index(wanted, self.classes, first.shape[1:], "compare"))
 
     def supported(self) -> Any:
         """Which calls of the model have rules."""
         from .._engine.support import supported
-        from .._inputs.convert import taken
+        from .._inputs.convert import convert_inputs
         from .._inputs.prepare import by_schema
 
         def call() -> Any:
-            known = taken(self.inputs, None, self.tokenizer, None, None, hasattr(self.model, "from_raw"))
+            known = convert_inputs(self.inputs, None, self.tokenizer, None, None, hasattr(self.model, "from_raw"))
             rows = known.inputs if self.schema is None else by_schema(known.inputs, self.schema, "supported(frame)")
             return supported(self.model, rows, known.extra)
 
@@ -186,7 +206,7 @@ def called(call: Callable[[], Any], model: str, data: str, table: bool = True) -
     except (TypeError, RuntimeError, AttributeError, IndexError, KeyError) as error:
         if isinstance(error, CompletenessError) or _inside(error):
             raise
-        raise ModelProblem(f"{model}: running it on {data} failed: {raised(error)}.") from error
+        raise ModelProblem(f"{model}: running it on {data} failed: {describe_error(error)}.") from error
 
 
 def _inside(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from .._extras import watched
+from .._extras import watch_loops
 
 AFTER, EVERY = 2.0, 0.5  # seconds
 
@@ -35,7 +35,7 @@ class Status:
         thread = threading.Thread(target=self._tick, daemon=True)
         thread.start()
         try:
-            with watched(self.at):
+            with watch_loops(self.at):
                 yield self
         finally:
             self._end.set()

@@ -19,10 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``values[method][metric]`` holds one number per row (per feature for rmse), the mean over the seeds.
+    """The result of ``compare``.
 
-    ``reasons`` says why a method is missing, ``seconds`` how long it took, ``against`` with which method the others are
-    paired in the tests.
+    Args:
+        values: ``values[method][metric]`` has one number per row (per feature for rmse), the mean over the seeds.
+        seconds: How long each method took.
+        reasons: Why a method is missing.
+        against: The method that the others are paired with in the tests.
+        rows: How many rows were scored.
+        seeds: The seeds.
+        notes: Notes for the reader.
+        methods: All methods that were asked for, in their order.
     """
 
     values: Mapping[str, Mapping[str, Tensor]]
@@ -40,16 +47,40 @@ class Comparison:
         return tuple(dict.fromkeys(metric for scores in self.values.values() for metric in scores))
 
     def mean(self, method: str, metric: str) -> float:
-        """The mean over the rows."""
+        """The mean over the rows.
+
+        Args:
+            method: The name of a method.
+            metric: The name of a metric.
+
+        Returns:
+            The mean over the rows.
+        """
         return float(self.values[method][metric].mean())
 
     def standard_error(self, method: str, metric: str) -> float:
-        """The standard error of that mean; nan for a single row."""
+        """The standard error of that mean; nan for a single row.
+
+        Args:
+            method: The name of a method.
+            metric: The name of a metric.
+
+        Returns:
+            The standard error; nan for a single row.
+        """
         values = self.values[method][metric]
         return float(values.std() / len(values) ** 0.5) if len(values) > 1 else float("nan")
 
     def p_value(self, method: str, metric: str) -> float:
-        """Wilcoxon's signed-rank test of the paired rows against ``against``, two-sided; 1 where all rows are equal."""
+        """Wilcoxon's signed-rank test of the paired rows against ``against``, two-sided.
+
+        Args:
+            method: The name of a method.
+            metric: The name of a metric.
+
+        Returns:
+            The p-value; 1 where all rows are equal.
+        """
         if self.against is None or method == self.against or self.against not in self.values:
             return float("nan")
         pair = self.values[method][metric] - self.values[self.against][metric]
@@ -60,13 +91,27 @@ class Comparison:
         return float(needs("scipy.stats", "compare").wilcoxon(pair.cpu().numpy()).pvalue)
 
     def ranking(self, metric: str) -> list[str]:
-        """Methods from best to worst mean, where less is better unless the metric says otherwise."""
+        """Methods from best to worst mean, where less is better unless the metric says otherwise.
+
+        Args:
+            metric: The name of a metric.
+
+        Returns:
+            The names of the methods.
+        """
         high = metric in METRICS and METRICS[metric].best == "high"
         measured = (m for m in self.values if metric in self.values[m])
         return sorted(measured, key=lambda m: self.mean(m, metric), reverse=high)
 
     def best(self, metric: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Best and second best methods; means that agree to four digits share a place."""
+        """Best and second best methods; means that agree to four digits share a place.
+
+        Args:
+            metric: The name of a metric.
+
+        Returns:
+            The names of the best and of the second best methods.
+        """
         if metric not in METRICS or METRICS[metric].best is None:
             return (), ()
         places: list[list[str]] = []

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import metrics as measure
 from .._extras import progress
-from .._inputs import at_least, groups_by_word, renamed
+from .._inputs import at_least, groups_by_word, resolve_old_words
 from ..cafe import CAFE
 from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case
@@ -55,25 +55,55 @@ def compare(
     show_progress: bool | None = None,
     **old: Any,
 ) -> Comparison:
-    """Attribute the same rows by many methods and measure each; the draws of a metric are the same for all of them.
+    """Score the same rows by many methods and measure each. The draws of a metric are the same for all methods.
 
-    ``methods``: names from ``cafexai.methods.METHODS``, or name -> function with their signature
-    (``{"cafe c=1": functools.partial(METHODS["cafe"], c=1.0)}``); None is all of them. The others are
-    tested against the first one of CAFE. ``metrics``: names from ``METRICS``, such as "infidelity" and "infidelity_as_is",
-    "structural_infidelity" (of ``n_units`` random units), "rmse" (against ``truth``), "deletion". ``perturb`` is what
-    infidelity does to rows; by default noise of half a standard deviation of each column, with every group of several columns
-    in ``feature_groups`` as one category, and patches for images. ``replace`` is what metrics that put features away put in
-    their place ("baseline", "blur" or a function); a group goes as a whole, and so do cells of an eighth of the side of images
-    that have no groups. A method that cannot run on this model is a line with its reason.
+    A method that cannot run on this model is a line with its reason.
+
+    Args:
+        model: A module, or a function of tensors.
+        x: The rows, a tensor or a table of floating point numbers.
+        target: The output to explain: an index, or one per row. None is the only output, or the predicted class of each
+            row.
+        methods: Names from ``cafexai.methods.METHODS``, or name -> function with their signature (``{"cafe c=1":
+            functools.partial(METHODS["cafe"], c=1.0)}``). None is all of them. The others are tested against the first one
+            of CAFE.
+        metrics: Names from ``cafexai.metrics.METRICS``, such as "infidelity", "structural_infidelity" (of ``n_units``
+            random units), "rmse" (against ``truth``), "deletion".
+        seeds: One seed, or several, over which methods with chance are averaged.
+        baselines: What rows are compared with, as in ``CAFE.explain``.
+        feature_groups: Groups of features, as in ``CAFE.explain``. Metrics remove a group as a whole; images without groups
+            are cut into cells of an eighth of their side.
+        perturb: What infidelity does to rows. None is noise of half a standard deviation of each column, with every group
+            of several columns as one category; for images, patches.
+        replace: What metrics put in place of a removed feature: "baseline", "blur" or a function.
+        truth: The true scores, for "rmse".
+        n_samples: Perturbed copies of every row.
+        n_units: Random units for structural metrics.
+        layers: Where these units are: classes or names of modules.
+        show_progress: Show a progress bar. None shows it for long work only.
+        **old: ``feature_mask``, an earlier name of ``feature_groups``.
+
+    Returns:
+        The table, as an object with ``to_frame``, ``to_markdown`` and ``plot``.
+
+    Raises:
+        ValueError: An argument is not allowed.
+
+    Example:
+        >>> import torch
+        >>> import cafexai
+        >>> result = cafexai.compare(torch.nn.Linear(2, 1), torch.rand(4, 2), methods=["cafe", "lrp"], metrics=["complexity"])
+        >>> result.ranking("complexity")
+        ['cafe', 'lrp']
     """
-    (groups,) = renamed("compare", old, feature_groups=(feature_groups, None, "feature_mask"))
+    (groups,) = resolve_old_words("compare", old, feature_groups=(feature_groups, None, "feature_mask"))
     asked = _methods(methods)
     wanted = _metrics(metrics, truth)
     draws = (seeds,) if isinstance(seeds, int) else tuple(seeds)
     if not draws:
         raise ValueError("compare(..., seeds=()): give at least one seed.")
     at_least("compare", 1, n_samples=n_samples, n_units=n_units)
-    given = case("compare", model, x, baselines, groups, target).aimed()
+    given = case("compare", model, x, baselines, groups, target).aim()
     groups = None if groups is None else given.groups
     if len(given.baselines) > 1:
         raise ValueError("compare(..., baselines=...): metrics take one baseline; a stack of them is for single methods.")
@@ -88,7 +118,7 @@ def compare(
     for name, seed in progress(work, "attributing", "run", show_progress):
         if name in reasons:
             continue
-        run = functools.partial(_seeded(asked[name], seed, groups), given.model)
+        run = functools.partial(_seed_method(asked[name], seed, groups), given.model)
         try:
             if name not in seconds:  # once before the clock starts: what is imported or compiled is not timed
                 few = given.some(slice(0, 2))
@@ -96,7 +126,7 @@ def compare(
             start = time.perf_counter()
             result = run(given.x, target=given.target, baselines=given.baselines[0])
             seconds.setdefault(name, []).append(time.perf_counter() - start)
-            scores[name, seed] = _checked(result, given)
+            scores[name, seed] = _check_methods(result, given)
         except Exception as error:  # whatever a method raises is its reason
             reasons[name] = _reason(error)
     able = {name: method for name, method in asked.items() if name not in reasons}
@@ -108,7 +138,7 @@ def compare(
             given.target,
             given.starts[0],
             {name: scores[name, seed] for name in able},
-            {name: _seeded(method, seed, groups) for name, method in able.items()},
+            {name: _seed_method(method, seed, groups) for name, method in able.items()},
             {name: given.groups if scores_groups(_plain(method)) else None for name, method in able.items()},
             disturb,
             truth,
@@ -119,7 +149,7 @@ def compare(
             together,
             replace,
         )
-        for name, value in _guarded(metric, bench).items():
+        for name, value in _score_guarded(metric, bench).items():
             if isinstance(value, Tensor):
                 values.setdefault(name, {}).setdefault(metric, []).append(value.double().cpu())
             else:
@@ -136,7 +166,7 @@ def compare(
     )
 
 
-def _guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
+def _score_guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
     """The metric of all methods; if one fails, of each by itself, with the reason for those that fail."""
     try:
         return _numbers(METRICS[metric].of(bench), bench)
@@ -145,7 +175,7 @@ def _guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
             return {name: _reason(error) for name in bench.methods}
     found: dict[str, Tensor | str] = {}
     for name, method in bench.methods.items():
-        found |= _guarded(metric, dataclasses.replace(bench, scores={name: bench.scores[name]}, methods={name: method}))
+        found |= _score_guarded(metric, dataclasses.replace(bench, scores={name: bench.scores[name]}, methods={name: method}))
     return found
 
 
@@ -167,7 +197,7 @@ def _softmax_note(given: Case) -> tuple[str, ...]:
     return ()
 
 
-def _seeded(method: Method, seed: int, groups: Any) -> Method:
+def _seed_method(method: Method, seed: int, groups: Any) -> Method:
     """The method with its groups, and with a seed if it takes one."""
     options = groups_by_word(method, groups) | ({"seed": seed} if "seed" in inspect.signature(method).parameters else {})
     return functools.partial(method, **options)
@@ -206,7 +236,7 @@ def _metrics(metrics: Any, truth: Tensor | None) -> list[str]:
     return wanted + ["rmse"] * (truth is not None and "rmse" not in wanted)
 
 
-def _checked(result: Any, given: Case) -> Tensor:
+def _check_methods(result: Any, given: Case) -> Tensor:
     if not isinstance(result, Tensor) or result.shape != given.x.shape:
         what = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
         raise ValueError(f"it gives {what}, not a tensor shaped like x, {tuple(given.x.shape)}")

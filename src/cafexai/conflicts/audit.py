@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .._core.tolerance import all_finite
 from .._extras import needs
-from .._inputs.baselines import expanded
+from .._inputs.baselines import expand_baseline
 from .closed_form import inactive_conflicts
 from .definitions import as_rows
 from .local_units import LocalLayer, local_layers
@@ -38,12 +38,22 @@ ROWS = 256  # that are decided at a time: their numbers fit into the cache
 
 @dataclass(frozen=True)
 class Offence:
-    """One conflict that a method underreports."""
+    """One conflict that a method underreports.
+
+    Args:
+        layer: The name of the layer.
+        row: The position of the row.
+        unit: The position of the unit in the output of the layer.
+        feature: The position of the input; the number of inputs stands for the bias.
+        score: What the method reports.
+        magnitude: What it should report at least.
+        hidden: It reports nothing.
+    """
 
     layer: str
     row: int
     unit: int
-    feature: int  # the place of the input; the number of inputs stands for the bias
+    feature: int
     score: float
     magnitude: float
     hidden: bool
@@ -51,7 +61,17 @@ class Offence:
 
 @dataclass(frozen=True)
 class Audit:
-    """Counts over all units: ``hidden`` are among the ``underreported``; ``undecided`` were too many to search."""
+    """Counts of conflicts over all units.
+
+    Args:
+        conflicts: Conflicts in all.
+        underreported: Those with too small a score.
+        hidden: Those with no score; they are among the underreported.
+        undecided: Units with too many inputs to search.
+        by_layer: These four counts for every layer.
+        worst: The largest offences.
+        skipped: Layers that were not audited, and why.
+    """
 
     conflicts: int
     underreported: int
@@ -59,7 +79,7 @@ class Audit:
     undecided: int
     by_layer: Mapping[str, tuple[int, int, int, int]]
     worst: tuple[Offence, ...]
-    skipped: Mapping[str, str]  # layers that were not audited, and why
+    skipped: Mapping[str, str]
 
     def __str__(self) -> str:
         if not self.conflicts:
@@ -90,11 +110,28 @@ class Audit:
 
 
 def audit(method: Any, model: Any, x: Any, baselines: Any = None, layers: list[str] | None = None) -> Audit:
-    """Audit a method on every local ReLU unit of a model, for the rows x. ``audit_outputs`` audits it on the whole model.
+    """Audit a method on every local ReLU unit of a model. ``audit_outputs`` audits it on the whole model.
 
-    ``method``: a class such as ``CAFE`` or one of Captum's, a factory ``model -> explainer`` (``functools.partial(CAFE,
-    c=1.0)``), or a function ``(model, x, *, target, baselines) -> scores``. It is applied to each unit by itself. The
-    references of the units are 0, or what reaches them in the bias-free model at ``baselines``.
+    Args:
+        method: A class such as ``CAFE`` or one of Captum's, a factory ``model -> explainer`` (``functools.partial(CAFE,
+            c=1.0)``), or a function ``(model, x, *, target, baselines) -> scores``. It is applied to each unit by itself.
+        model: The model.
+        x: The rows.
+        baselines: The references of the units are what reaches them in the bias-free model at these baselines; None is 0.
+        layers: Names of the layers; None takes all.
+
+    Returns:
+        The counts.
+
+    Raises:
+        ValueError: The model has no such layer, or no ReLU unit.
+
+    Example:
+        >>> import functools
+        >>> from cafexai import CAFE, conflicts
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> conflicts.audit(functools.partial(CAFE.published, c=1.0), net, torch.rand(5, 3)).underreported
+        0
     """
     score = _scorer(method)
     found = local_layers(model, x, baselines)
@@ -280,14 +317,28 @@ def _worst(under: Tensor, hidden: Tensor, scores: Tensor, bound: Tensor) -> Iter
 
 
 def audit_outputs(method: Any, model: Any, x: Tensor, target: Any = 0, baselines: Any = None) -> Audit:
-    """Definition 5 for the output of the whole model: every row by exhaustive search, so for at most 12 features."""
+    """Definition 5 for the output of the whole model: exhaustive search in every row, so for at most 12 features.
+
+    Args:
+        method: See ``audit``.
+        model: The model.
+        x: The rows, (rows, features).
+        target: The index of the output.
+        baselines: What rows are compared with; None is zero.
+
+    Returns:
+        The counts.
+
+    Raises:
+        ValueError: There are too many features.
+    """
     score = _scorer(method)
     rows = as_rows("audit_outputs", model, x)
     features = rows[0].numel()
     if features > 12:
         raise ValueError(f"audit_outputs(..., x): {features} features are too many to search; conflict_map shows the pairs.")
     scores = score(model, rows, baselines, target).flatten(1)
-    reference = expanded(0 if baselines is None else baselines, rows, "audit_outputs")
+    reference = expand_baseline(0 if baselines is None else baselines, rows, "audit_outputs")
     counts = [0, 0, 0, 0]
     offences = []
     for row, (values, start, own) in enumerate(zip(rows, reference, scores, strict=True)):

@@ -34,7 +34,20 @@ def _refuse_infinite(call: str, *numbers: Tensor) -> None:
 
 
 def linear_conflicts(contributions: Tensor) -> PairConflicts:
-    """Proposition 3: the pairs of opposite sign, each counteracting the other. (..., features)."""
+    """Proposition 3: the pairs of opposite sign, each counteracting the other.
+
+    Args:
+        contributions: (..., features).
+
+    Returns:
+        The pairs, (..., features, features).
+
+    Example:
+        >>> from cafexai import conflicts
+        >>> conflicts.linear_conflicts(torch.tensor([2.0, -1.0])).magnitude
+        tensor([[0., 1.],
+                [1., 0.]])
+    """
     _refuse_infinite("linear_conflicts", contributions)
     sign = contributions.sign()
     conflict = sign[..., :, None] * sign[..., None, :] < 0
@@ -44,9 +57,16 @@ def linear_conflicts(contributions: Tensor) -> PairConflicts:
 
 
 def relu_conflicts(contributions: Tensor, value: Tensor) -> PairConflicts:
-    """Proposition 4, an active ReLU unit with pre-activation ``value`` > 0 (...): pairs of opposite sign.
+    """Proposition 4, an active ReLU unit: pairs of opposite sign.
 
     A negative input always counteracts a positive one; a positive p counteracts a negative -n only if value - p + n > 0.
+
+    Args:
+        contributions: (..., features).
+        value: The pre-activation, above 0, (...).
+
+    Returns:
+        The pairs, (..., features, features).
     """
     _refuse_infinite("relu_conflicts", contributions, value)
     if not bool((value > 0).all()):
@@ -64,10 +84,17 @@ def relu_conflicts(contributions: Tensor, value: Tensor) -> PairConflicts:
 
 
 def inactive_conflicts(contributions: Tensor, value: float, bound: int = 10_000) -> Covers:
-    """Proposition 5, an inactive ReLU unit with pre-activation ``value`` <= 0: minimal covers of |value|.
+    """Proposition 5, an inactive ReLU unit: minimal covers of |value|.
 
     A set of negative inputs counteracts a positive one if removing it makes the unit active, and no part of the set does.
-    There can be exponentially many: at most ``bound`` are listed, and the result says if there are more.
+
+    Args:
+        contributions: (features,).
+        value: The pre-activation, at most 0.
+        bound: List so many covers at most: there can be exponentially many. The result says if there are more.
+
+    Returns:
+        The covers.
     """
     _refuse_infinite("inactive_conflicts", contributions, torch.tensor(value))
     if value > 0 or contributions.ndim != 1:

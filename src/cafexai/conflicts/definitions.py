@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from .._core.tolerance import all_finite
+from .._docstrings import join_docstrings
 from .._engine.diagnose import answer, rows_for
-from .._engine.forward import select_output
-from .._inputs import different, renamed
-from .._inputs.baselines import expanded
-from .._inputs.groups import chosen, is_index
+from .._engine.output import select_output
+from .._inputs import different, resolve_old_words
+from .._inputs.baselines import expand_baseline
+from .._inputs.groups import is_index, list_features
 from .._inputs.target import choose_target
+from ..explanation.conflict import counteraction
 
 Names = Sequence[str] | Mapping[str, Iterable[int]] | None  # of all features, or of groups of them
 CHUNK = 4096  # rows that are evaluated at a time
@@ -103,9 +105,9 @@ def question(
             raise ValueError(f"{call}(..., target=..., output={output!r}): the two are one argument; output is the old word.")
         target, output = output, None
     words = {"baselines": (baselines, 0, "reference"), "feature_names": (names, None, "names")}
-    baselines, names = renamed(call, {} if old is None else old, **words)
+    baselines, names = resolve_old_words(call, {} if old is None else old, **words)
     rows = as_rows(call, f, x)
-    start = expanded(baselines, rows, call)
+    start = expand_baseline(baselines, rows, call)
     whole = select_output(answer(call, f, rows), output)
     if not isinstance(target, (int, tuple)):  # the class of the row as it is, or one for each row
         target = choose_target(whole, target, slice(0, len(rows)), len(rows), call)[1] if whole.ndim > 1 else 0
@@ -122,7 +124,7 @@ def as_rows(call: str, f: Any, x: Any) -> Tensor:
 
 def feature_set(call: str, part: Any, count: int, names: Names) -> frozenset[int]:
     """A set of features given by one index or name, or by several."""
-    members = [part] if isinstance(part, (str, numbers.Integral)) else chosen(part, count)
+    members = [part] if isinstance(part, (str, numbers.Integral)) else list_features(part, count)
     found: set[int] = set()
     for member in members:
         if isinstance(member, str):
@@ -153,6 +155,7 @@ class Definition:
         functools.update_wrapper(self, own)
         vars(self).pop("__wrapped__")  # its signature is that of __call__
         self.own, self.both = own, both
+        self.__doc__ = join_docstrings(own, Definition.__call__.__doc__ or "")
 
     def __call__(
         self,
@@ -167,9 +170,30 @@ class Definition:
         output: Any = None,
         **old: Any,
     ) -> Any:
-        """A number, or True or False, for a row; a tensor of them for a batch.
+        """Apply the definition.
 
-        ``target``: which number of the output of ``f``; ``output``: which tensor, if there are several.
+        Args:
+            f: The model, a function of rows.
+            C: A set of features: an index or a name, or several.
+            D: Another set.
+            x: One row, or a batch.
+            baselines: The values of removed features: a number, or a tensor shaped like the row.
+            target: Which number of the output of ``f`` is meant.
+            feature_names: Names of the features.
+            output: Which tensor is meant, if there are several.
+            **old: Earlier names of parameters.
+
+        Returns:
+            A number, or True or False, for a row; a tensor of them for a batch.
+
+        Raises:
+            ValueError: An argument is not allowed.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import conflicts
+            >>> conflicts.conflict_magnitude(lambda x: x[:, 0] - x[:, 1], 0, 1, torch.tensor([3.0, 1.0]))
+            1.0
         """
         of = question(self.own.__name__, f, x, baselines, target, output, feature_names, old)
         found = self.own(*of.changes(C, D))
@@ -193,15 +217,10 @@ def conflicting(first: Tensor, second: Tensor) -> Tensor:
 @Definition
 def counteraction_magnitude(first: Tensor, second: Tensor) -> Tensor:
     """Definition 3: the smaller of the two changes if C counteracts D, else 0."""
-    return _smaller(first, second)
+    return counteraction(first, second)
 
 
 @functools.partial(Definition, both=torch.maximum)
 def conflict_magnitude(first: Tensor, second: Tensor) -> Tensor:
     """Definition 4: the larger of both counteraction magnitudes."""
-    return _smaller(first, second)
-
-
-def _smaller(first: Tensor, second: Tensor) -> Tensor:
-    size = torch.minimum(first.abs(), second.abs())
-    return torch.where(first * second.sign() < 0, size, torch.zeros_like(size))
+    return counteraction(first, second)

@@ -78,6 +78,6 @@ def local_layers(model: Any, x: Any, baselines: Any = None, call: str = "audit")
 def _recorded(call: str, subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[LocalLayer]:
     run = Run(len(tensors[0]), Settings(PathScores))
     recorder = Recorder(run, biases)
-    with torch.no_grad(), subject.kept(), recorder, Watch(call), module_paths(run, subject.names):
+    with torch.no_grad(), subject.guard_state(), recorder, Watch(call), module_paths(run, subject.names):
         subject.model(*(tensor.clone() for tensor in tensors))
     return recorder.layers

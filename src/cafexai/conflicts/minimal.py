@@ -23,19 +23,33 @@ EVALUATIONS = 200_000  # sets of features that a search may try
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two sets of features in conflict, and who counteracts whom."""
+    """Two sets of features in conflict.
+
+    Args:
+        first: Indices of the first set.
+        second: Indices of the second set.
+        first_counteracts: The first set counteracts the second.
+        second_counteracts: The second set counteracts the first.
+        magnitude: Definition 4.
+    """
 
     first: tuple[int, ...]
     second: tuple[int, ...]
     first_counteracts: bool
     second_counteracts: bool
-    magnitude: float  # Definition 4
+    magnitude: float
 
 
 @dataclass(frozen=True)
 class MinimalConflicts:
-    """Minimal conflicts, the largest first. ``complete``: all sizes were searched; else sets of at most ``max_size``
-    features in all."""
+    """Minimal conflicts of one row, the largest first.
+
+    Args:
+        conflicts: The conflicts.
+        complete: All sizes were searched; else sets of at most ``max_size`` features in all.
+        max_size: The largest size that was searched.
+        names: Names of the features.
+    """
 
     conflicts: tuple[Conflict, ...]
     complete: bool
@@ -74,8 +88,28 @@ def minimal_conflicts(
 ) -> MinimalConflicts:
     """Every minimal conflict of one row.
 
-    Without ``max_size`` all sizes are searched as long as that takes at most 200 000 evaluations (17 features), and else
-    as many as that allows; the result says so.
+    Args:
+        f: The model, a function of rows.
+        x: One row.
+        baselines: What the row is compared with: a number, or a tensor shaped like it.
+        target: The index of the output.
+        max_size: Features in both sets together, at most. None searches all sizes that take at most 200 000 evaluations (17
+            features); the result says if that was not all.
+        feature_names: Names of the features.
+        output: Which tensor is meant, if the model gives several.
+        **old: Earlier names of parameters.
+
+    Returns:
+        The conflicts.
+
+    Raises:
+        ValueError: An argument is not allowed.
+
+    Example:
+        >>> from cafexai import conflicts
+        >>> found = conflicts.minimal_conflicts(lambda x: x[:, 0] - x[:, 1], torch.ones(2))
+        >>> found.conflicts[0].first, found.conflicts[0].second
+        ((0,), (1,))
     """
     of = question("minimal_conflicts", f, x, baselines, target, output, feature_names, old)
     rows = of.rows

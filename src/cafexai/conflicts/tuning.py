@@ -16,10 +16,16 @@ from ..cafe import CAFE
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best constant, and the metric at all that were tried."""
+    """The best c, and the metric at all values that were tried.
+
+    Args:
+        c: The best c: a number, or one per pattern of module names.
+        curve: c for all modules -> the metric.
+        best: The metric at the best c.
+    """
 
     c: float | Mapping[str, float]
-    curve: Mapping[float, float]  # of the global constant
+    curve: Mapping[float, float]
     best: float
 
 
@@ -34,9 +40,29 @@ def tune_c(
     baselines: Any = None,
     larger_is_better: bool = False,
 ) -> Tuned:
-    """The c in ``values`` whose combined scores have the best metric, a function of the scores.
+    """Choose the c whose combined scores have the best metric.
 
-    With ``layers``, patterns of module names, their constants are then improved one after the other.
+    Args:
+        model: The model.
+        x: The rows.
+        target: The output to explain: an index, or one per row. None is the only output, or the predicted class.
+        metric: A function of the combined scores.
+        values: The values of c to try.
+        layers: Patterns of module names: their values are then improved one after the other.
+        baselines: What rows are compared with; None is zero.
+        larger_is_better: The largest metric is best; else the smallest.
+
+    Returns:
+        The best c and the curve.
+
+    Raises:
+        ValueError: There are no values, or a pattern matches no module.
+
+    Example:
+        >>> from cafexai import conflicts
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> sorted(conflicts.tune_c(net, torch.rand(5, 3), metric=lambda scores: scores.abs().sum()).curve)
+        [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     if not values:
         raise ValueError("tune_c(..., values=()): give at least one value of c.")

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..methods import METHODS
+from ..plotting.row_lines import ORDERS
 from .circuits import units_view
 from .conflicts import pairs_view
 from .exports import command, python_lines, report, scores
@@ -104,7 +105,8 @@ class Api:
 
     def row(self, body: dict[str, Any]) -> dict[str, Any]:
         """One row."""
-        return row_view(self.session, *self._row(body), whole(body.get("most", 20), "most", 2000) or 1)
+        order = word(body.get("order", "net"), ORDERS, "order")
+        return row_view(self.session, *self._row(body), whole(body.get("most", 20), "most", 2000) or 1, order)
 
     def pairs(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which features cancelled which."""

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from .._carriers.path import PathScores
 from .._core.run import Run, Settings
-from .._engine.forward import select_output
 from .._engine.model import Subject
 from .._engine.module_paths import module_paths
-from .._inputs.convert import taken
+from .._engine.output import select_output
+from .._inputs.convert import convert_inputs
 from ..conflicts.local_units import LocalLayer, Recorder
 from ..plotting.row_lines import number
 from .requests import Choice, Refused
@@ -98,7 +98,7 @@ def _unit(held: list[Held], order: int, at: int, unit: int, names: list[str]) ->
 def _held(session: Session, place: int, choice: Choice, edits: Edits) -> list[Held]:
     """All layers of units that a forward pass meets, with the slope of the explained output at what each passes on."""
     inputs, baseline = session.changed(place, choice, edits)
-    ready = taken(inputs, None, session.tokenizer, None, None, session.takes_raw)
+    ready = convert_inputs(inputs, None, session.tokenizer, None, None, session.takes_raw)
     if ready.extra is not None:
         raise Refused("it takes further arguments beside its inputs.")
     given = session.given(inputs)
@@ -151,7 +151,7 @@ def _run(session: Session, tensors: tuple[Tensor, ...], biases: bool) -> tuple[l
     run = Run(len(tensors[0]), Settings(PathScores))
     recorder = _Passing(run, biases)
     own = tuple(tensor.clone().requires_grad_(tensor.is_floating_point()) for tensor in tensors)
-    with torch.enable_grad(), subject.kept(), recorder, module_paths(run, subject.names):
+    with torch.enable_grad(), subject.guard_state(), recorder, module_paths(run, subject.names):
         output = select_output(subject.model(*own), session.output)
     return list(zip(recorder.layers, recorder.passed, strict=True)), output
 

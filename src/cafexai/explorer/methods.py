@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._engine.forward import select_output
+from .._engine.output import select_output
 from ..methods import METHODS, scores_groups
 from ..plotting.row_lines import number
 from .requests import Choice, Refused, word

@@ -17,8 +17,8 @@ FEATURES, SWARM, GROUPS, BINS = 20, 12, 10, 20
 
 def overview(scoring: Scoring) -> dict[str, Any]:
     """Mean scores of every feature, and single rows for the most important ones."""
-    names, up, down = _means(scoring)
-    order = np.argsort(-(up + down), kind="stable")
+    names, up, down, sizes = _means(scoring)
+    order = np.argsort(-sizes, kind="stable")  # by mean |net|
     bars = [
         {"name": names[i], "exact": [up[i], down[i], up[i] - down[i]], "up": number(up[i]), "down": number(down[i])}
         | {"net": number(up[i] - down[i])}
@@ -35,15 +35,16 @@ def overview(scoring: Scoring) -> dict[str, Any]:
     }
 
 
-def _means(scoring: Scoring) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _means(scoring: Scoring) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """By feature: mean positive, mean negative, mean |net|."""
+    rows = max(scoring.done, 1)
     if scoring.kind == "text":
         words = list(scoring.by_word)
-        counted = np.array([scoring.by_word[name] for name in words]).reshape(len(words), 3)
-        return words, counted[:, 1] / max(scoring.done, 1), counted[:, 2] / max(scoring.done, 1)
+        counted = np.array([scoring.by_word[name] for name in words]).reshape(len(words), 4)
+        return words, counted[:, 1] / rows, counted[:, 2] / rows, counted[:, 3] / rows
     if scoring.up is None:
-        return [], np.zeros(0), np.zeros(0)
-    rows = max(scoring.done, 1)
-    return list(scoring.names), scoring.up / rows, scoring.down / rows
+        return [], np.zeros(0), np.zeros(0), np.zeros(0)
+    return list(scoring.names), scoring.up / rows, scoring.down / rows, scoring.sizes / rows
 
 
 def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
@@ -72,7 +73,7 @@ def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
 
 
 def by_group(table: Table, scoring: Scoring, column: Any) -> dict[str, Any]:
-    """The mean share of influence that cancelled, for groups of rows by one column."""
+    """The mean share of conflict, for groups of rows by one column."""
     name = word(column, table.names, "column")
     assert table.frame is not None
     shares = scoring.columns["share"][: scoring.done]
@@ -110,8 +111,8 @@ def drift(first: Scoring, second: Scoring) -> dict[str, Any]:
     if first.done and second.done:
         shares = (first.columns["share"][: first.done], second.columns["share"][: second.done])
         found["apart"] = number(_apart(*shares))
-        names, up, down = _means(first)
-        known, more_up, more_down = _means(second)
+        names, up, down, _ = _means(first)
+        known, more_up, more_down, _ = _means(second)
         others = {name: (float(more_up[i]), float(more_down[i])) for i, name in enumerate(known)}
         moved = [(name, up[i], down[i], *others[name]) for i, name in enumerate(names) if name in others]
         moved.sort(key=lambda one: -(abs(one[3] - one[1]) + abs(one[4] - one[2])))
@@ -129,7 +130,7 @@ def _apart(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _counts(shares: np.ndarray, ends: tuple[float, float] | None = None) -> dict[str, Any]:
-    """How many rows have which share of their influence cancelled, between these ends or those of the rows."""
+    """How many rows have which share of conflict, between these ends or those of the rows."""
     own = shares[np.isfinite(shares)]
     low, high = ends if ends is not None else _ends(own)
     counts, _ = np.histogram(own, BINS, (low, high))
@@ -137,7 +138,7 @@ def _counts(shares: np.ndarray, ends: tuple[float, float] | None = None) -> dict
 
 
 def _ends(shares: np.ndarray) -> tuple[float, float]:
-    low, high = (float(shares.min()), float(shares.max())) if len(shares) else (0.0, 0.5)
+    low, high = (float(shares.min()), float(shares.max())) if len(shares) else (0.0, 1.0)
     return (low, high) if high > low else (max(low - 0.01, 0.0), low + 0.01)
 
 

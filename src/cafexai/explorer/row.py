@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from ..explanation import Explanation
+from ..plotting.conflict_words import conflict_sentence
 from ..plotting.rounding import shown
-from ..plotting.row_lines import conflict_share, number
+from ..plotting.row_lines import baseline_lines, number
 from ..reporting.pictures import CONFLICT, DOWN, UP, heat, picture
 from ..reporting.rows import FEATURE, kind_of, percent
 from ..reporting.sentences import sentences
@@ -24,7 +25,7 @@ SIDE = 224  # of a picture
 CLASSES = 5  # that are shown with their outputs
 
 
-def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: int) -> dict[str, Any]:
+def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: int, order: str = "net") -> dict[str, Any]:
     """A row and, if it was changed, what it was before: both about the output that was explained first."""
     before = session.of_row(place, choice)
     now = session.explain([place], session.aimed(place, choice), edits) if edits else before
@@ -33,8 +34,8 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
     view: dict[str, Any] = {
         "place": place,
         "name": rows.name(place),
-        "now": ledger(now, most),
-        "before": ledger(before, most) if edits else None,
+        "now": ledger(now, most, order),
+        "before": ledger(before, most, order) if edits else None,
         "outputs": _outputs(session, place, edits, now.meta.final),
         "outputs_before": _outputs(session, place, {}, now.meta.final) if edits else None,
         "cells": {name: str(value) if isinstance(value, bool) else value for name, value in cells.items()},
@@ -47,12 +48,11 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
     return view
 
 
-def ledger(e: Explanation, most: int) -> dict[str, Any]:
+def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
     """One explanation in the digits that every view of the library shows, and exact numbers for the bars."""
     kind = "text" if e.features.tokens is not None else kind_of(e)
     part = by_region(e) if kind == "image" else e
-    digits = shown(part, most)
-    share = conflict_share(e).item()
+    digits = shown(part, most, order=order)
     found: dict[str, Any] = {
         "kind": kind,
         "feature": FEATURE.get(kind, "feature"),
@@ -60,13 +60,16 @@ def ledger(e: Explanation, most: int) -> dict[str, Any]:
         "start": digits.start,
         "end": digits.end,
         "times": digits.times,
-        "conflict": digits.conflict,
-        "share": percent(share),
+        "conflict": "" if digits.between is None else digits.between.short,
+        "conflict_sentence": "" if digits.between is None else conflict_sentence(digits.between),
+        "conflict_kind": e.conflict_kind,
         "probability": None if e.probability is None else percent(e.probability.item()),
         "lines": [
             {
                 "name": line.name,
                 "value": line.value,
+                "baseline": line.baseline,
+                "same": line.exact.same,
                 "positive": line.positive,
                 "negative": line.negative,
                 "net": line.net,
@@ -76,8 +79,8 @@ def ledger(e: Explanation, most: int) -> dict[str, Any]:
             for line in digits.lines
             if line.name
         ],
-        "sentences": [text_of(one) for one in sentences(part, digits, share, kind)],
-        "notes": [*frozen_lines(e), *e.notes],
+        "sentences": [text_of(one) for one in sentences(part, digits, kind)],
+        "notes": [*baseline_lines(part), *frozen_lines(e), *e.notes],
         "error": f"{e.completeness_error.abs().item():.1e}",
     }
     if kind == "image":
@@ -106,7 +109,7 @@ def _maps(e: Explanation) -> tuple[list[dict[str, str]], list[int]]:
         "pushed up": (up, UP),
         "pushed down": (down, DOWN),
         "net": (net, UP),
-        "conflict": (torch.minimum(up, down), CONFLICT),
+        "within": (torch.minimum(up, down), CONFLICT),
     }
     found = [{"name": "the picture", "address": picture(image, SIDE)}]
     found += [{"name": name, "address": heat(values, reach, colour)} for name, (values, colour) in maps.items()]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._inputs.prepare import row_names_of
 from ..loading import Data, columns_of_model, model_inputs
 from ..loading.tables import kinds_of
 from .requests import Refused, listing, mapping, number, whole
@@ -150,7 +151,7 @@ def table_of(values: Any) -> Data:
         values = values.detach().cpu().numpy()
     if hasattr(values, "columns") and hasattr(values, "iloc"):
         frame = values.rename(columns=str)
-        return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))))
+        return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))), row_names_of(values))
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
         from .._extras import needs
 

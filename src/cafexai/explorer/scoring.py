@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from ..explanation import Explanation
-from ..plotting.row_lines import conflict_share
 from ..reporting.summed import by_region
 from .requests import Choice, Refused
 from .rows import Rows
@@ -35,7 +34,8 @@ class Scoring:
         self.categories: dict[str, tuple[str, ...]] = {}
         self.up: Any = None  # sums of scores over the rows, one per feature
         self.down: Any = None
-        self.by_word: dict[str, list[float]] = {}  # for texts: how often, up, down
+        self.sizes: Any = None  # sums of |net|
+        self.by_word: dict[str, list[float]] = {}  # for texts: how often, up, down, |net|
         self.kept: list[tuple[int, np.ndarray, np.ndarray | None]] = []  # place, net scores and values of some rows
         self.sample = set(np.random.default_rng(0).choice(total, min(SAMPLE, total), replace=False).tolist())
         self.kind = "table"
@@ -66,7 +66,7 @@ class Scoring:
         where = slice(places.start, places.stop)
         self.columns["output"][where] = e.output.cpu().numpy()
         self.columns["conflict"][where] = e.conflict.cpu().numpy()
-        self.columns["share"][where] = conflict_share(e).cpu().numpy()
+        self.columns["share"][where] = e.conflict_share.cpu().numpy()
         outputs = self.session.outputs(self.rows.inputs(places)[0])
         likely = self.session.probabilities(outputs, e.meta.final)
         if outputs.ndim == 2 and outputs.shape[1] > 1:
@@ -94,6 +94,8 @@ class Scoring:
         self.names, self.categories = part.names(), dict(part.categories)
         self.up = up.sum(0).numpy() if self.up is None else self.up + up.sum(0).numpy()
         self.down = down.sum(0).numpy() if self.down is None else self.down + down.sum(0).numpy()
+        sizes = (up - down).abs().sum(0).numpy()
+        self.sizes = sizes if self.sizes is None else self.sizes + sizes
         wanted = [place for place in places if place in self.sample]
         if wanted:
             own = torch.tensor([place - places.start for place in wanted])
@@ -108,10 +110,11 @@ class Scoring:
         for row in range(len(e)):
             for place, name in enumerate(e.names(row)):
                 if name and (name in self.by_word or len(self.by_word) < MOST_WORDS):
-                    entry = self.by_word.setdefault(name, [0, 0.0, 0.0])
+                    entry = self.by_word.setdefault(name, [0, 0.0, 0.0, 0.0])
                     entry[0] += 1
                     entry[1] += up[row][place]
                     entry[2] += down[row][place]
+                    entry[3] += abs(up[row][place] - down[row][place])
 
     def told(self) -> dict[str, Any]:
         """How far it is."""

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from .._core.variant import Variant
-from .._engine.forward import select_output
 from .._engine.job import as_arguments
+from .._engine.output import select_output
 from .._inputs.baselines import references
-from .._inputs.convert import taken
+from .._inputs.convert import convert_inputs
 from .._inputs.prepare import Inputs, has_own_columns, prepare
 from ..cafe import CAFE
 from ..explanation import Explanation
@@ -86,7 +86,9 @@ class Session:
         baseline = self.baseline(choice.baseline)
         if edits and edits.get("regions"):
             inputs, display = painted(inputs, display, edits["regions"], baseline)
-        return self._explained(choice, inputs, baseline, display, more)
+        labels = (self.rows if rows is None else rows).data.labels
+        e = self._explained(choice, inputs, baseline, display, more)
+        return e if labels is None else e.replace(row_names=tuple(labels[place] for place in places))
 
     def of_row(self, place: int, choice: Choice) -> Explanation:
         """One row as it is; the last ones are remembered, for changes are held against them."""
@@ -191,7 +193,7 @@ class Session:
             return {name: 0 for name, column in rows.editable.items() if column.kind == "number"}
         if rows.schema is not None:
             parts = made if isinstance(made, tuple) else (made,)
-            _, values, words = rows.schema.seen([part.reshape(1, -1) for part in parts], "explore")
+            _, values, words = rows.schema.match_columns([part.reshape(1, -1) for part in parts], "explore")
             found = dict(zip(rows.schema.names, values[0].tolist(), strict=True))
             named = {name: words[name][int(value)] if name in words else value for name, value in found.items()}
             return {name: value for name, value in named.items() if value not in ("(none)", "(several)")}
@@ -204,16 +206,16 @@ class Session:
 
     def given(self, inputs: Any) -> Inputs:
         """Inputs as tensors."""
-        ready = taken(inputs, None, self.tokenizer, None, None, self.takes_raw)
+        ready = convert_inputs(inputs, None, self.tokenizer, None, None, self.takes_raw)
         return prepare(ready.inputs, self.cafe.model, columns=self.cafe.feature_names, schema=self.cafe.schema, mask=ready.mask)
 
     def outputs(self, inputs: Any) -> Tensor:
         """All outputs of the model for some rows."""
-        ready = taken(inputs, None, self.tokenizer, None, None, self.takes_raw)
+        ready = convert_inputs(inputs, None, self.tokenizer, None, None, self.takes_raw)
         extra = as_arguments(ready.extra)
         words, named = ((), extra) if isinstance(extra, dict) else (extra, {})
         subject = self.cafe._subject
-        with torch.no_grad(), subject.kept():
+        with torch.no_grad(), subject.guard_state():
             raw = subject.model(*self.given(inputs).tensors, *words, **named)
         return select_output(raw, self.output).detach().cpu().double()
 

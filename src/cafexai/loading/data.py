@@ -10,7 +10,7 @@ from typing import Any
 
 from .._extras import needs, progress
 from .file_errors import DataProblem, existing, in_other_letters, short
-from .tables import TABLES, chosen, kinds_of, read_table
+from .tables import TABLES, choose_columns, kinds_of, read_table
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 KINDS = "a table (.csv, .tsv, .parquet), arrays (.npz, .npy), a folder of images, or texts (.txt, one per line)"
@@ -18,24 +18,41 @@ KINDS = "a table (.csv, .tsv, .parquet), arrays (.npz, .npy), a folder of images
 
 @dataclass(frozen=True)
 class Data:
-    """Rows of a file. ``rows`` is a data frame, an array by name for each input, or a list of images or texts."""
+    """Rows of a file.
 
-    form: str  # "table", "arrays", "images" or "texts"
+    Args:
+        form: "table", "arrays", "images" or "texts".
+        rows: A data frame, an array by name for each input, or a list of images or texts.
+        names: Names of the columns, or of the arrays.
+        kinds: Column -> "number", "category" ...
+        places: The positions of the rows in the file.
+        labels: Names of the rows: the names of images.
+        notes: What was left out.
+    """
+
+    form: str
     rows: Any
-    names: tuple[str, ...] = ()  # of the columns, or of the arrays
-    kinds: Mapping[str, str] = field(default_factory=dict)  # column -> "number", "category" ...
-    places: tuple[int, ...] = ()  # where the rows stand in the file
-    labels: tuple[str, ...] | None = None  # what the rows are called: the names of images
-    notes: tuple[str, ...] = ()  # what was left out
+    names: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[int, ...] = ()
+    labels: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.places)
 
     def take(self, places: Sequence[int]) -> Data:
-        """Some of the rows."""
+        """Some of the rows.
+
+        Args:
+            places: Their positions.
+
+        Returns:
+            The rows, with their names and kinds.
+        """
         kept = list(places)
         if self.form == "table":
-            rows = self.rows.iloc[kept]
+            rows = self.rows.iloc[kept].reset_index(drop=True)  # labels are kept apart
         elif self.form == "arrays":
             rows = {name: array[kept] for name, array in self.rows.items()}
         else:
@@ -47,7 +64,27 @@ class Data:
 def read_data(
     path: str | os.PathLike[str], columns: Sequence[str] | None = None, *, encoding: str | None = None, what: str = "the data"
 ) -> Data:
-    """The rows of a file or folder, by its ending. ``columns`` chooses columns of a table, or arrays, in this order."""
+    """The rows of a file or folder, by its ending.
+
+    Args:
+        path: The file or folder.
+        columns: Columns of a table, or arrays, in this order; None takes all.
+        encoding: The encoding of a text file; None detects it.
+        what: A name for the data in messages.
+
+    Returns:
+        The rows.
+
+    Raises:
+        DataProblem: The file cannot be read, or a column is missing.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from cafexai.loading import read_data
+        >>> _ = Path("people.csv").write_text("age,income" + chr(10) + "41,1.5")
+        >>> read_data("people.csv").names
+        ('age', 'income')
+    """
     place = existing(os.fspath(path), DataProblem, what)
     ending = place.suffix.lower()
     if place.is_dir():
@@ -55,7 +92,7 @@ def read_data(
     elif ending in TABLES:
         frame, notes = read_table(place, encoding)
         if columns is not None:
-            frame, notes = frame[chosen(frame.columns, columns, str(place), "column")], ()
+            frame, notes = frame[choose_columns(frame.columns, columns, str(place), "column")], ()
         names = tuple(map(str, frame.columns))
         data = Data("table", frame, names, kinds_of(frame), tuple(range(len(frame))), notes=notes)
     elif ending in (".npz", ".npy"):
@@ -81,7 +118,7 @@ def _arrays(path: Path, names: Sequence[str] | None) -> Data:
         raise DataProblem(
             f"{path}: no arrays of numbers can be read from it ({short(error, 120)}). Write them by numpy.savez(path, x=array)."
         ) from error
-    kept = found if names is None else {name: found[name] for name in chosen(list(found), names, str(path), "array")}
+    kept = found if names is None else {name: found[name] for name in choose_columns(list(found), names, str(path), "array")}
     lengths = {name: array.shape[0] if array.ndim else 0 for name, array in kept.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {kept[name].shape}" for name in kept)

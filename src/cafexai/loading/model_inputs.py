@@ -10,12 +10,25 @@ from typing import Any
 from .._extras import needs
 from .data import Data
 from .file_errors import DataProblem, ModelProblem, existing, short
-from .tables import chosen, listed
-from .user_code import attribute, raised
+from .tables import choose_columns, list_names
+from .user_code import attribute, describe_error
 
 
 def model_inputs(model: Any, data: Data, *, schema: Any = None, preprocess: Any = None) -> tuple[Any, Any]:
-    """What the model is given (a frame, an array, several of them, or texts), and its values as they are shown, or None."""
+    """Rows of a file as a model takes them.
+
+    Args:
+        model: The model.
+        data: The rows.
+        schema: A ``cafexai.Schema``.
+        preprocess: A function from one picture, or row, to the tensor that the model takes.
+
+    Returns:
+        What the model gets (a frame, an array, several of them, or texts), and the values to show, or None.
+
+    Raises:
+        DataProblem: The rows do not fit the model.
+    """
     if schema is not None and data.form != "table":
         raise DataProblem(f"a schema describes the columns of a table, and these are {data.form}. Leave --schema out.")
     if data.form == "texts":
@@ -25,13 +38,20 @@ def model_inputs(model: Any, data: Data, *, schema: Any = None, preprocess: Any 
     if data.form == "arrays":
         return _arrays(model, data, preprocess)
     if schema is not None:
-        return _described(schema, data), None
+        return _describe_columns(schema, data), None
     frame = _frame(model, data)
     return frame, None if hasattr(model, "from_raw") else frame  # with the digits of the file
 
 
 def columns_of_model(model: Any) -> list[str] | None:
-    """The columns that a scikit-learn model was fitted on, where it knows them."""
+    """The columns that a scikit-learn model was fitted on.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Their names; None if the model does not know them.
+    """
     for owner in (getattr(model, "steps", None), model):
         names = getattr(owner, "feature_names_in_", None)
         if names is not None:
@@ -43,14 +63,14 @@ def columns_of_model(model: Any) -> list[str] | None:
 def _frame(model: Any, data: Data) -> Any:
     known = columns_of_model(model)
     if known is not None:
-        return data.rows[chosen(data.names, known, "the data", "column")]
+        return data.rows[choose_columns(data.names, known, "the data", "column")]
     if hasattr(model, "from_raw"):
         return data.rows
     words = [name for name, kind in data.kinds.items() if kind not in ("number", "yes or no")]
     if words:
         raise DataProblem(
-            f"the columns {listed(words)} hold no numbers, and the model takes numbers. Choose its columns by --columns, say "
-            "by --schema how words are coded, or give a scikit-learn pipeline, which encodes them."
+            f"the columns {list_names(words)} hold no numbers, and the model takes numbers. Choose its columns with --columns, "
+            "describe the codes of words with --schema, or give a scikit-learn pipeline, which encodes them."
         )
     lacking = data.rows.isna()
     if lacking.to_numpy().any():
@@ -64,9 +84,9 @@ def _frame(model: Any, data: Data) -> Any:
     return data.rows
 
 
-def _described(schema: Any, data: Data) -> Any:
+def _describe_columns(schema: Any, data: Data) -> Any:
     """The columns of a schema, with what it knows in all of them."""
-    frame = data.rows[chosen(data.names, schema.names, "the data", "column")]
+    frame = data.rows[choose_columns(data.names, schema.names, "the data", "column")]
     bad = schema.check(frame)
     if bad:
         row, reason = min(bad.items())
@@ -91,7 +111,7 @@ def _arrays(model: Any, data: Data, preprocess: Any) -> tuple[Any, Any]:
     if len(arrays) > 1:
         return tuple(arrays), None
     if preprocess is not None:
-        return _made(preprocess, list(arrays[0]), data)
+        return _make_rows(preprocess, list(arrays[0]), data)
     if arrays[0].dtype == np.uint8 and arrays[0].ndim == 4:
         return _pixels(arrays[0]), None
     return arrays[0], None
@@ -99,7 +119,7 @@ def _arrays(model: Any, data: Data, preprocess: Any) -> tuple[Any, Any]:
 
 def _images(data: Data, preprocess: Any) -> tuple[Any, Any]:
     if preprocess is not None:
-        return _made(preprocess, data.rows, data)
+        return _make_rows(preprocess, data.rows, data)
     import numpy as np
 
     plain = [image if image.mode in ("L", "RGB") else image.convert("RGB") for image in data.rows]
@@ -121,9 +141,9 @@ def _pixels(stack: Any) -> Any:
     return (stack.transpose(0, 3, 1, 2) if last else stack).astype("float32") / 255
 
 
-def _made(preprocess: Any, rows: list[Any], data: Data) -> tuple[Any, Any]:
+def _make_rows(preprocess: Any, rows: list[Any], data: Data) -> tuple[Any, Any]:
     """Every row as the function of the user makes it, and the pictures where they keep their size."""
-    from .._inputs.images import preprocessed
+    from .._inputs.images import preprocess_images
 
     place = iter(data.places)
 
@@ -132,10 +152,10 @@ def _made(preprocess: Any, rows: list[Any], data: Data) -> tuple[Any, Any]:
         try:
             return preprocess(row)
         except Exception as error:
-            raise ModelProblem(f"--preprocess: it failed at row {number}: {raised(error)}.") from error
+            raise ModelProblem(f"--preprocess: it failed at row {number}: {describe_error(error)}.") from error
 
     try:
-        return preprocessed(rows, one, "--preprocess")
+        return preprocess_images(rows, one, "--preprocess")
     except ModelProblem:
         raise
     except ValueError as error:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from .._extras import needs
+from .._inputs.trees import refuse_trees
 from .file_errors import ModelProblem, existing, short
-from .user_code import attribute, raised
-from .weights import filled
+from .user_code import attribute, describe_error, find_own_modules
+from .weights import load_weights
 
 KINDS = "package.module:factory, .skops and .onnx; with --trust also .pt2, .pt, .pkl and .joblib"
 
@@ -22,11 +23,19 @@ HARMLESS = ("numpy.dtype", f"{_OPTIMIZERS}.AdamOptimizer", f"{_OPTIMIZERS}.SGDOp
 
 
 def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None, trust: bool = False) -> Any:
-    """The model that ``spec`` names, ready to be explained.
+    """Load a model that is given as text.
 
-    ``package.module:factory`` (or ``file.py:factory``) is code of the user: a module, or something that makes one when it is
-    called without arguments; ``weights`` are then loaded into it. ``.skops`` holds a scikit-learn model. ``.pt2`` (of torch),
-    ``.pkl``, ``.joblib`` and ``.pt`` files with a whole model can run code when they are read: they need ``trust``.
+    Args:
+        spec: ``package.module:factory`` or ``file.py:factory``, code of the user: a module, or a function that makes one.
+            Else a file: ``.onnx``, ``.skops``, ``.pt2``, ``.pkl``, ``.joblib``, or ``.pt`` with a whole model.
+        weights: A file of weights, which are loaded into the module that the code made.
+        trust: Allow files that can run code when they are read: ``.pt2`` (of torch), ``.pkl``, ``.joblib``, ``.pt``.
+
+    Returns:
+        The model, ready to be explained.
+
+    Raises:
+        ModelProblem: The model cannot be loaded; the message says why.
     """
     name = os.fspath(spec)
     ending = Path(name).suffix.lower()
@@ -34,19 +43,21 @@ def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | N
     if not in_code and ending not in _READERS:
         remedy = f" Code is named as {name}:factory." if ending == ".py" else ""
         raise ModelProblem(f"{name}: no kind of model that is known. There are: {KINDS}.{remedy}")
-    made = _made(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)
+    if trust:
+        find_own_modules()  # what a trusted file needs
+    made = _call_factory(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)
     model = _as_network(made, name)
     if weights is not None:
         if not hasattr(model, "load_state_dict") or hasattr(model, "from_raw"):
             raise ModelProblem(f"--weights {weights}: {name} is no PyTorch module that takes weights.")
-        filled(model, existing(os.fspath(weights), ModelProblem, "the weights"), trust)
+        load_weights(model, existing(os.fspath(weights), ModelProblem, "the weights"), trust)
     with contextlib.suppress(NotImplementedError):  # exported programs have no modes
         if hasattr(model, "eval"):
             model.eval()
     return model
 
 
-def _made(spec: str) -> Any:
+def _call_factory(spec: str) -> Any:
     """A model of the user's code."""
     found = attribute(spec)
     if not callable(found):
@@ -62,7 +73,7 @@ def _made(spec: str) -> Any:
     try:
         return found()
     except Exception as error:
-        raise ModelProblem(f"{spec}(): it failed: {raised(error)}.") from error
+        raise ModelProblem(f"{spec}(): it failed: {describe_error(error)}.") from error
 
 
 def _without_default(found: Callable[..., Any]) -> list[str]:
@@ -86,6 +97,10 @@ def _as_network(made: Any, name: str) -> Any:
             return from_sklearn(made)
         except ValueError as error:
             raise ModelProblem(f"{name}: {error}") from error
+    try:
+        refuse_trees(made, f"load_model({Path(name).name!r})")
+    except ValueError as error:
+        raise ModelProblem(f"{name}: {error}") from error
     if not callable(made) and not hasattr(made, "module_"):
         raise ModelProblem(f"{name}: it holds a {type(made).__name__}, which is no model.")
     return made
@@ -111,7 +126,7 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _exported(path: Path, trust: bool) -> Any:
+def _load_exported(path: Path, trust: bool) -> Any:
     if not trust:
         raise _refuse(path, "reading an exported program can run code that is in it", "package.module:factory with --weights")
     import torch
@@ -130,7 +145,7 @@ def _skops(path: Path, trust: bool) -> Any:
         return io.load(path, trusted=[*unknown, *HARMLESS])
 
 
-def _pickled(path: Path, trust: bool) -> Any:
+def _load_pickled(path: Path, trust: bool) -> Any:
     if not trust:
         raise _refuse(path, "reading a pickle runs code that is in it", "a .skops file (skops.io.dump(model, path))")
     with _reading(path):
@@ -177,12 +192,12 @@ def _onnx(path: Path, trust: bool) -> Any:
 
 
 _READERS: dict[str, Callable[[Path, bool], Any]] = {
-    ".pt2": _exported,
+    ".pt2": _load_exported,
     ".skops": _skops,
     ".onnx": _onnx,
-    ".pkl": _pickled,
-    ".pickle": _pickled,
-    ".joblib": _pickled,
+    ".pkl": _load_pickled,
+    ".pickle": _load_pickled,
+    ".joblib": _load_pickled,
     ".pt": _whole,
     ".pth": _whole,
 }

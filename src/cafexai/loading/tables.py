@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
+from .._inputs.table_values import is_date_column
 from .file_errors import DataProblem, in_other_letters, short
 
 if TYPE_CHECKING:
     import pandas
 
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$")
+FIRST = 1000  # rows by which a column of texts is known for dates
 TABLES = (".csv", ".tsv", ".parquet")
 
 
@@ -37,13 +41,27 @@ def _csv(path: Path, encoding: str | None) -> pandas.DataFrame:
             separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=top.count)
             header = next(csv.reader([top], delimiter=separator), [])
             check_header(path, [name.strip() for name in header])
-            return pandas.read_csv(path, sep=separator, encoding=encoding or "utf-8-sig", skipinitialspace=True)
+            frame = pandas.read_csv(path, sep=separator, encoding=encoding or "utf-8-sig", skipinitialspace=True)
+            _refuse_decimal_commas(path, frame)
+            return frame
     except (UnicodeDecodeError, LookupError) as error:
         raise in_other_letters(path, encoding, error) from error
     except DataProblem:
         raise
     except Exception as error:
         raise DataProblem(f"{path}: no table can be read from it ({short(error, 160)}).") from error
+
+
+def _refuse_decimal_commas(path: Path, frame: pandas.DataFrame) -> None:
+    """Columns whose texts all are numbers with a comma, 3,14, would be taken for categories."""
+    texts = [name for name in frame.columns if not hasattr(frame[name].dtype, "kind") or frame[name].dtype.kind in "OTU"]
+    for name in texts:
+        cells = [str(cell) for cell in frame[name].dropna()]
+        if any("," in cell for cell in cells) and all(_DECIMAL_COMMA.match(cell) for cell in cells):
+            raise DataProblem(
+                f"{path}: column {str(name)!r} holds numbers with a decimal comma ({next(c for c in cells if chr(44) in c)}). "
+                f"Write a point: pandas.read_csv({path.name!r}, sep=';', decimal=',').to_csv(...)."
+            )
 
 
 def check_header(path: str | Path, header: list[str]) -> None:
@@ -89,21 +107,21 @@ def kinds_of(frame: Any) -> dict[str, str]:
         elif types.is_numeric_dtype(column):
             kinds[name] = "number"
         else:
-            kinds[name] = "date" if types.is_datetime64_any_dtype(column) else "category"
+            kinds[name] = "date" if types.is_datetime64_any_dtype(column) or is_date_column(column.iloc[:FIRST]) else "category"
     return kinds
 
 
-def chosen(there: Iterable[str], wanted: Sequence[str], where: str, what: str) -> list[str]:
+def choose_columns(there: Iterable[str], wanted: Sequence[str], where: str, what: str) -> list[str]:
     """The wanted ones, if all of them are there."""
     known = list(map(str, there))
     missing = [name for name in wanted if name not in known]
     if missing:
         near = difflib.get_close_matches(missing[0], known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {listed(known)}."
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {list_names(known)}."
         raise DataProblem(f"{where}: it has no {what} {', '.join(map(repr, missing))}; {hint}")
     return list(wanted)
 
 
-def listed(names: Sequence[str], most: int = 12) -> str:
+def list_names(names: Sequence[str], most: int = 12) -> str:
     """Names for a message."""
     return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

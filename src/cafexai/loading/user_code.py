@@ -15,7 +15,17 @@ from .file_errors import ModelProblem, existing, short
 
 
 def attribute(spec: str) -> Any:
-    """What ``package.module:name`` names; modules in the current folder are found too."""
+    """Import an object of the user's code.
+
+    Args:
+        spec: ``package.module:name``, or ``file.py:name``. Modules in the current folder are found too.
+
+    Returns:
+        The object.
+
+    Raises:
+        ModelProblem: The module cannot be imported, or has no such name.
+    """
     module, _, name = spec.rpartition(":")
     if not module or not name:
         raise ModelProblem(f"{spec}: name something in your code as package.module:name, such as model:make.")
@@ -30,10 +40,16 @@ def attribute(spec: str) -> Any:
     return found
 
 
-def _by_name(module: str, spec: str) -> ModuleType:
+def find_own_modules() -> str:
+    """Let modules in the current folder be imported; the folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
+    return here
+
+
+def _by_name(module: str, spec: str) -> ModuleType:
+    here = find_own_modules()
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -44,7 +60,7 @@ def _by_name(module: str, spec: str) -> ModuleType:
             ) from error
         raise ModelProblem(f"{spec}: importing {module} needs {error.name!r}, which is not installed.") from error
     except Exception as error:
-        raise ModelProblem(f"{spec}: importing {module} failed: {raised(error)}.") from error
+        raise ModelProblem(f"{spec}: importing {module} failed: {describe_error(error)}.") from error
 
 
 def _from_file(path: str) -> ModuleType:
@@ -58,11 +74,11 @@ def _from_file(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ModelProblem(f"{path}: importing it failed: {raised(error)}.") from error
+        raise ModelProblem(f"{path}: importing it failed: {describe_error(error)}.") from error
     return module
 
 
-def raised(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error of the user's code with the line that raised it."""
     lines = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""

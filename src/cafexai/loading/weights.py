@@ -12,7 +12,7 @@ from .file_errors import ModelProblem, short
 NESTED = ("state_dict", "model_state_dict", "model")  # where trainers keep the weights of a checkpoint
 
 
-def filled(model: Any, path: Path, trust: bool = False) -> None:
+def load_weights(model: Any, path: Path, trust: bool = False) -> None:
     """Load the weights of a file into the model; refused unless they are just the ones it has."""
     given = _read(path, trust)
     own = model.state_dict()
@@ -23,8 +23,8 @@ def filled(model: Any, path: Path, trust: bool = False) -> None:
         if name in given and given[name].shape != own[name].shape
     ]
     told = [
-        *([f"the file lacks {_listed(missing)}"] if missing else []),
-        *([f"the model has no {_listed(other)}"] if other else []),
+        *([f"the file lacks {_list_names(missing)}"] if missing else []),
+        *([f"the model has no {_list_names(other)}"] if other else []),
         *wrong[:3],
     ]
     if told:
@@ -63,5 +63,5 @@ def _read(path: Path, trust: bool) -> dict[str, Any]:
     return dict(found)
 
 
-def _listed(names: list[str], most: int = 3) -> str:
+def _list_names(names: list[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -7,10 +7,21 @@ registered function (``case.py``); it is also there by its name: ``cafexai.metho
 
 from __future__ import annotations
 
-from . import bias, gradients, propagation, sampling
+from . import bias, gradients, propagation, sampling, transformers
 from .case import METHODS, Method, method, scores_groups
 
-__all__ = ["METHODS", "Method", "bias", "gradients", "method", "propagation", "sampling", "scores_groups", *METHODS]
+__all__ = [
+    "METHODS",
+    "Method",
+    "bias",
+    "gradients",
+    "method",
+    "propagation",
+    "sampling",
+    "scores_groups",
+    "transformers",
+    *METHODS,
+]
 
 
 def __getattr__(name: str) -> Method:

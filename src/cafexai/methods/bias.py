@@ -23,18 +23,22 @@ from .._core.row_index import Rows
 from .._core.run import Run, Settings
 from ..errors import UnsupportedOperation
 from .case import Case, method
-from .propagation import carried
+from .propagation import propagate
 
 Site = tuple[Tensor, Tensor, Tensor]  # the value that a bias was added to, the bias, the shares of the value
 
 
 @method(baselines=False, aimed=False)
 def bias_backpropagation(case: Case, *, bias_only: bool = False) -> Tensor:
-    """Gradient times input plus the attributed biases, or those alone; for piecewise-linear networks, without baseline."""
-    return carried(case, Settings(LocalScores), functools.partial(_handed_down, bias_only=bias_only))
+    """Gradient times input plus the attributed biases, or those alone; for piecewise-linear networks, without baseline.
+
+    Args:
+        bias_only: Only the attributed biases, without gradient times input.
+    """
+    return propagate(case, Settings(LocalScores), functools.partial(_distribute_biases, bias_only=bias_only))
 
 
-def _handed_down(passed: Passed, bias_only: bool) -> Tensor:
+def _distribute_biases(passed: Passed, bias_only: bool) -> Tensor:
     """Gradient times input and the shares of the biases, for the rows of one pass."""
     passed.chosen.usable()  # type: ignore[attr-defined]
     _refuse_frozen(passed)
@@ -78,11 +82,11 @@ class LocalScores(SignedScores):
     def _local(self, made: Made, share: Tensor) -> LocalScores:
         return LocalScores(self.run, *made, share, self.sites)
 
-    def _copied(self) -> LocalScores:
+    def _make_copy(self) -> LocalScores:
         return self._local((None, self.delta, self.rows), self.share)
 
     @classmethod
-    def _joined(
+    def _carry_join(
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
         scored = [part.usable() for part in parts if not isinstance(part, Tensor)]
@@ -93,7 +97,7 @@ class LocalScores(SignedScores):
         made = zip(references, deltas, rows, strict=True)
         return [scored[0]._local(one, share) for one, share in zip(made, shares, strict=True)]
 
-    def _mapped(
+    def _carry_map(
         self, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: tuple[Any, ...], made: Made, amount: Tensor | None
     ) -> LocalScores:
         self.usable()
@@ -117,14 +121,14 @@ class LocalScores(SignedScores):
         """Remember a bias; an infinite one, as in a mask, brings nothing to the output."""
         self.sites.append((value, bias.where(bias.isfinite(), 0), share))
 
-    def _added(self, other: Any, alpha: float, made: Made) -> LocalScores:
+    def _carry_sum(self, other: Any, alpha: float, made: Made) -> LocalScores:
         mine, yours = (value.usable().delta.detach().abs() for value in (self, other))
         yours = yours * abs(alpha)
         both = mine + yours
         share = torch.where(both > 0, mine / both.clamp_min(torch.finfo(both.dtype).tiny), 0.5)
         return self._local(made, self.share * share + other.share * (1 - share))
 
-    def _activated(self, phi: Function, keeps_zero: bool) -> LocalScores:
+    def _carry_function(self, phi: Function, keeps_zero: bool) -> LocalScores:
         value = self.usable().delta.detach()
         result, slope = phi(value), derivative(phi, value)
         if not _piecewise_linear(phi, value):
@@ -135,7 +139,7 @@ class LocalScores(SignedScores):
         self._site(delta, result - slope * value, self.share)
         return self._local((None, delta, self.rows), self.share)
 
-    def _mixed(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> LocalScores:
+    def _carry_mix(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> LocalScores:
         return self._local(made, (self.usable().share * weights).sum(dims, keepdim=True))
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:

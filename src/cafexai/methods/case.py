@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from .._core.variant import ALLOWED
+from .._docstrings import join_docstrings
 from .._engine.diagnose import answer
 from .._engine.model import Subject, with_gradients
 from .._engine.state_guard import StateGuard
-from .._inputs import renamed
+from .._inputs import resolve_old_words
 from .._inputs.baselines import references
 from .._inputs.groups import default_names, places
 from .._inputs.prepare import model_dtype, prepare
@@ -60,7 +61,7 @@ class Case:
         """The baselines as ``CAFE.attribute`` takes them."""
         return self.baselines[0] if len(self.baselines) == 1 else torch.stack(self.starts)
 
-    def aimed(self) -> Case:
+    def aim(self) -> Case:
         """The case with one output of each row; None is the only output, or else the predicted class."""
         output = answer(self.name, self.model, self.x.clone())
         if not isinstance(output, Tensor) or not output.ndim or output.shape[0] != len(self.x):
@@ -89,17 +90,6 @@ class Case:
         return out[places].view(rows, count)
 
 
-class _Fitted(nn.Module):
-    """A scikit-learn model whose rows are transformed already."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.model(x)
-
-
 def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: Any = None, target: Any = None) -> Case:
     """Check the arguments of a method and bring them into one form; a pipeline transforms rows and baselines here, once."""
     subject = Subject(model)
@@ -115,7 +105,7 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
     if isinstance(subject.model, nn.Module) and any(True for _ in subject.model.parameters()) and dtype != rows.dtype:
         raise ValueError(f"{name}(model, x): x is {rows.dtype} and the model {dtype}; convert one, such as x.to({dtype}).")
     stack = [one for (one,) in references(baselines, given, None, subject.model, name)]
-    plain = _Fitted(subject.model).eval() if subject.takes_raw else subject.model
+    plain = subject.model.network if subject.takes_raw else subject.model
     shape = rows.shape[1:]
     groups = torch.arange(shape.numel())
     if feature_groups is not None:
@@ -147,6 +137,38 @@ class Method(Protocol):
 
 
 METHODS: dict[str, Method] = {}
+_SHARED = """Shared by all methods.
+
+Args:
+    model: A module, or a function of tensors.
+    x: The rows, a tensor or a table of floating point numbers, (rows, ...).
+    target: The output to explain: an index, one per row, or tuples for outputs of more dimensions. None is the only
+        output, or the predicted class of each row.
+    baselines: {baselines}
+    feature_groups: {groups}
+
+Returns:
+    The scores, shaped like x.
+
+Raises:
+    ValueError: An argument is not allowed, or the model does not give one output per row.
+    UnsupportedOperation: The method cannot explain an operation of the model.
+
+Example:
+    >>> import torch
+    >>> from cafexai.methods import {name}
+    >>> {name}(torch.nn.Linear(2, 1), torch.ones(3, 2)).shape
+    torch.Size([3, 2])
+"""
+_BASELINES = {
+    True: "What rows are compared with, as in ``CAFE.explain``; None is zero. Scores are averaged over a stack.",
+    False: "Accepted and ignored: the method has no baseline.",
+}
+_GROUPS = {
+    True: """Groups of features, ``{"sex": [3, 4]}`` or an integer mask shaped like a row. Every element gets the
+        score of its group.""",
+    False: "Accepted and ignored: the method scores single elements.",
+}
 _group_scores: list[Method] = []
 
 
@@ -155,9 +177,22 @@ def method(
 ) -> Callable[[Callable[..., Tensor]], Method]:
     """Register a function ``(case, *, options) -> scores`` under its name.
 
-    ``baselines``: it compares with them; else they are left alone. ``aimed``: the case has its target as an index, for which
-    the model is called once; else ``case.wanted`` is what the user gave. ``group_scores``: every element of a group gets the
-    score of the group.
+    Args:
+        baselines: The function compares rows with baselines; else they are ignored.
+        aimed: The case has its target as an index, for which the model is called once; else ``case.wanted`` is what the
+            user gave.
+        group_scores: Every element of a group gets the score of the group.
+
+    Returns:
+        The decorator. It returns a function with the signature of all methods and the options of the decorated one.
+
+    Example:
+        >>> from cafexai.methods import METHODS, method
+        >>> @method()
+        ... def input_minus_baseline(case):
+        ...     return case.x - case.starts[0]
+        >>> METHODS.pop("input_minus_baseline")(torch.nn.Linear(2, 1), torch.ones(1, 2))
+        tensor([[1., 1.]])
     """
     compares = baselines
 
@@ -173,12 +208,15 @@ def method(
             model: Any, x: Any, *, target: Any = None, baselines: Any = None, feature_groups: Any = None, **given: Any
         ) -> Tensor:
             others = {word: given.pop(word) for word in list(given) if word not in known}
-            (groups,) = renamed(name, others, feature_groups=(feature_groups, None, "feature_mask"))
+            (groups,) = resolve_old_words(name, others, feature_groups=(feature_groups, None, "feature_mask"))
             asked = case(name, model, x, baselines if compares else None, groups, target)
-            return own(asked.aimed() if aimed else asked, **given)
+            return own(asked.aim() if aimed else asked, **given)
 
         shared = [p for p in inspect.signature(run, follow_wrapped=False).parameters.values() if p.kind is not p.VAR_KEYWORD]
         run.__signature__ = inspect.Signature([*shared, *options], return_annotation=Tensor)  # type: ignore[attr-defined]
+        run.__doc__ = join_docstrings(
+            own, _SHARED.format(name=name, baselines=_BASELINES[compares], groups=_GROUPS[group_scores])
+        )
         METHODS[name] = with_gradients(run)
         if group_scores:
             _group_scores.append(METHODS[name])
@@ -188,5 +226,12 @@ def method(
 
 
 def scores_groups(method: Any) -> bool:
-    """Every element of a group gets the score of the group."""
+    """Whether every element of a group gets the score of its group.
+
+    Args:
+        method: A registered method.
+
+    Returns:
+        True or False.
+    """
     return any(method is one for one in _group_scores)

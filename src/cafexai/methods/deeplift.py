@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._carriers.signed import Multiplied, SignedScores
-from .._core.functions import divided, slope
+from .._core.functions import divide, slope
 
 
 class RescaleScores(SignedScores):
@@ -41,7 +41,7 @@ class RevealCancelScores(SignedScores):
         after_up, after_down = phi(start + up), phi(start + down)
         of_up = ((after_up - at_start) + (at_value - after_down)) / 2
         of_down = ((after_down - at_start) + (at_value - after_up)) / 2
-        multipliers = divided(of_up, up), divided(of_down, down)
+        multipliers = divide(of_up, up), divide(of_down, down)
         return at_start, Multiplied.apply(at_value - at_start, positive, negative, *multipliers)
 
 
@@ -51,7 +51,7 @@ class RelevanceScores(SignedScores):
     def _through(self, phi: Callable[[Tensor], Tensor]) -> tuple[None, Tensor]:
         value = self.delta.detach()
         result = phi(value)
-        delta = Multiplied.apply(result, self.delta, divided(result, value))
+        delta = Multiplied.apply(result, self.delta, divide(result, value))
         alone = torch.where(value == 0, result, torch.zeros_like(result))  # of an argument 0 nothing can be relevant
         if bool(alone.any()):
             self.run.biases.watch((delta,), alone, self.rows, self.run.path)

@@ -32,13 +32,17 @@ def _leaf(x: Tensor) -> Tensor:
 
 @method(baselines=False)
 def gradient_x_input(given: Case) -> Tensor:
-    """Gradient times input; it knows no baseline."""
+    """Gradient times input, without a baseline."""
     return _captum("InputXGradient", given).attribute(_leaf(given.x), given.target).detach()
 
 
 @method()
 def integrated_gradients(given: Case, *, n_steps: int = 50) -> Tensor:
-    """Integrated Gradients (Sundararajan et al. 2017), ``n_steps`` points of Gauss-Legendre."""
+    """Integrated Gradients (Sundararajan et al. 2017).
+
+    Args:
+        n_steps: Points of Gauss-Legendre on the way from the baseline to the row.
+    """
     at_least(given.name, 1, n_steps=n_steps)
     explainer = _captum("IntegratedGradients", given)
     step = max(1, AT_ONCE // (n_steps * given.groups.numel()))
@@ -53,7 +57,13 @@ def integrated_gradients(given: Case, *, n_steps: int = 50) -> Tensor:
 
 @method()
 def gradient_shap(given: Case, *, n_samples: int = 5, noise: float = 0.0, seed: int = 0) -> Tensor:
-    """GradientSHAP (Lundberg and Lee 2017): gradients at random points between the rows and the baselines."""
+    """GradientSHAP (Lundberg and Lee 2017): gradients at random points between the rows and the baselines.
+
+    Args:
+        n_samples: Random points per row.
+        noise: Standard deviation of the noise that is added to the rows.
+        seed: Decides the draws.
+    """
     at_least(given.name, 1, n_samples=n_samples)
     explainer = _captum("GradientShap", given)
 
@@ -71,7 +81,13 @@ def gradient_shap(given: Case, *, n_samples: int = 5, noise: float = 0.0, seed: 
 
 @method(baselines=False)
 def smoothgrad(given: Case, *, n_samples: int = 5, noise: float = 1.0, seed: int = 0) -> Tensor:
-    """SmoothGrad (Smilkov et al. 2017) as the paper uses it: mean absolute gradients at noisy rows, times the input."""
+    """SmoothGrad (Smilkov et al. 2017) as the paper uses it: mean absolute gradients at noisy rows, times the input.
+
+    Args:
+        n_samples: Noisy copies of every row.
+        noise: Standard deviation of the noise.
+        seed: Decides the draws.
+    """
     at_least(given.name, 1, n_samples=n_samples)
     attr = needs("captum.attr", "captum")
     explainer = attr.NoiseTunnel(attr.Saliency(given.model))

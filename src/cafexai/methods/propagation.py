@@ -19,8 +19,10 @@ from .._engine.model import Subject
 from .._engine.request import Request
 from .._inputs.perturbations import DataNoise
 from .._inputs.prepare import Inputs
+from ..blocks.cut import alternate_groups
 from ..cafe import CAFE
 from ..errors import UnsupportedOperation
+from ..explanation import Explanation
 from ..refinement.refine import Refine
 from .case import Case, method
 from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
@@ -34,13 +36,23 @@ def cafe(
     variant: str | Variant = "default",
     **options: Any,
 ) -> Tensor:
-    """The net scores of ``CAFE(model, c, variant, ...)``; ``CAFE(model).explain`` has positive and negative ones."""
+    """The net scores of ``CAFE(model, c, variant, ...)``; ``CAFE(model).explain`` has positive and negative ones.
+
+    Args:
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+        **options: Single options of the variant, such as ``flows="peak"``.
+    """
     return CAFE(case.model, c, variant, **options).attribute(case.x, case.stack, case.wanted)
 
 
 @method(aimed=False)
 def cafe_published(case: Case, *, c: C = 0.5) -> Tensor:
-    """The combined scores of CAFE as in the paper, for models of any depth."""
+    """The combined scores of CAFE as in the paper, for models of any depth.
+
+    Args:
+        c: The conflict sensitivity, as in ``CAFE``.
+    """
     return CAFE.published(case.model, c).attribute(case.x, case.stack, case.wanted)
 
 
@@ -57,7 +69,16 @@ def cafe_refined(
 ) -> Tensor:
     """CAFE's net scores, corrected by ``refine`` evaluations per row: ``refined`` + ``absent``.
 
-    The rows are perturbed by the noise of ``background``, by default that of x; categories of one group move together.
+    The rows are perturbed by the noise of ``background``.
+
+    Args:
+        feature_groups: Groups of columns that are one category: they move together.
+        refine: Evaluations of the model per row.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+        ridge: The weight of small corrections against a good fit.
+        seed: Decides the draws.
+        background: Rows that the noise is taken from; None takes x.
     """
     data = case.x if background is None else background.to(case.x)
     data = data if len(data) > 1 else torch.cat([data, *(one[:1] for one in case.starts)])
@@ -68,10 +89,40 @@ def cafe_refined(
     return cast(Tensor, e.refined) + cast(Tensor, e.refinement.absent)
 
 
+@method(aimed=False)
+def cafe_blocks(case: Case, *, c: C = 0.5, variant: str | Variant = "default") -> Tensor:
+    """The net scores of ``CAFE(model).explain_blocks``: close to Shapley values.
+
+    Args:
+        feature_groups: Groups of elements that share a block.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+    """
+    return cast(Tensor, _in_blocks(case, c, variant).combined)
+
+
+@method(aimed=False)
+def cafe_if_missing(case: Case, *, c: C = 0.5, variant: str | Variant = "default") -> Tensor:
+    """``if_missing`` of ``CAFE(model).explain_blocks``: what the output would lose without a feature, or group.
+
+    Args:
+        feature_groups: Groups of elements that share a block.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+    """
+    return cast(Tensor, _in_blocks(case, c, variant).if_missing)
+
+
+def _in_blocks(case: Case, c: C, variant: str | Variant) -> Explanation:
+    grouped = int(case.groups.max()) + 1 < case.groups.numel()
+    blocks = alternate_groups(case.groups.cpu()) if grouped else None
+    return CAFE(case.model, c, variant).explain_blocks(case.x, case.stack, case.wanted, blocks=blocks)
+
+
 @method(baselines=False, aimed=False)
 def lrp(case: Case) -> Tensor:
-    """LRP-0; it knows no baseline. Biases keep their part of the relevance."""
-    return carried(case, Settings(RelevanceScores))
+    """LRP-0, without a baseline. Biases keep their part of the relevance."""
+    return propagate(case, Settings(RelevanceScores))
 
 
 @method(aimed=False)
@@ -86,7 +137,7 @@ def deeplift_revealcancel(case: Case) -> Tensor:
     return _deeplift(case, RevealCancelScores)
 
 
-def carried(given: Case, settings: Settings, finish: Callable[[Passed], Tensor] = lambda passed: _net(passed)) -> Tensor:
+def propagate(given: Case, settings: Settings, finish: Callable[[Passed], Tensor] = lambda passed: _net(passed)) -> Tensor:
     """The scores that a carrier gives, averaged over the baselines."""
     stack = [(one,) for one in given.baselines]
     job = Job(Subject(given.model), Inputs((given.x,), False, None), stack, settings, Request(target=given.wanted))
@@ -103,7 +154,7 @@ def _deeplift(given: Case, carrier: type[Scores]) -> Tensor:
         _refuse_incomplete(given, passed)
         return _net(passed)
 
-    return carried(given, Settings(carrier, biases_in_reference=True), finish)
+    return propagate(given, Settings(carrier, biases_in_reference=True), finish)
 
 
 def _refuse_incomplete(given: Case, passed: Passed) -> None:
@@ -111,7 +162,7 @@ def _refuse_incomplete(given: Case, passed: Passed) -> None:
     choices = sorted({key.operation for key in passed.run.frozen if key.kind in ("comparison", "choice")})
     if not choices:
         return
-    with torch.no_grad(), Subject(given.model).kept():
+    with torch.no_grad(), Subject(given.model).guard_state():
         start = given.model(passed.baselines[0].to(given.x.dtype))
     apart = torch.inf
     if passed.final is None and isinstance(start, Tensor):

@@ -21,7 +21,12 @@ AT_ONCE = 2**21  # numbers that the model gets in one call
 
 @method(group_scores=True)
 def kernel_shap(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
-    """KernelSHAP (Lundberg and Lee 2017): a linear model of the output over coalitions, drawn by Shapley's weights."""
+    """KernelSHAP (Lundberg and Lee 2017): a linear model of the output over coalitions, drawn by Shapley's weights.
+
+    Args:
+        n_samples: Coalitions per row.
+        seed: Decides the draws.
+    """
     at_least(given.name, 3, n_samples=n_samples)
     with drawing(seed, given.x):
         on = kernel_shap_draws(len(given.x), int(given.groups.max()) + 1, n_samples)
@@ -30,7 +35,13 @@ def kernel_shap(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
 
 @method(group_scores=True)
 def lime(given: Case, *, n_samples: int = 25, alpha: float = 0.01, seed: int = 0) -> Tensor:
-    """LIME (Ribeiro et al. 2016) with Captum's choices: coins for each group, cosine distance, a lasso."""
+    """LIME (Ribeiro et al. 2016) with Captum's choices: coins for each group, cosine distance, a lasso.
+
+    Args:
+        n_samples: Coalitions per row.
+        alpha: The penalty of the lasso.
+        seed: Decides the draws.
+    """
     at_least(given.name, 1, n_samples=n_samples)
     with drawing(seed, given.x):
         on = torch.bernoulli(torch.full((len(given.x), n_samples, int(given.groups.max()) + 1), 0.5)).bool()
@@ -39,7 +50,12 @@ def lime(given: Case, *, n_samples: int = 25, alpha: float = 0.01, seed: int = 0
 
 @method(group_scores=True)
 def shapley_value_sampling(given: Case, *, n_samples: int = 25, seed: int = 0) -> Tensor:
-    """Shapley values from random orders of the features (Strumbelj and Kononenko 2010)."""
+    """Shapley values from random orders of the features (Strumbelj and Kononenko 2010).
+
+    Args:
+        n_samples: Random orders, which all rows share.
+        seed: Decides the draws.
+    """
     at_least(given.name, 1, n_samples=n_samples)
     features = int(given.groups.max()) + 1
     with drawing(seed, given.x):
@@ -76,7 +92,7 @@ def kernel_shap_scores(given: Case, baseline: Tensor, on: Tensor) -> Tensor:
     outputs = _outputs(given, baseline, on)
     certain = on.all(-1) | ~on.any(-1)
     weights = torch.where(certain, CERTAIN, 1.0).to(outputs)
-    design, goal = _centred(on.to(outputs), outputs, weights)
+    design, goal = _centre(on.to(outputs), outputs, weights)
     return (torch.linalg.pinv(design) @ goal[..., None])[..., 0]
 
 
@@ -101,7 +117,7 @@ def _mean_over_baselines(given: Case, on: Tensor, scores: Any, *options: Any) ->
     return mean[:, given.groups.flatten()].view(given.x.shape).to(given.x.dtype)
 
 
-def _switched(given: Case, baseline: Tensor, on: Tensor, rows: slice) -> Tensor:
+def _switch_features(given: Case, baseline: Tensor, on: Tensor, rows: slice) -> Tensor:
     """(rows, samples, *row)."""
     mask = on[rows][..., given.groups.flatten()].view(*on[rows].shape[:2], *given.groups.shape)
     return torch.where(mask, given.x[rows, None], baseline[rows, None])
@@ -110,12 +126,12 @@ def _switched(given: Case, baseline: Tensor, on: Tensor, rows: slice) -> Tensor:
 def _outputs(given: Case, baseline: Tensor, on: Tensor) -> Tensor:
     """The chosen outputs of all switched rows in float64, (rows, samples)."""
     exact = torch.float64 if given.x.device.type != "mps" else torch.float32
-    return _by_rows(given, on, lambda rows: given.some(rows).outputs(_switched(given, baseline, on, rows)).to(exact))
+    return _by_rows(given, on, lambda rows: given.some(rows).outputs(_switch_features(given, baseline, on, rows)).to(exact))
 
 
 def _similarity(given: Case, baseline: Tensor, on: Tensor) -> Tensor:
     def similar(rows: slice) -> Tensor:
-        switched = _switched(given, baseline, on, rows).flatten(2)
+        switched = _switch_features(given, baseline, on, rows).flatten(2)
         cosine = torch.cosine_similarity(given.x[rows, None].flatten(2), switched, -1)
         return torch.exp(-((1 - cosine) ** 2) / 2)
 
@@ -128,7 +144,7 @@ def _by_rows(given: Case, on: Tensor, compute: Callable[[slice], Tensor]) -> Ten
     return torch.cat([compute(slice(start, start + step)) for start in range(0, len(on), step)])
 
 
-def _centred(design: Tensor, goal: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def _centre(design: Tensor, goal: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Without the weighted means, which an intercept takes up, and times the roots of the weights."""
     share = weights / weights.sum(1, keepdim=True)
     design = design - (share[..., None] * design).sum(1, keepdim=True)

@@ -18,12 +18,14 @@ _MOST = 256  # groups beyond which the search would take days
 
 @by_removal("normalised AOPC", "high")
 def normalized_aopc(part: Part, scores: Tensor, *, beam: int | None = None) -> Tensor:
-    """(AOPC - lowest) / (highest - lowest), of all orders of the row (Edin et al. 2024); 1 where all orders are equal.
+    """(AOPC - lowest) / (highest - lowest) over all orders of the groups (Edin et al. 2024); 1 where all are equal.
 
     AOPC is the mean of f(x) - f(x without the k highest-scored groups) over k = 1, 2, ... all. Highest and lowest come from a
-    beam search that keeps the ``beam`` best sets of every size, and from the orders that are given together. It is exact if the
-    beam holds all sets of a size, as by default for up to eight groups; else the default is 5. The model is asked for about
-    beam x groups^2 versions of a row.
+    beam search and from the orders that are given together. The model is evaluated on about beam x groups^2 versions of a row.
+
+    Args:
+        beam: How many of the best sets of every size the search keeps. It is exact if these are all sets, the default for
+            up to eight groups; else the default is 5.
     """
     count = part.count
     if count > _MOST:

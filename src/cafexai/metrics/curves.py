@@ -16,22 +16,31 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 @by_removal("comprehensiveness", "high")
 def comprehensiveness(part: Part, scores: Tensor, *, shares: Sequence[float] = SHARES) -> Tensor:
-    """f(x) - f(x without the highest-scored groups), mean over shares of the groups (DeYoung et al. 2020), each rounded up."""
+    """f(x) - f(x without the highest-scored groups), mean over shares of the groups (DeYoung et al. 2020), each rounded up.
+
+    Args:
+        shares: Shares of the groups that are removed, each above 0 and at most 1.
+    """
     return part.drops(top(scores, _counts("comprehensiveness", part.count, shares))).mean(-1)
 
 
 @by_removal("sufficiency", "low")
 def sufficiency(part: Part, scores: Tensor, *, shares: Sequence[float] = SHARES) -> Tensor:
-    """f(x) - f(the highest-scored groups alone), mean over shares of the groups (DeYoung et al. 2020), each rounded up."""
+    """f(x) - f(the highest-scored groups alone), mean over shares of the groups (DeYoung et al. 2020), each rounded up.
+
+    Args:
+        shares: Shares of the groups that stay, each above 0 and at most 1.
+    """
     return part.drops(~top(scores, _counts("sufficiency", part.count, shares))).mean(-1)
 
 
 @by_removal("deletion", "low")
 def deletion(part: Part, scores: Tensor, *, steps: int = 100, normalize: bool = True) -> Tensor:
-    """Area under the output while groups are put away, the highest score first (Petsiuk et al. 2018).
+    """Area under the output while groups are removed, the highest score first (Petsiuk et al. 2018). The path has length 1.
 
-    The way is 1 long and has at most ``steps`` steps. ``normalize``: the output is measured from f(all groups away), in units
-    of its distance to f(x), unless that is 0.
+    Args:
+        steps: Steps of the path at most.
+        normalize: Measure the output from f(all groups removed), in units of its distance to f(x), unless that is 0.
     """
     counts = _evenly("deletion", part.count, steps)
     return _area(part, top(scores, counts), counts, normalize)
@@ -39,7 +48,12 @@ def deletion(part: Part, scores: Tensor, *, steps: int = 100, normalize: bool = 
 
 @by_removal("insertion", "high")
 def insertion(part: Part, scores: Tensor, *, steps: int = 100, normalize: bool = True) -> Tensor:
-    """Area under the output while groups are put back, the highest score first (Petsiuk et al. 2018); as ``deletion``."""
+    """Area under the output while groups are put back, the highest score first (Petsiuk et al. 2018). The path has length 1.
+
+    Args:
+        steps: Steps of the path at most.
+        normalize: Measure the output from f(all groups removed), in units of its distance to f(x), unless that is 0.
+    """
     counts = _evenly("insertion", part.count, steps)
     return _area(part, ~top(scores, counts), counts, normalize)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .._inputs import at_least
-from .._inputs.baselines import expanded
-from .outputs import blocks_of_rows, chosen_output, finite_scores
+from .._inputs.baselines import expand_baseline
+from .outputs import blocks_of_rows, choose_output, finite_scores
 from .perturbations import Perturb
 from .registry import Bench, metric
 
@@ -28,11 +28,35 @@ def infidelity(
     multiplies_by_inputs: bool = True,
     seed: int = 0,
 ) -> Any:
-    """E[(beta I a - (f(x) - f(x')))^2] over perturbed rows x', one number per row; the same draws for all attributions.
+    """How badly the scores predict the change of the output under perturbations (Yeh et al. 2019).
 
-    I = (x - x') / (x - baseline), where the denominator is 0 just x - x': scores are contributions, and this share of them
-    should be lost. For scores that are slopes, ``multiplies_by_inputs=False`` takes I = x - x'. With ``normalize`` beta
-    fits best, else it is 1. Several attributions (a mapping) share the model's answers.
+    E[(beta I a - (f(x) - f(x')))^2] over perturbed rows x', with I = (x - x') / (x - baseline), or x - x' where the denominator
+    is 0: scores are contributions, and this share of them should be lost.
+
+    Args:
+        model: A function of the rows, or a module.
+        x: The rows.
+        attributions: Scores shaped like x. A mapping of several shares draws and evaluations.
+        perturb: From rows and a generator to perturbed rows, such as ``TabularPerturbation``.
+        target: The output: an index, or one per row. None is the only output, or the predicted class.
+        baselines: What the scores compare rows with: a number, or a tensor shaped like x or like one row.
+        n_samples: Perturbed copies of every row.
+        normalize: beta is the factor that fits best; else it is 1.
+        multiplies_by_inputs: False for scores that are slopes: I = x - x'.
+        seed: Decides the draws.
+
+    Returns:
+        One number per row; for a mapping, a dictionary of them.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is not allowed.
+
+    Example:
+        >>> from cafexai.metrics import TabularPerturbation
+        >>> model, x = torch.nn.Linear(2, 1), torch.rand(3, 2)
+        >>> noise = TabularPerturbation(x)
+        >>> bool((infidelity(model, x, x * model.weight.detach(), noise) < 1e-9).all())
+        True
     """
     given = attributions if isinstance(attributions, Mapping) else {"": attributions}
     at_least("infidelity", 1, n_samples=n_samples)
@@ -40,9 +64,9 @@ def infidelity(
     for name, scores in many.items():
         if scores.shape != x.shape:
             raise ValueError(f"infidelity(...): attributions {name} of shape {tuple(scores.shape)} for x of {tuple(x.shape)}.")
-    outputs = chosen_output("infidelity", model, x, target)
+    outputs = choose_output("infidelity", model, x, target)
     generator = torch.Generator(x.device).manual_seed(seed)
-    unit = x - expanded(baselines, x, "infidelity") if multiplies_by_inputs else torch.ones_like(x)
+    unit = x - expand_baseline(baselines, x, "infidelity") if multiplies_by_inputs else torch.ones_like(x)
     unit = torch.where(unit == 0, torch.ones_like(unit), unit)
     results: dict[str, list[Tensor]] = {name: [] for name in many}
     for rows in blocks_of_rows(x, n_samples):

@@ -11,19 +11,21 @@ from .removal import Part, by_removal
 
 @by_removal("occlusion correlation", "high")
 def occlusion_correlation(part: Part, scores: Tensor, *, ranks: bool = False) -> Tensor:
-    """Pearson's correlation of the scores of the groups with f(x) - f(x without the group); with ``ranks`` Spearman's.
+    """Correlation of the scores of the groups with f(x) - f(x without the group); 0 where scores or effects are all equal.
 
-    0 where the scores, or the effects, are all equal.
+    Args:
+        ranks: Spearman's correlation instead of Pearson's.
     """
     effects = _effects(part)[:, None]
-    return _correlation(_ranks(scores), _ranks(effects)) if ranks else _correlation(scores, effects)
+    return correlation(_ranks(scores), _ranks(effects)) if ranks else correlation(scores, effects)
 
 
 @by_removal("sign agreement", "high")
 def sign_agreement(part: Part, scores: Tensor, *, weighted: bool = True) -> Tensor:
     """The share of the groups whose score has the sign of f(x) - f(x without the group), where 0 is a sign of its own.
 
-    ``weighted``: groups count by the size of that effect; if all are 0, equally.
+    Args:
+        weighted: Groups count by the size of that effect; if all effects are 0, equally.
     """
     effects = _effects(part)[:, None]
     weights = effects.abs() if weighted else torch.ones_like(effects)
@@ -39,7 +41,7 @@ def _effects(part: Part) -> Tensor:
     return torch.cat([part.drops(sets.expand(rows, -1, -1)) for sets in single], 1)
 
 
-def _correlation(a: Tensor, b: Tensor) -> Tensor:
+def correlation(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's, over the last dimension; 0 where one of the two does not vary by more than rounding."""
     directions = []
     for values in (a, b):

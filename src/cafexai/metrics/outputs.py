@@ -15,7 +15,7 @@ from .._inputs.target import choose_target
 AT_ONCE = 2**22  # numbers that a model gets in one call
 
 
-def chosen_output(
+def choose_output(
     call: str, model: Callable[[Tensor], Any], x: Tensor, target: Any = None
 ) -> Callable[[Tensor, slice | Tensor], Tensor]:
     """A function of (rows, n, *row) and the rows these are, giving (rows, n).

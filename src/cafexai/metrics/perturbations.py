@@ -20,8 +20,20 @@ Perturb = Callable[[Tensor, torch.Generator], Tensor]  # rows and a source of ch
 class TabularPerturbation:
     """Gaussian noise on continuous columns; each categorical block is now and then replaced by that of another row.
 
-    ``data``: rows to take categories from. ``blocks``: the columns of each categorical feature, ``[[5, 6], [7]]``; all others
-    are continuous. ``std`` is in the units of the columns, times ``scale`` if that is given (one number per column).
+    Args:
+        data: Rows to take categories from.
+        blocks: The columns of each categorical feature, ``[[5, 6], [7]]``; all others are continuous.
+        std: The noise, in the units of the columns, times ``scale`` if that is given.
+        flip: How likely a block is replaced.
+        scale: One number per column.
+
+    Raises:
+        ValueError: The data are not a table of finite numbers, or a column is in several blocks.
+
+    Example:
+        >>> noise = TabularPerturbation(torch.rand(10, 3))
+        >>> noise(torch.zeros(2, 3), torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 3])
     """
 
     data: Tensor
@@ -32,12 +44,30 @@ class TabularPerturbation:
 
     @classmethod
     def small(cls, data: Tensor, blocks: Sequence[Sequence[int]] = (), **options: Any) -> TabularPerturbation:
-        """The paper's smaller perturbation: noise of 0.5, one block in ten replaced."""
+        """The paper's smaller perturbation: noise of 0.5, one block in ten replaced.
+
+        Args:
+            data: Rows to take categories from.
+            blocks: The columns of each categorical feature.
+            **options: Further fields, such as ``scale``.
+
+        Returns:
+            The perturbation.
+        """
         return cls(data, blocks, 0.5, 0.1, **options)
 
     @classmethod
     def large(cls, data: Tensor, blocks: Sequence[Sequence[int]] = (), **options: Any) -> TabularPerturbation:
-        """The paper's larger perturbation: noise of 0.75, one block in five replaced."""
+        """The paper's larger perturbation: noise of 0.75, one block in five replaced.
+
+        Args:
+            data: Rows to take categories from.
+            blocks: The columns of each categorical feature.
+            **options: Further fields, such as ``scale``.
+
+        Returns:
+            The perturbation.
+        """
         return cls(data, blocks, 0.75, 0.2, **options)
 
     def __post_init__(self) -> None:
@@ -70,15 +100,30 @@ class TabularPerturbation:
         return disturbed
 
     def scaled(self, scale: Tensor) -> TabularPerturbation:
-        """The same with noise in units of ``scale``."""
+        """The same with noise in units of ``scale``.
+
+        Args:
+            scale: One number per column.
+
+        Returns:
+            The perturbation with that scale.
+        """
         return dataclasses.replace(self, scale=scale)
 
 
 @dataclass(frozen=True)
 class PatchPerturbation:
-    """Square patches of images (rows, channels, height, width) are filled with a number, or with that plus noise.
+    """Fill square patches of images (rows, channels, height, width) with a number, or with that plus noise.
 
-    ``size`` is the side of a patch, ``patches`` how many there are in each image; they may overlap.
+    Args:
+        size: The side of a patch.
+        patches: How many there are in each image; they may overlap.
+        fill: The number.
+        noise: Standard deviation of the noise.
+
+    Example:
+        >>> PatchPerturbation(2)(torch.ones(1, 1, 4, 4), torch.Generator().manual_seed(0)).sum()
+        tensor(12.)
     """
 
     size: int = 4

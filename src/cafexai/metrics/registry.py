@@ -16,7 +16,25 @@ Best = Literal["low", "high"] | None
 
 @dataclass(frozen=True)
 class Bench:
-    """What a metric may ask for: the rows, what is explained of them, and the scores of all methods with one seed."""
+    """What a metric may ask for: the rows, the explained outputs, and the scores of all methods with one seed.
+
+    Args:
+        model: The model.
+        x: The rows.
+        target: The explained output of each row.
+        baselines: Shaped like x.
+        scores: Method -> scores shaped like x.
+        methods: Method -> function, called as ``method(model, x, target=..., baselines=...)``, with its seed and groups.
+        once: Method -> the groups of which every element has the score of its group, or None.
+        perturb: From rows and a generator to perturbed rows.
+        truth: The true scores, if they are known.
+        seed: Decides draws.
+        n_samples: Perturbed copies of every row.
+        n_units: Random units for structural metrics.
+        layers: Where these units are.
+        groups: The number of the group of each element, shaped like one row: what is removed together.
+        replace: What stands in place of a removed element.
+    """
 
     model: Any
     x: Tensor
@@ -58,7 +76,26 @@ METRICS: dict[str, Metric] = {}
 def metric(
     name: str, title: str = "", best: Best = "low", per: str = "row", needs_truth: bool = False
 ) -> Callable[[Callable[[Bench], Any]], Callable[[Bench], Any]]:
-    """Register a function ``bench -> {method: one number per row}`` under a name; ``title`` is what tables call it."""
+    """Register a function ``bench -> {method: one number per row}`` under a name.
+
+    Args:
+        name: The name in ``METRICS``.
+        title: The heading in tables; by default the name.
+        best: Which values are best: "low", "high" or None.
+        per: What it has one number for: "row" or "feature".
+        needs_truth: It compares with true scores.
+
+    Returns:
+        The decorator.
+
+    Example:
+        >>> from cafexai.metrics import METRICS
+        >>> @metric("mean_size", best=None)
+        ... def mean_size(bench):
+        ...     return {name: scores.abs().mean(1) for name, scores in bench.scores.items()}
+        >>> METRICS.pop("mean_size").title
+        'mean_size'
+    """
 
     def register(of: Callable[[Bench], Any]) -> Callable[[Bench], Any]:
         METRICS[name] = Metric(name, title or name, of, best, per, needs_truth)

@@ -13,18 +13,35 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .._docstrings import join_docstrings
 from .._engine.diagnose import rows_for
 from .._inputs import at_least
-from .._inputs.baselines import expanded
+from .._inputs.baselines import expand_baseline
 from .._inputs.groups import default_names, places
-from .outputs import blocks_of_rows, chosen_output, finite_scores, slices
+from .outputs import blocks_of_rows, choose_output, finite_scores, slices
 from .registry import Bench, Best, metric
 
 Replace = str | Callable[[Tensor], Tensor]  # a word, or a function from rows to what stands where something was put away
 
 
 def cells(x: Tensor, size: int) -> Tensor:
-    """Groups for images (rows, channels, height, width): square cells of this side, those at the edge may be smaller."""
+    """Groups of pixels for images: square cells; those at the edge may be smaller.
+
+    Args:
+        x: Images, (rows, channels, height, width).
+        size: The side of a cell.
+
+    Returns:
+        The number of the cell of each element, shaped like one image.
+
+    Raises:
+        ValueError: x is not of that shape, or ``size`` is not a positive integer.
+
+    Example:
+        >>> cells(torch.ones(1, 1, 2, 4), 2)
+        tensor([[[0, 0, 1, 1],
+                 [0, 0, 1, 1]]])
+    """
     at_least("cells", 1, size=size)
     if x.ndim != 4:
         raise ValueError(f"cells(x, {size}): images are (rows, channels, height, width); these have shape {tuple(x.shape)}.")
@@ -69,13 +86,33 @@ class Part:
 
 
 class RemovalMetric(Protocol):
-    """A metric that puts groups of elements away, one number per row.
+    """A metric that removes groups of elements, one number per row.
 
-    ``attributions``: shaped like x, and added up in each group, or (rows, groups); a mapping of several shares answers of the
-    model where it can. ``feature_groups``: as in ``explain``, or a mask for every row, shaped like x; elements with a
-    negative number are never put away. ``replace``: what stands where something was put away, "baseline" (``baselines``, by
-    default zeros), "blur" (a blurred copy of images), "mask" (token ids: ``baselines`` is the id of the mask), "delete" (token
-    ids: nothing, the row is shorter), or a function from rows to rows. ``progress`` wraps the portions of rows, like tqdm.
+    Args:
+        model: A function of the rows, or a module.
+        x: The rows: numbers in floating point, or integer token ids (rows, tokens).
+        attributions: Scores shaped like x, which are summed in each group, or (rows, groups). A mapping of several shares
+            evaluations of the model where it can.
+        target: The output that is measured: an index, or one per row. None is the only output, or the predicted class.
+        baselines: The values of removed elements, zeros by default. For ``replace="mask"``: the id of the mask token.
+        replace: What stands in place of a removed element. Allowed values: "baseline", "blur" (a blurred copy of images),
+            "mask" (token ids), "delete" (token ids: the row becomes shorter), or a function from rows to rows.
+        feature_groups: What is removed together, as in ``CAFE.explain``, or a mask for every row, shaped like x. Elements
+            with a negative number are never removed.
+        progress: Wraps the portions of rows, like tqdm.
+
+    Returns:
+        One number per row; for a mapping, a dictionary of them.
+
+    Raises:
+        ValueError: An argument is not allowed, or the shapes do not fit.
+
+    Example:
+        >>> import torch
+        >>> from cafexai.metrics import {name}
+        >>> model, x = torch.nn.Linear(3, 1), torch.ones(2, 3)
+        >>> {name}(model, x, x * model.weight.detach()).shape
+        torch.Size([2])
     """
 
     def __call__(
@@ -115,8 +152,8 @@ def by_removal(title: str, best: Best) -> Callable[[Callable[..., Tensor]], Remo
             rows = rows_for(name, model, x)
             given = attributions if isinstance(attributions, Mapping) else {"": attributions}
             many = {key: finite_scores(name, scores).to(rows.device).double() for key, scores in given.items()}
-            grouped = _grouped(name, rows, feature_groups)
-            ask = _asked(name, model, rows, target, baselines, replace)
+            grouped = _group_elements(name, rows, feature_groups)
+            ask = _ask_model(name, model, rows, target, baselines, replace)
             found = []
             for block, groups in progress(grouped):
                 part = Part(block, int(groups.max()) + 1, groups, ask)
@@ -132,7 +169,7 @@ def by_removal(title: str, best: Best) -> Callable[[Callable[..., Tensor]], Remo
 
         shared = [p for p in inspect.signature(run, follow_wrapped=False).parameters.values() if p.kind is not p.VAR_KEYWORD]
         options = [p for p in inspect.signature(own).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        run.__doc__ = f"{inspect.getdoc(own)}\n\n{inspect.getdoc(RemovalMetric)}"
+        run.__doc__ = join_docstrings(own, (inspect.getdoc(RemovalMetric) or "").format(name=name))
         run.__signature__ = inspect.Signature([*shared, *options])  # type: ignore[attr-defined]
         return run
 
@@ -150,7 +187,7 @@ def _of_groups(call: str, name: str, scores: Tensor, x: Tensor, part: Part) -> T
     )
 
 
-def _grouped(call: str, x: Tensor, groups: Any) -> list[tuple[slice, Tensor]]:
+def _group_elements(call: str, x: Tensor, groups: Any) -> list[tuple[slice, Tensor]]:
     """Portions of rows with the group of every element, -1 where it stays; groups count from 0."""
     shape = x.shape[1:]
     of_rows = isinstance(groups, (Tensor, np.ndarray)) and groups.ndim == x.ndim and len(groups) == len(x) > 1
@@ -170,11 +207,11 @@ def _grouped(call: str, x: Tensor, groups: Any) -> list[tuple[slice, Tensor]]:
     return [(rows, one) for rows in blocks_of_rows(x, int(one.max()) + 1)]
 
 
-def _asked(
+def _ask_model(
     call: str, model: Any, x: Tensor, target: Any, baselines: Any, replace: Replace
 ) -> Callable[[Tensor, slice], Tensor]:
     """The outputs of rows without some elements."""
-    outputs = chosen_output(call, model, x, target)
+    outputs = choose_output(call, model, x, target)
     if replace == "delete":
         _need_ids(call, replace, x)
         return functools.partial(_shorter, call, x, outputs)
@@ -193,7 +230,7 @@ def _replacement(call: str, x: Tensor, baselines: Any, replace: Replace) -> Tens
         if not isinstance(given, Tensor) or given.shape != x.shape:
             what = f"shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
             raise ValueError(f"{call}(..., replace): it gives {what}; give rows of shape {tuple(x.shape)}.")
-        return expanded(given, x, call)
+        return expand_baseline(given, x, call)
     if replace == "blur":
         if x.ndim != 4 or not x.is_floating_point():
             raise ValueError(
@@ -204,7 +241,8 @@ def _replacement(call: str, x: Tensor, baselines: Any, replace: Replace) -> Tens
         return F.avg_pool2d(x, 2 * reach + 1, 1, reach, count_include_pad=False)
     if replace not in ("baseline", "mask"):
         raise ValueError(
-            f'{call}(..., replace={replace!r}): the words are "baseline", "blur", "mask" and "delete"; or give a function.'
+            f'{call}(..., replace={replace!r}): unknown value. Allowed values: "baseline", "blur", "mask", "delete", '
+            "or a function."
         )
     if replace == "mask":
         _need_ids(call, replace, x)
@@ -213,7 +251,7 @@ def _replacement(call: str, x: Tensor, baselines: Any, replace: Replace) -> Tens
             f"{call}(..., replace={replace!r}, baselines={baselines!r}): x holds integer ids; give the id that stands for a "
             "token that was put away, baselines=tokenizer.mask_token_id."
         )
-    return expanded(0.0 if baselines is None else baselines, x, call)
+    return expand_baseline(0.0 if baselines is None else baselines, x, call)
 
 
 def _need_ids(call: str, replace: str, x: Tensor) -> None:

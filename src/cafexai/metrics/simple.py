@@ -12,23 +12,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._inputs import at_least, renamed
-from .._inputs.baselines import expanded
-from .._inputs.prepare import checked
-from .outputs import chosen_output, finite_scores
+from .._inputs import at_least, resolve_old_words
+from .._inputs.baselines import expand_baseline
+from .._inputs.prepare import check_numbers
+from .outputs import choose_output, finite_scores
 from .registry import Bench, metric
 
 
 def max_sensitivity(
     attribute: Callable[..., Tensor], x: Tensor, *, radius: float = 0.02, n_samples: int = 2, seed: int = 0, **options: Any
 ) -> Tensor:
-    """The largest relative change of the scores under uniform noise of the rows (Yeh et al. 2019), one number per row.
+    """The largest relative change of the scores under uniform noise of the rows (Yeh et al. 2019).
 
-    ``attribute(x, **options)``; a ``target`` with one entry per row and ``baselines`` shaped like x follow the rows. Without a
-    target every disturbed row is explained for the class that is predicted for it.
+    Args:
+        attribute: The method, called as ``attribute(x, **options)``.
+        x: The rows.
+        radius: The noise lies between -radius and radius.
+        n_samples: Noisy copies of every row.
+        seed: Decides the noise.
+        **options: Options of the method. A ``target`` with one entry per row and ``baselines`` shaped like x follow the
+            rows. Without a target, every noisy row is explained for the class that is predicted for it.
+
+    Returns:
+        One number per row.
+
+    Raises:
+        ValueError: x is not finite, or ``n_samples`` is not a positive integer.
+
+    Example:
+        >>> model, x = torch.nn.Linear(2, 1), torch.ones(3, 2)
+        >>> max_sensitivity(lambda x: x * model.weight.detach(), x).shape
+        torch.Size([3])
     """
     at_least("max_sensitivity", 1, n_samples=n_samples)
-    checked(x, "x", "max_sensitivity")
+    check_numbers(x, "x", "max_sensitivity")
     generator = torch.Generator(x.device).manual_seed(seed)
     repeated = x.repeat_interleave(n_samples, 0)
     noise = torch.rand(repeated.shape, generator=generator, dtype=x.dtype, device=x.device) * 2 - 1
@@ -48,14 +65,43 @@ def max_sensitivity(
 
 
 def complexity(attributions: Tensor) -> Tensor:
-    """Entropy of the shares |a_i| / sum |a| (Bhatt et al. 2020), one number per row; 0 where all scores are 0."""
+    """Entropy of the shares |a_i| / sum |a| (Bhatt et al. 2020); 0 where all scores are 0.
+
+    Args:
+        attributions: Scores, (rows, ...).
+
+    Returns:
+        One number per row.
+
+    Raises:
+        ValueError: Scores are not finite.
+
+    Example:
+        >>> round(complexity(torch.tensor([[1.0, 1.0]])).item(), 4)
+        0.6931
+    """
     size = finite_scores("complexity", attributions).flatten(1).abs().double()
     share = size / size.sum(1, keepdim=True).clamp_min(torch.finfo(size.dtype).tiny)
     return -torch.special.xlogy(share, share).sum(1)
 
 
 def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
-    """Root mean square error over the rows, one number per feature; the paper reports the mean of these."""
+    """Root mean square error over the rows; the paper reports the mean over features.
+
+    Args:
+        attributions: Scores, (rows, ...).
+        truth: The true scores, of the same shape.
+
+    Returns:
+        One number per feature.
+
+    Raises:
+        ValueError: The shapes differ, or scores are not finite.
+
+    Example:
+        >>> rmse(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0]]))
+        tensor([0., 2.])
+    """
     attributions, truth = finite_scores("rmse", attributions), finite_scores("rmse", truth)
     if attributions.shape != truth.shape:
         raise ValueError(f"rmse(...): scores of shape {tuple(attributions.shape)}, known ones of shape {tuple(truth.shape)}.")
@@ -73,14 +119,33 @@ def completeness_error(
     feature_groups: Any = None,
     **old: Any,
 ) -> Tensor:
-    """Sum of the scores (and of the biases, if they are given apart) minus f(x) - f(baselines), one number per row.
+    """Sum of the scores minus f(x) - f(baselines).
 
-    With ``feature_groups``, an integer mask shaped like a row, every group is counted once, for methods that hand the score of
-    a group to all its elements.
+    Args:
+        model: A function of the rows, or a module.
+        x: The rows.
+        attributions: Scores shaped like x.
+        baselines: A number, or a tensor shaped like x or like one row.
+        target: The output: an index, or one per row. None is the only output, or the predicted class.
+        bias: The scores of the biases, one number per row, if a method gives them apart.
+        feature_groups: An integer mask shaped like a row. Every group is counted once, for methods that give the score of a
+            group to all its elements.
+        **old: ``feature_mask``, an earlier name of ``feature_groups``.
+
+    Returns:
+        One number per row.
+
+    Raises:
+        ValueError: The shapes do not fit.
+
+    Example:
+        >>> model, x = torch.nn.Linear(2, 1), torch.ones(3, 2)
+        >>> bool((completeness_error(model, x, x * model.weight.detach()).abs() < 1e-6).all())
+        True
     """
-    (groups,) = renamed("completeness_error", old, feature_groups=(feature_groups, None, "feature_mask"))
-    outputs = chosen_output("completeness_error", model, x, target)
-    start = expanded(baselines, x, "completeness_error")
+    (groups,) = resolve_old_words("completeness_error", old, feature_groups=(feature_groups, None, "feature_mask"))
+    outputs = choose_output("completeness_error", model, x, target)
+    start = expand_baseline(baselines, x, "completeness_error")
     everything = slice(0, len(x))
     change = (outputs(x[:, None], everything) - outputs(start[:, None], everything))[:, 0]
     flat = finite_scores("completeness_error", attributions).flatten(1)
@@ -91,7 +156,22 @@ def completeness_error(
 
 
 def runtime(run: Callable[[], Any], repeats: int = 3) -> float:
-    """Median seconds of a call."""
+    """The median time of a call.
+
+    Args:
+        run: The function to call.
+        repeats: How often it is called.
+
+    Returns:
+        Seconds.
+
+    Raises:
+        ValueError: ``repeats`` is not a positive integer.
+
+    Example:
+        >>> runtime(lambda: None) < 1
+        True
+    """
     at_least("runtime", 1, repeats=repeats)
     times = []
     for _ in range(repeats):

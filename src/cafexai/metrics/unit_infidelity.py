@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .._engine.diagnose import answer, rows_for
-from .._inputs import at_least, groups_by_word, renamed
+from .._inputs import at_least, groups_by_word, resolve_old_words
 from .infidelity import infidelity
 from .perturbations import Perturb
 from .registry import Bench, metric
@@ -27,7 +27,16 @@ class _Reached(BaseException):
 class UnitModel(nn.Module):
     """A model that ends at one unit of one of its layers: rows to (rows, 1).
 
-    ``call``: which call of the layer, if forward makes several. ``index``: the place in the output of the layer, without rows.
+    Args:
+        model: The whole model.
+        layer: The name of a module.
+        index: The place of the unit in the output of the layer, without rows.
+        call: Which call of the layer, if forward makes several.
+
+    Example:
+        >>> net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> UnitModel(net, "0", [3])(torch.ones(5, 2)).shape
+        torch.Size([5, 1])
     """
 
     def __init__(self, model: nn.Module, layer: str, index: Sequence[int], call: int = 0) -> None:
@@ -36,7 +45,17 @@ class UnitModel(nn.Module):
         self.layer, self.index, self.call = layer, tuple(index), call
 
     def forward(self, x: Tensor) -> Tensor:
-        """The unit's value for each row."""
+        """The value of the unit for each row.
+
+        Args:
+            x: The rows.
+
+        Returns:
+            (rows, 1).
+
+        Raises:
+            ValueError: The model did not call the layer as often as ``call`` says.
+        """
         calls = 0
 
         def stop(module: nn.Module, args: Any, output: Tensor) -> None:
@@ -60,11 +79,28 @@ class UnitModel(nn.Module):
 
 
 def random_units(model: nn.Module, x: Tensor, count: int = 50, seed: int = 0, layers: Any = LAYERS) -> list[UnitModel]:
-    """Units drawn as in the paper: a layer, then a place in its output. The output layer is among them.
+    """Draw units as in the paper: a layer, then a place in its output. The output layer is among them.
 
-    ``layers``: classes of modules, or the names of some. Every model does in which these are modules; a layer that is called
-    several times has one of its calls drawn. Layers that do not depend on x, or that see other than one entry per row, are left
-    out, as is what a module computes without calling layers (nn.MultiheadAttention, nn.LSTM).
+    Layers that do not depend on x, or that do not see one entry per row, are left out, as is what a module computes without
+    calling layers (nn.MultiheadAttention, nn.LSTM). Of a layer that is called several times one call is drawn.
+
+    Args:
+        model: The model, a module.
+        x: Some rows, to find the shapes.
+        count: How many units.
+        seed: Decides the draws.
+        layers: Classes of modules, or the names of some.
+
+    Returns:
+        One model per unit.
+
+    Raises:
+        ValueError: The model is not a module, or calls none of these layers.
+
+    Example:
+        >>> net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> len(random_units(net, torch.rand(5, 2), count=3))
+        3
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"random_units({type(model).__name__}): units belong to the layers of a torch module.")
@@ -137,11 +173,38 @@ def structural_infidelity(
     progress: Callable[[Any], Any] = list,
     **old: Any,
 ) -> Any:
-    """Infidelity of attributions to random units, (rows, units); the same units and draws for all methods.
+    """Infidelity of attributions to random units of the model; the same units and draws for all methods.
 
-    A method is called as ``method(unit, x, target=0, baselines=...)``, with ``feature_groups=...`` if there are any.
+    Args:
+        methods: A method, or several by name, each called as ``method(unit, x, target=0, baselines=...)``, with
+            ``feature_groups=...`` if there are any.
+        model: The model, a module.
+        x: The rows.
+        perturb: From rows and a generator to perturbed rows.
+        n_units: How many units.
+        seed: Decides units and draws.
+        layers: Classes of modules, or the names of some.
+        baselines: What rows are compared with.
+        feature_groups: Groups of features, passed on to the methods.
+        n_samples: Perturbed copies of every row.
+        normalize: See ``infidelity``.
+        progress: Wraps the units, like tqdm.
+        **old: ``feature_mask``, an earlier name of ``feature_groups``.
+
+    Returns:
+        (rows, units); for a mapping, a dictionary of these.
+
+    Raises:
+        ValueError: The model is not a module, or an argument is not allowed.
+
+    Example:
+        >>> from cafexai.methods import METHODS
+        >>> from cafexai.metrics import TabularPerturbation
+        >>> net, x = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)), torch.rand(5, 2)
+        >>> structural_infidelity(METHODS["cafe"], net, x, TabularPerturbation(x), n_units=3).shape
+        torch.Size([5, 3])
     """
-    (groups,) = renamed("structural_infidelity", old, feature_groups=(feature_groups, None, "feature_mask"))
+    (groups,) = resolve_old_words("structural_infidelity", old, feature_groups=(feature_groups, None, "feature_mask"))
     many = dict(methods) if isinstance(methods, Mapping) else {"": methods}
     results: dict[str, list[Tensor]] = {name: [] for name in many}
     at_least("structural_infidelity", 1, n_units=n_units, n_samples=n_samples)

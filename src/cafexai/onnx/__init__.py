@@ -20,11 +20,20 @@ __all__ = ["OnnxModel", "from_onnx"]
 def from_onnx(path: str | os.PathLike[str], outputs: str | Sequence[str] | None = None, *, check: bool = True) -> OnnxModel:
     """The model of an ONNX file as a PyTorch module, ready for ``CAFE(model)``.
 
-    What exporters take apart (GELU, SiLU, layer norms ...) is put back, because scores depend on it: ``model.put_back`` counts
-    it, and what could not be put back is told in the notes of every explanation. ``outputs`` names those that are wanted, by
-    default all that are numbers; several come as a dictionary. Modules have the names they had before the export, where the
-    file tells. With ``check``, the first rows that the model gets also go through the file as it is written, with nothing put
-    back, and through onnxruntime where that is installed; an output that differs is a ``ModelProblem``.
+    What exporters take apart (GELU, SiLU, layer norms ...) is put back, because scores depend on it. ``model.put_back`` counts
+    it, and the notes of every explanation list what could not be put back. Modules have the names they had before the export,
+    if the file has them.
+
+    Args:
+        path: The file.
+        outputs: Names of the wanted outputs; None takes all that are numbers. Several come as a dictionary.
+        check: Also run the first rows through the file as it is written, and through onnxruntime if it is installed.
+
+    Returns:
+        The module.
+
+    Raises:
+        ModelProblem: The file cannot be read, has an unknown operator, or an output differs.
     """
     place = Path(path)
     graph = read(place)

@@ -26,7 +26,7 @@ def remember(model: Any, as_written: Any) -> None:
     _as_written[model] = as_written
 
 
-def held_against_others(model: Any, path: Path, given: Values, found: Values) -> None:
+def compare_with_others(model: Any, path: Path, given: Values, found: Values) -> None:
     """Refuse a model whose outputs for the first rows are not those of the file as it is written, and of onnxruntime."""
     if model in _checked:
         return

@@ -25,19 +25,19 @@ def fold(graph: Graph) -> None:
         node = waiting.pop()
         node.inputs = [same.get(name, name) for name in node.inputs]
         if node.op == "If" and not node.domain and node.inputs[0] in graph.constants:
-            waiting.extend(reversed(_taken(graph, node)))
+            waiting.extend(reversed(_take_branch(graph, node)))
         elif _changes_nothing(graph, node):
             same[node.outputs[0]] = node.inputs[0]
-        elif not _computed(graph, node):
+        elif not _compute(graph, node):
             kept.append(node)
     graph.nodes = kept
     for name, source in same.items():  # an output that is an input, a constant, or another output
         if name in graph.outputs:
             graph.nodes.append(Node("Identity", [source], [name]))
-    graph.changed()
+    graph.mark_changed()
 
 
-def _computed(graph: Graph, node: Node) -> bool:
+def _compute(graph: Graph, node: Node) -> bool:
     """The node gives constants, which it has become."""
     function = TABLE.get((node.domain, node.op))
     given = [graph.constants.get(name) for name in node.inputs]
@@ -74,7 +74,7 @@ def _changes_nothing(graph: Graph, node: Node) -> bool:
     return False
 
 
-def _taken(graph: Graph, node: Node) -> list[Node]:
+def _take_branch(graph: Graph, node: Node) -> list[Node]:
     """The nodes of the branch that the constant condition takes, giving what the node gave."""
     branch: Graph = node.get("then_branch" if bool(graph.constants[node.inputs[0]].any()) else "else_branch")
     own = {name for inner in branch.nodes for name in inner.outputs} | set(branch.constants)

@@ -100,7 +100,7 @@ class Graph:
         self.nodes = [node for node in self.nodes if id(node) not in gone]
         if what:
             self.put_back[what] = self.put_back.get(what, 0) + 1
-        self.changed()
+        self.mark_changed()
 
     def constant(self, name: str, value: Tensor) -> str:
         """A further constant, under this name or one like it."""
@@ -109,7 +109,7 @@ class Graph:
         self.constants[name] = value
         return name
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """Nodes are not what they were."""
         self._makers = self._users = None
 
@@ -123,4 +123,4 @@ class Graph:
                 needed.update(node.inputs)
         self.nodes = kept[::-1]
         self.constants = {name: value for name, value in self.constants.items() if name in needed}
-        self.changed()
+        self.mark_changed()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelProblem
-from ._check import held_against_others
+from ._check import compare_with_others
 from ._graph import Graph, Node
 from ._names import paths
 from ._operators import ROLES, TABLE
@@ -65,7 +65,12 @@ class _Step(NamedTuple):
 
 
 class OnnxModel(nn.Module):
-    """The model of an ONNX file; ``input_names`` and ``output_names`` are those of the file."""
+    """The model of an ONNX file; ``from_onnx`` makes it. ``input_names`` and ``output_names`` are those of the file.
+
+    Args:
+        graph: The graph of the file.
+        path: The file that outputs are compared with; None compares with none.
+    """
 
     def __init__(self, graph: Graph, path: Path | None = None) -> None:
         super().__init__()
@@ -74,7 +79,7 @@ class OnnxModel(nn.Module):
         self.output_names = tuple(graph.outputs)
         self.put_back = dict(graph.put_back)
         self.explanation_notes = tuple(graph.notes)
-        self.rows = _fixed_rows(graph)
+        self.rows = _find_fixed_rows(graph)
         constants = {name: _as_parameter(value) for name, value in graph.constants.items()}
         self._fixed = {name: constants[name] for name in graph.outputs if name in constants}
         self._steps: list[_Step] = []
@@ -90,7 +95,15 @@ class OnnxModel(nn.Module):
             self._steps.append(step)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Inputs in the order of the file or by their names -> the output, or several of them by their names."""
+        """The outputs of the model.
+
+        Args:
+            *inputs: Inputs in the order of the file.
+            **named: Inputs by their names.
+
+        Returns:
+            The output; several as a dictionary by their names.
+        """
         given = dict(zip(self.input_names, inputs, strict=False)) | named
         if set(given) != set(self.input_names) or len(inputs) > len(self.input_names):
             names = ", ".join([*(f"number {place}" for place, _ in enumerate(inputs)), *named])
@@ -104,7 +117,7 @@ class OnnxModel(nn.Module):
         else:
             results = self._in_portions(given, rows, self.rows)
         if self.path is not None and all(type(one) is Tensor for one in given.values()):
-            held_against_others(self, self.path, given, dict(zip(self.output_names, results, strict=True)))
+            compare_with_others(self, self.path, given, dict(zip(self.output_names, results, strict=True)))
         return results[0] if len(results) == 1 else dict(zip(self.output_names, results, strict=True))
 
     def _run(self, values: dict[str, Any]) -> list[Any]:
@@ -130,7 +143,7 @@ class OnnxModel(nn.Module):
         return [torch.cat(same) for same in zip(*parts, strict=True)]
 
 
-def _fixed_rows(graph: Graph) -> int | None:
+def _find_fixed_rows(graph: Graph) -> int | None:
     """How many rows the model takes at a time, where that is fixed."""
     sizes = [graph.declared[name].shape for name in graph.inputs if name in graph.declared]
     first = {shape[0] for shape in sizes if shape}

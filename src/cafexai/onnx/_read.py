@@ -27,7 +27,7 @@ _HOSTS = ("", "ai.onnx")
 def read(path: Path) -> Graph:
     """The graph of an ONNX file."""
     onnx = needs("onnx", "onnx")
-    proto = _parsed(onnx, path)
+    proto = _parse(onnx, path)
     if proto.functions:
         proto = needs("onnx.inliner", "onnx").inline_local_functions(proto)
     graph = proto.graph
@@ -43,11 +43,11 @@ def read(path: Path) -> Graph:
         [one.name for one in graph.output],
         nodes,
         constants,
-        _declared(onnx, proto),
+        _read_declared(onnx, proto),
     )
 
 
-def _parsed(onnx: Any, path: Path) -> Any:
+def _parse(onnx: Any, path: Path) -> Any:
     if not path.is_file():
         raise ModelProblem(f"{path}: there is no such file.")
     size = path.stat().st_size
@@ -185,7 +185,7 @@ def _in_order(nodes: list[Node], known: set[str], outputs: list[str], path: Path
         raise ModelProblem(f"{path}: it is broken: nothing gives its output {missing!r}.")
 
 
-def _declared(onnx: Any, proto: Any) -> dict[str, Declared]:
+def _read_declared(onnx: Any, proto: Any) -> dict[str, Declared]:
     """What the file says of values, and what follows from that."""
     with contextlib.suppress(Exception):  # of a large or an odd model, what it says itself must do
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)

@@ -50,7 +50,11 @@ def percent(share: float) -> str:
 
 def probability(explanation: Explanation) -> str:
     """The probability of the explained class of the first row, as text; "" where there is none."""
-    return "" if explanation.probability is None else f"probability {percent(explanation.probability[0].item())}"
+    if explanation.probability is None:
+        return ""
+    name = class_name(explanation)
+    of = f"of {name!r} " if name and explanation.against is not None else ""
+    return f"probability {of}{percent(explanation.probability[0].item())}"
 
 
 def variant_of(explanation: Explanation) -> Variant:

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from ..explanation import Explanation
+from .conflict_words import mean_sentence, whole_percent
 from .dispatch import view
 from .figures import figure, headed, light, rows_down
 from .images import draw_map
-from .labels import class_name, labels, percent
+from .labels import class_name, labels
 from .palette import CONFLICT, DOWN, NET, QUIET, UP, VALUES
 from .pixels import per_pixel, reach
-from .row_lines import conflict_share, number
+from .row_lines import number, strongest_first
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,11 +34,12 @@ class Feature:
     name: str
     positive: float  # means
     negative: float
+    size: float  # mean |net|
     nets: np.ndarray
     values: np.ndarray  # ranks from 0 to 1; nan where unknown
 
 
-def summary(explanation: Explanation, most: int = 12) -> Picture:
+def summary(explanation: Explanation, most: int = 12, order: str = "net") -> Picture:
     """All rows: mean scores and a swarm of nets per feature (mean maps for images), conflicts, the rows with most of them."""
     rows = len(explanation)
     if not rows:
@@ -45,7 +48,7 @@ def summary(explanation: Explanation, most: int = 12) -> Picture:
         raise ValueError(f"summary(most={most}): give the number of features to show, at least 1.")
     if view(explanation) == "image":
         return _of_images(explanation)
-    found = features(explanation)
+    found = features(explanation, order)
     shown = found[:most]
     drawn = figure(12.5, 4.6 + 0.36 * len(shown))
     halves: Any = drawn.subfigures(2, 1, height_ratios=(1.1 + 0.36 * len(shown), 2.7))
@@ -57,8 +60,8 @@ def summary(explanation: Explanation, most: int = 12) -> Picture:
     return drawn
 
 
-def features(explanation: Explanation) -> list[Feature]:
-    """By mean influence, largest first; words that occur in several rows are one."""
+def features(explanation: Explanation, order: str = "net") -> list[Feature]:
+    """By mean |net| or by mean influence, largest first; words that occur in several rows are one."""
     parts = (explanation.positive, explanation.negative, explanation.combined)
     up, down, net = (explanation.flat(part).double().cpu().numpy() for part in parts)
     rows = len(explanation)
@@ -82,8 +85,9 @@ def features(explanation: Explanation) -> list[Feature]:
         for name, where in cells.items():
             index = tuple(np.array(where).T)
             own.append((name, up[index], down[index], net[index], np.full(len(where), np.nan)))
-    made = [Feature(name, a.sum() / rows, b.sum() / rows, c, d) for name, a, b, c, d in own]
-    return sorted(made, key=lambda feature: -feature.positive - feature.negative)
+    made = [Feature(name, a.sum() / rows, b.sum() / rows, abs(c).sum() / rows, c, d) for name, a, b, c, d in own]
+    columns = (torch.tensor([getattr(one, side) for one in made]) for side in ("positive", "negative", "size"))
+    return [made[place] for place in strongest_first(order, *columns)]
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -99,9 +103,8 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _title(explanation: Explanation) -> str:
-    conflict, share = explanation.conflict.double().mean().item(), conflict_share(explanation).double().mean().item()
-    rows = f"{len(explanation)} row" + "s" * (len(explanation) > 1)
-    return f"{rows}.  Mean conflict: {number(conflict)}, {percent(share)} of all influence"
+    conflict, share = explanation.conflict.double().mean().item(), explanation.conflict_share.double().mean().item()
+    return mean_sentence(len(explanation), number(conflict), share)
 
 
 def _means(axes: Axes, shown: list[Feature], count: int) -> None:
@@ -163,22 +166,23 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
     left.hist(conflict, bins=min(40, max(8, len(conflict) // 10)), color=CONFLICT)
     left.locator_params(axis="y", integer=True)
     left.set_title("How much is cancelled between features", fontsize=11)
-    left.set_xlabel("conflict")
+    left.set_xlabel("conflict: cancelled, in units of the output")
     left.set_ylabel("rows")
     light(left, "y")
     order = np.argsort(-conflict, kind="stable")[:WORST]
-    outputs, share = explanation.output.double().cpu().numpy(), conflict_share(explanation).double().cpu().numpy()
+    outputs, share = explanation.output.double().cpu().numpy(), explanation.conflict_share.double().cpu().numpy()
     right.barh(range(len(order)), conflict[order], 0.62, color=CONFLICT)
     named = []
     for place, row in enumerate(order):
         own = explanation[int(row)]
-        named.append(f"row {row}: {class_name(own) or own.target_name()} {number(outputs[row])}")
+        called = f"row {row}" if own.row_names is None else own.row_names[0]
+        named.append(f"{called}: {class_name(own) or own.target_name()} {number(outputs[row])}")
         looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
-        right.annotate(percent(share[row]), (conflict[row], place), (4, 0), **looks)
+        right.annotate(whole_percent(share[row]), (conflict[row], place), (4, 0), **looks)
     rows_down(right, labels(named, 40), 9)
     right.set_xlim(0, 1.15 * max(conflict[order].max(initial=0.0), 1e-300))
     light(right)
-    right.set_title("The rows with most conflict (and its share of all influence)", fontsize=11)
+    right.set_title("The rows with most conflict (and cancelled / (cancelled + left))", fontsize=11)
     right.set_xlabel("conflict")
 
 

@@ -28,7 +28,7 @@ class Fit(NamedTuple):
     refined_error: Tensor  # (rows,): the same of the corrected scores, at samples that are held out of the fit
 
 
-def fitted(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor, ridge: float) -> Fit:
+def fit_correction(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor, ridge: float) -> Fit:
     """min |change - lost (scores + d)|^2 + ridge * features * |spread d|^2, the sum of d over present features being 0.
 
     lost (rows, samples, features), present and scores (rows, features), change (rows, samples). The spread of a feature is
@@ -46,7 +46,7 @@ def fitted(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor, ridge:
     solved = torch.linalg.solve(few @ other + strength * torch.eye(len(few[0]), dtype=lost.dtype, device=lost.device), few)
     weights = solved.mT if samples <= features else solved  # (rows, features, samples)
     found = weights @ missed
-    held_out = _held_out(missed - design @ found, design @ weights)
+    held_out = _miss_left_out(missed - design @ found, design @ weights)
     correction = size * found[..., 0]
     pairs = (weights * held_out.mT).unflatten(2, (-1, 2)).sum(-1)  # what the fit without a pair differs by
     error = size * (pairs.square().sum(-1) * (1 - 2 / samples)).sqrt()
@@ -55,7 +55,7 @@ def fitted(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor, ridge:
     return Fit(torch.where(present, correction, zero), torch.where(present, zero, correction), error, *means)
 
 
-def _held_out(missed: Tensor, hat: Tensor) -> Tensor:
+def _miss_left_out(missed: Tensor, hat: Tensor) -> Tensor:
     """What the fit without a sample and its neighbour, which may be its mirror image, misses there; (rows, samples, 1)."""
     one, other = missed.unflatten(1, (-1, 2))[..., 0].unbind(2)
     own, cross = hat.diagonal(dim1=1, dim2=2), hat.diagonal(offset=1, dim1=1, dim2=2)[:, ::2]
@@ -64,7 +64,7 @@ def _held_out(missed: Tensor, hat: Tensor) -> Tensor:
     return (both / (first * second - cross.square())[..., None]).flatten(1)[..., None]
 
 
-def sloped(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor, slopes: Tensor, ridge: float) -> Fit:
+def fit_slopes(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor, slopes: Tensor, ridge: float) -> Fit:
     """The same with the slopes of all samples as scores, (rows, samples, features); NaN where a feature has none.
 
     Errors are by jackknife: the whole fit is made again without each pair of samples.
@@ -90,7 +90,7 @@ def _around_slopes(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor
     """The correction of all features."""
     step = slopes.mean(1) - scores
     without = step.isnan()
-    step = _kept(torch.where(without, torch.zeros_like(step), step), lost, present & ~without)
+    step = _keep_sum(torch.where(without, torch.zeros_like(step), step), lost, present & ~without)
     missed = change - (lost @ scores[..., None])[..., 0]
     foretold = (lost @ step[..., None])[..., 0]
     size = foretold.square().sum(1)
@@ -98,11 +98,11 @@ def _around_slopes(lost: Tensor, present: Tensor, scores: Tensor, change: Tensor
     step = share.clamp(0, 1)[:, None] * step
     if not bool(without.any()):
         return step
-    rest = fitted(lost, present, scores + step, change, ridge)
+    rest = fit_correction(lost, present, scores + step, change, ridge)
     return step + rest.correction + rest.absent
 
 
-def _kept(step: Tensor, lost: Tensor, present: Tensor) -> Tensor:
+def _keep_sum(step: Tensor, lost: Tensor, present: Tensor) -> Tensor:
     """The step nearest to this one, in what it foretells, that leaves the sum over present features as it is."""
     spread = lost.square().mean(1)
     able = present & (spread > 0)

@@ -25,24 +25,37 @@ from .._inputs.baselines import background_rows
 from .._inputs.groups import default_names
 from .._inputs.groups import places as group_places
 from .._inputs.perturbations import DataNoise
-from .._inputs.target import picked
+from .._inputs.target import pick_outputs
 from ..explanation import Explanation, Refinement, Tensors
-from .fit import Fit, fitted, sloped
+from .fit import Fit, fit_correction, fit_slopes
 
 SLOPE = 2.5  # evaluations that a row with its slopes costs
 
 
 @dataclass(frozen=True)
 class Refine:
-    """How scores are corrected: at the price of ``samples`` evaluations of the model for each row.
+    """How ``CAFE.refine`` corrects scores.
 
-    ``perturb``: None is the noise of the background, ``DataNoise(data, ...)`` that of other data; or a function (rows,
-    generator) -> disturbed rows, which is given copies of one row at a time (a tuple for several inputs). ``ridge`` is the
-    weight of small corrections against a good fit, ``seed`` decides the draws; equal rows get equal ones in any company.
+    Under noise, numbers have slopes, which say more than the output alone: two rows with their slopes are evaluated for every
+    five samples. All samples are plain evaluations for codes, for functions that replace features, and for models that leave
+    autograd. Equal rows get equal draws in any batch.
 
-    ``slopes``: under noise, numbers have slopes, which say more than the output alone: two rows with their slopes are
-    evaluated for every five samples. There are none, and all samples are plain evaluations, for codes, where a function
-    replaces features, and in models that leave autograd.
+    Args:
+        samples: The price: evaluations of the model for each row, an even number.
+        perturb: None is the noise of the background, ``DataNoise(data, ...)`` that of other data. Else a function (rows,
+            generator) -> perturbed rows, which gets copies of one row at a time (a tuple for several inputs).
+        ridge: The weight of small corrections against a good fit.
+        seed: Decides the draws.
+        slopes: Use slopes where there are any.
+
+    Raises:
+        ValueError: A value is not allowed.
+
+    Example:
+        >>> from cafexai import CAFE, Refine
+        >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(50, 2))
+        >>> cafe.refine(cafe.explain(torch.ones(3, 2)), Refine(10, seed=1)).refined.shape
+        torch.Size([3, 2])
     """
 
     samples: int = 20
@@ -78,7 +91,7 @@ def refine_explanation(subject: Subject, explanation: Explanation, refine: Refin
     index = None if groups is None else group_places(groups, shapes, lambda: names)[0].to(explanation.output.device)
     noises = _noises(refine, shapes, lambda place: _background(background, job, place), index)
     numbers = any(x.is_floating_point() for x in job.given.tensors)
-    steep = refine.slopes and bool(noises) and numbers and _known(job, explanation)
+    steep = refine.slopes and bool(noises) and numbers and _check_slopes(job, explanation)
     fits: list[Fit] = []
     chunks = _chunks(job, refine.samples)
     if has_row_arguments(job):
@@ -92,16 +105,16 @@ def refine_explanation(subject: Subject, explanation: Explanation, refine: Refin
         if steep and asked is None:  # the model leaves autograd somewhere
             steep, versions = False, _versions(refine, batch, noises, job.given.is_tuple, refine.samples)
         baselines = [r[rows] for r in explanation.parts(explanation.baselines)]
-        lost, present, distance = _lost(batch.tensors, versions, baselines, index)
+        lost, present, distance = _find_lost(batch.tensors, versions, baselines, index)
         scores = part.combined.to(lost)
         if asked is not None:
             answers, slopes = asked
-            change = part.output[:, None].to(answers) - _picked(answers, part.target, part.against)
-            fits.append(sloped(lost, present, scores, change, _as_scores(slopes, distance, index), refine.ridge))
+            change = part.output[:, None].to(answers) - _pick_outputs(answers, part.target, part.against)
+            fits.append(fit_slopes(lost, present, scores, change, _as_scores(slopes, distance, index), refine.ridge))
         else:
             answers = _answers(job, batch, versions, explanation)
-            change = part.output[:, None].to(answers) - _picked(answers, part.target, part.against)
-            fits.append(fitted(lost, present, scores, change, refine.ridge))
+            change = part.output[:, None].to(answers) - _pick_outputs(answers, part.target, part.against)
+            fits.append(fit_correction(lost, present, scores, change, refine.ridge))
     how = {"samples": int(refine.samples), "ridge": refine.ridge, "seed": int(refine.seed), "slopes": steep}
     return _with_fit(explanation, fits, how)
 
@@ -237,14 +250,14 @@ def _graph(job: Job, batch: Batch, end: bool) -> Tensor:
     return found if isinstance(found, Tensor) and found.shape == output.shape else output
 
 
-def _known(job: Job, explanation: Explanation) -> bool:
+def _check_slopes(job: Job, explanation: Explanation) -> bool:
     """Whether slopes would be those of the explained output, which may be a logit inside the model; seen at the first row."""
     if explanation.meta.final is None:
         return True
     one = slice(0, 1)
     output = _graph(job, job.batch(one), end=True)
     target, against, known, _ = _rows(explanation, one)
-    found = _picked(output[:, None], target, against)[:, 0]
+    found = _pick_outputs(output[:, None], target, against)[:, 0]
     return torch.allclose(found.to(known), known, rtol=1e-4, atol=1e-6)
 
 
@@ -264,7 +277,7 @@ def _with_slopes(job: Job, batch: Batch, versions: list[Tensor], part: _Rows, en
         if not outputs.requires_grad:
             return None
         outputs = outputs.view(rows, -1, *outputs.shape[1:])
-        picked = _picked(outputs, part.target, part.against).sum()
+        picked = _pick_outputs(outputs, part.target, part.against).sum()
         each = iter(torch.autograd.grad(picked, numbers, materialize_grads=True))
         flat = [next(each) if x.is_floating_point() else torch.full(x.shape, torch.nan, device=x.device) for x in tensors]
         slopes.append(torch.cat([one.reshape(rows, outputs.shape[1], -1).to(widest(one.device)) for one in flat], 2))
@@ -277,9 +290,9 @@ def _finite_or_none(slopes: Tensor) -> Tensor:
     return torch.where(slopes.isfinite(), slopes, torch.full_like(slopes, torch.nan))
 
 
-def _picked(answers: Tensor, target: Tensor, against: Tensor | None) -> Tensor:
+def _pick_outputs(answers: Tensor, target: Tensor, against: Tensor | None) -> Tensor:
     """The explained outputs, (rows, samples), of (rows, samples, *output)."""
-    return picked(answers.movedim(1, -1), target, against)
+    return pick_outputs(answers.movedim(1, -1), target, against)
 
 
 def _as_scores(slopes: Tensor, distance: Tensor, index: Tensor | None) -> Tensor:
@@ -292,7 +305,7 @@ def _as_scores(slopes: Tensor, distance: Tensor, index: Tensor | None) -> Tensor
     return torch.where(some[:, None], along, unit)
 
 
-def _lost(
+def _find_lost(
     inputs: Sequence[Tensor], versions: Sequence[Tensor], baselines: Sequence[Tensor], index: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The share that each feature loses of its distance to the baseline, (rows, samples, features), which have one, and it.

@@ -8,11 +8,12 @@ from typing import Any
 
 from ..explanation import Explanation
 from ..plotting.comparison_plots import columns
+from ..plotting.conflict_words import SHARE
 from ..plotting.dispatch import view
 from ..plotting.images import in_total
 from ..plotting.labels import class_name, labels, percent, probability, shortened, with_c
 from ..plotting.rounding import Shown, shown
-from ..plotting.row_lines import conflict_share, feature_lines, number
+from ..plotting.row_lines import feature_lines, number
 from .html_parts import bar, cap, image_strip, word_strip
 from .text_ledger import remarks
 
@@ -46,27 +47,45 @@ def table(
     return f"<div>{''.join(parts)}</div>"
 
 
-def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = None) -> str:
+def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = None, order: str = "net") -> str:
     """The table of one row, with a bar for each line; the column "net" adds up. ``row``: other lines than those of features."""
-    row = row or shown(explanation, most)
+    row = row or shown(explanation, most, order=order)
     refined = any(line.refined for line in row.lines)
     reach = max((max(line.exact.positive, line.exact.negative) for line in row.lines if line.exact.single), default=0.0)
     reach = reach or max(max(line.exact.positive, line.exact.negative) for line in row.lines)
-    values = any(line.value for line in row.lines)
+    values, starts = (any(texts) for texts in zip(*((line.value, line.baseline) for line in row.lines), strict=True))
 
-    def cells(name: str, value: str, up: str, down: str, net: str, better: str, drawn: str) -> list[str]:
-        texts = [name, *([value] if values else []), up, down, net, *([better] if refined else [])]
+    def cells(name: str, value: str, start: str, up: str, down: str, net: str, better: str, drawn: str) -> list[str]:
+        texts = [
+            name,
+            *([value] if values else []),
+            *([start] if starts else []),
+            up,
+            down,
+            net,
+            *([better] if refined else []),
+        ]
         return [*(escape(one) for one in texts), drawn]
 
-    head = ["", *(["value"] if values else []), "positive", "negative", "net", *(["refined"] if refined else []), ""]
-    lines = [cells("baseline output", "", "", "", row.start, row.start, "")]
+    head = [
+        "",
+        *(["value"] if values else []),
+        *(["baseline"] if starts else []),
+        "positive",
+        "negative",
+        "net",
+        *(["refined"] if refined else []),
+        "",
+    ]
+    lines = [cells("baseline output", "", "", "", "", row.start, row.start, "")]
     for name, line in zip(labels([line.name for line in row.lines], 40), row.lines, strict=True):
         drawn = bar(line.exact.positive, line.exact.negative, line.exact.net, reach)
-        lines.append(cells(name, line.value, line.positive, line.negative, line.net, line.refined, drawn))
-    lines.append([f"<strong>{cell}</strong>" if cell else "" for cell in cells("output", "", "", "", row.end, row.end, "")])
+        lines.append(cells(name, line.value, line.baseline, line.positive, line.negative, line.net, line.refined, drawn))
+    lines.append([f"<strong>{cell}</strong>" if cell else "" for cell in cells("output", "", "", "", "", row.end, row.end, "")])
     chance = f", {probability(explanation)}" if explanation.probability is not None else ""
     times = f"; all numbers {row.times}" if row.times else ""
-    title = f"What moved {explanation.target_name()}{chance} ({with_c(explanation)}){times}"
+    called = "" if explanation.row_names is None else f"{explanation.row_names[0]}: "
+    title = f"{called}What moved {explanation.target_name()}{chance} ({with_c(explanation)}){times}"
     return table(head, lines, title, remarks(explanation))
 
 
@@ -83,17 +102,21 @@ def explanation_page(explanation: Explanation) -> str:
 
 def _rows(explanation: Explanation) -> str:
     kept, more = cap(range(len(explanation)), ROWS, "row")
-    share = conflict_share(explanation)
+    share = explanation.conflict_share
     lines = []
     for row in kept:
         one = explanation[row]
         strongest = [f"{shortened(line.name, 24)} {_signed(line.net)}" for line in feature_lines(one, 3) if line.single]
-        cells = [str(row), class_name(one) or one.target_name(), number(one.output.item())]
+        cells = [
+            str(row) if one.row_names is None else one.row_names[0],
+            class_name(one) or one.target_name(),
+            number(one.output.item()),
+        ]
         cells += [] if one.probability is None else [percent(one.probability.item())]
         cells += [number(one.conflict.item()), percent(share[row].item()), ", ".join(strongest)]
         lines.append([escape(cell) for cell in cells])
     chance = [] if explanation.probability is None else ["probability"]
-    head = ["row", "explained", "output", *chance, "conflict", "of all influence", "strongest features (net)"]
+    head = ["row", "explained", "output", *chance, "cancelled between features", SHARE, "strongest features (net)"]
     rows = f"{len(explanation)} row" + "s" * (len(explanation) != 1)
     features = explanation.flat(explanation.positive).shape[1]
     title = f"Explanation of {rows}, {features} features ({with_c(explanation)})"
@@ -123,12 +146,12 @@ def explanations_page(by: tuple[str, ...], entries: Mapping[Any, Explanation]) -
     rows = []
     for key, one in kept:
         means = [one.output.mean().item(), one.conflict.mean().item()] if len(one) else []
-        share = [percent(conflict_share(one).mean().item())] if len(one) else []
+        share = [percent(one.conflict_share.mean().item())] if len(one) else []
         rows.append(
             [
                 escape(cell)
                 for cell in (names[key], class_name(one) if len(one) else "", str(len(one)), *map(number, means), *share)
             ]
         )
-    head = [", ".join(by), "", "rows", "mean output", "mean conflict", "of all influence"]
+    head = [", ".join(by), "", "rows", "mean output", "mean conflict", f"mean of {SHARE}"]
     return table(head, rows, title, (), more, (0, 1))

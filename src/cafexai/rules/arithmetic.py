@@ -12,7 +12,7 @@ from .._core.provenance import ADDED, FINAL, SUBTRACTED, SUM, TERMS, kind_of, re
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from . import recognise
-from .elementwise import finite, inverse_root, inverted, spread
+from .elementwise import finite, inverse_root, invert, spread
 from .registry import rule
 from .softmax import is_open, open_log_softmax
 
@@ -46,7 +46,7 @@ def add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return b.add_constant(constant_like(a, b)) if isinstance(b, Scores) else a + b
 
 
-@rule("log_softmax", in_place=False)
+@rule("log_softmax", in_place=False, kinds=["final"])
 def log_softmax(x: Scores, dim: Any = None, *args: Any, **options: Any) -> Any:
     """x minus its logsumexp, frozen or open; as the output of a model it is dropped and the logit explained."""
     if dim is None:
@@ -151,7 +151,7 @@ def reciprocal(x: Scores) -> Any:
     square = recognise.root_of(x)
     if square is not None:
         return inverse_root(square)
-    return inverted(x, x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True))
+    return invert(x, x.elementwise(finite(x, "reciprocal", torch.reciprocal), routing=True))
 
 
 @rule("__rtruediv__")

@@ -11,13 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._core.value import Pending, Scores
+from .._core.pending import Pending
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply
 from .linear import linear
 from .open_attention import Attention, later_keys
 from .registry import rule
-from .shape import moved
+from .shape import move
 from .softmax import is_open, open_softmax
 
 
@@ -84,7 +85,7 @@ def _open_attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, s
     if isinstance(mask, Scores) or len({part.shape[:-2] for part in parts}) > 1 or value.ndim < 3:
         return composed()
     first = next(part for part in parts if isinstance(part, Scores))
-    return first.stepped(parts, Attention.of(parts, mask, causal, scale), composed)
+    return first.take_step(parts, Attention.of(parts, mask, causal, scale), composed)
 
 
 def _lazy_weights(query: Any, key: Any, mask: Any) -> Pending:
@@ -95,7 +96,7 @@ def _lazy_weights(query: Any, key: Any, mask: Any) -> Pending:
 
 
 def _open_weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Scores:
-    keys = moved(key, lambda v: v.transpose(-2, -1))
+    keys = move(key, lambda v: v.transpose(-2, -1))
     logits = multiply(bilinear_map(torch.matmul, query, keys, query.ndim == key.ndim >= 3), scale)
     if isinstance(mask, Scores):  # what depends on the input is a part of the logits
         logits, mask = add(mask, logits), None
@@ -143,7 +144,7 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
         q, k = (F.linear(_value(part), w, bias) for part, w, bias in zip((query, key), weights, biases, strict=False))
     v = linear(value, weights[2], biases[2])
     if not batched:
-        q, k, v = (moved(part, lambda t: t[:, None]) for part in (q, k, v))
+        q, k, v = (move(part, lambda t: t[:, None]) for part in (q, k, v))
     if given.bias_k is not None:
         k = _appended(k, given.bias_k.expand(1, k.shape[1], -1))
         v = _appended(v, given.bias_v.expand(1, v.shape[1], -1))
@@ -156,23 +157,23 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
     mask = _mask(given.attn_mask, given.key_padding_mask, k, given.num_heads)
     if not is_followed:
         mask = _frozen_mask(mask)
-    v = moved(v, heads)
+    v = move(v, heads)
     pattern: Any = None
     if is_followed:
-        q, k = moved(q, heads), moved(k, heads)
+        q, k = move(q, heads), move(k, heads)
         out = _open_attention(q, k, v, mask, False, None)
         if given.need_weights:
             pattern = _lazy_weights(q, k, mask)
     else:
         pattern = _pattern(heads(q), heads(k), mask, False, None)
         out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
-    out = moved(out, lambda t: t.permute(2, 0, 1, 3).reshape(t.shape[2], t.shape[0], -1))
+    out = move(out, lambda t: t.permute(2, 0, 1, 3).reshape(t.shape[2], t.shape[0], -1))
     out = linear(out, given.out_proj_weight, given.out_proj_bias)
     shown = None
     if given.need_weights:
         shown = _averaged(pattern) if given.average_attn_weights else pattern
-        shown = shown if batched else moved(shown, lambda t: t[0])
-    return (out if batched else moved(out, lambda t: t[:, 0])), shown
+        shown = shown if batched else move(shown, lambda t: t[0])
+    return (out if batched else move(out, lambda t: t[:, 0])), shown
 
 
 def _averaged(pattern: Any) -> Any:
@@ -197,9 +198,9 @@ def _mask(attn_mask: Any, padding: Any, keys: Any, heads: int) -> Any:
     if attn_mask is not None:
         added = attn_mask if isinstance(attn_mask, Scores) else _as_added(attn_mask, dtype)
         if added.ndim == 3:
-            added = moved(added, lambda v: v.view(batch, heads, *v.shape[1:]))
+            added = move(added, lambda v: v.view(batch, heads, *v.shape[1:]))
         if added.shape[-1] < count:
-            added = moved(added, lambda v: F.pad(v, (0, count - v.shape[-1])))
+            added = move(added, lambda v: F.pad(v, (0, count - v.shape[-1])))
     if padding is not None:
         hidden = _as_added(padding if padding.ndim == 2 else padding[None], dtype)
         hidden = F.pad(hidden, (0, count - hidden.shape[-1]))[:, None, None]

@@ -31,7 +31,7 @@ def makes_numbers(rule: Rule | None, args: Any, kwargs: Any) -> bool:
     return "floating" in rule.kinds
 
 
-def looked_up(table: Tensor, index: Any) -> Scores | Tensor:
+def look_up(table: Tensor, index: Any) -> Scores | Tensor:
     """table[codes]: an embedding without its function; codes looked up in a table of integers are codes again."""
     if not isinstance(index, Coded):
         raise UnsupportedOperation("a table is indexed by codes together with other indices; use F.embedding")
@@ -42,7 +42,7 @@ def looked_up(table: Tensor, index: Any) -> Scores | Tensor:
         index.run.note_frozen("__getitem__ by codes", "choice")
         return found
     places = index.places.view(*index.shape, *(1,) * (table.ndim - 1))
-    return index.changed(found, places, None if index.reference is None else table[index.reference])
+    return index.with_codes(found, places, None if index.reference is None else table[index.reference])
 
 
 def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
@@ -50,7 +50,7 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
     kinds = frozenset() if rule is None else rule.kinds
     if "index" in kinds and not isinstance(args[0], Coded):
         if "subscript" in kinds:
-            return looked_up(args[0].detach(), args[1])
+            return look_up(args[0].detach(), args[1])
         if "move" in kinds:
             raise UnsupportedOperation("codes choose among the slices of a table; look them up by table[codes] or F.embedding")
     args = _choosing(rule, args)
@@ -62,13 +62,13 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
     if rule is None and name.endswith("_") and not name.endswith("__"):
         raise UnsupportedOperation("integer codes are changed in place in a way that is not followed; use torch.where")
     if "write" in kinds:
-        return _put(function, args, kwargs, parts)
+        return _put_codes(function, args, kwargs, parts)
 
     def call(pick: Callable[[Any], Any]) -> Any:
-        chosen = [_mapped(part, pick) for part in args]
+        chosen = [_map_codes(part, pick) for part in args]
         if rule is not None and rule.in_place:
             chosen[0] = chosen[0].clone()
-        return function(*chosen, **{key: _mapped(part, pick) for key, part in kwargs.items()})
+        return function(*chosen, **{key: _map_codes(part, pick) for key, part in kwargs.items()})
 
     result = call(lambda part: part.plain() if isinstance(part, Coded) else part)
     moves = rule is not None and (rule.view or not kinds.isdisjoint(("move", "padding", "index")))
@@ -89,9 +89,9 @@ def follow(function: Callable[..., Any], rule: Rule | None, args: Any, kwargs: A
     if moves and ("padding" in kinds or any(isinstance(part, Tensor) and not isinstance(part, Coded) for part in leaves)):
         places = _without_constants(places, call(lambda part: part.places + 1 if isinstance(part, Coded) else _place(part)))
     if isinstance(result, Tensor):
-        return _made(first, result, places, reference, rule)
+        return _make_codes(first, result, places, reference, rule)
     many = zip(result, places, reference or [None] * len(result), strict=True)
-    return type(result)(_made(first, *parts, rule) for parts in many)
+    return type(result)(_make_codes(first, *parts, rule) for parts in many)
 
 
 def _without_constants(places: Any, elsewhere: Any) -> Any:
@@ -101,12 +101,12 @@ def _without_constants(places: Any, elsewhere: Any) -> Any:
     return type(places)(_without_constants(*pair) for pair in zip(places, elsewhere, strict=True))
 
 
-def _made(like: Coded, result: Tensor, places: Tensor, reference: Tensor | None, rule: Rule | None) -> Tensor:
+def _make_codes(like: Coded, result: Tensor, places: Tensor, reference: Tensor | None, rule: Rule | None) -> Tensor:
     """Codes that were moved; a constant that took its shape from codes, as positions do by ``expand_as``, is none."""
     shape_alone = rule is not None and rule.view and places.numel() > 0 and int(places.max()) < 0
     if not _integers(result) or (shape_alone and not bool((like.places < 0).any())):
         return result
-    return like.changed(result, places, reference)
+    return like.with_codes(result, places, reference)
 
 
 def _choosing(rule: Rule | None, args: Any) -> Any:
@@ -122,7 +122,7 @@ def _choosing(rule: Rule | None, args: Any) -> Any:
     return tuple(tree_map_only(Coded, plain, part) if 0 < place < last else part for place, part in enumerate(args))
 
 
-def _put(function: Callable[..., Any], args: Any, kwargs: Any, parts: list[Coded]) -> Coded:
+def _put_codes(function: Callable[..., Any], args: Any, kwargs: Any, parts: list[Coded]) -> Coded:
     """Codes, or constants among codes, put into places of the first argument: a new tensor in its stead."""
     if any(isinstance(part, Tensor) for part in kwargs.values()):
         raise UnsupportedOperation("codes are put into a tensor by arguments with names; give them in their order")
@@ -142,7 +142,7 @@ def _put(function: Callable[..., Any], args: Any, kwargs: Any, parts: list[Coded
     values = call(_values(target), _values(source))
     places = call(_place(target).long(), _place(source).long() if isinstance(source, Tensor) else -1)
     known = any(part.reference is not None for part in parts)
-    return parts[0].changed(values, places, call(at_baseline(target), at_baseline(source)) if known else None)
+    return parts[0].with_codes(values, places, call(at_baseline(target), at_baseline(source)) if known else None)
 
 
 def _values(part: Any) -> Any:
@@ -169,7 +169,7 @@ def _integers(tensor: Tensor) -> bool:
     return not tensor.is_floating_point() and tensor.dtype != torch.bool
 
 
-def _mapped(part: Any, pick: Callable[[Any], Any]) -> Any:
+def _map_codes(part: Any, pick: Callable[[Any], Any]) -> Any:
     if isinstance(part, (list, tuple)) and any(isinstance(item, Coded) for item in part):
         return type(part)(pick(item) for item in part)
     return pick(part) if isinstance(part, Coded) else part

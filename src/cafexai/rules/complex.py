@@ -45,7 +45,7 @@ def parts(value: Any) -> tuple[Any, Any]:
     return value, None
 
 
-def paired(first: Any, second: Any) -> Any:
+def make_complex(first: Any, second: Any) -> Any:
     """A complex value of two parts; plain ones stay plain."""
     second = torch.zeros_like(first) if second is None else second
     if isinstance(first, Scored) or isinstance(second, Scored):
@@ -77,8 +77,8 @@ def _by_parts(function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(x: Any, *args: Any, **options: Any) -> Any:
         first, second = (None if part is None else function(part, *args, **options) for part in parts(x))
         if first is None or second is None or isinstance(first, Tensor):
-            return first if second is None else paired(first, second)
-        return tuple(paired(*both) for both in zip(first, second, strict=True))
+            return first if second is None else make_complex(first, second)
+        return tuple(make_complex(*both) for both in zip(first, second, strict=True))
 
     return apply
 
@@ -88,28 +88,28 @@ for _name in _BOTH_PARTS:
         OPERATIONS[_function] = _by_parts(_function)
 
 
-def _joined(function: Callable[..., Any]) -> Callable[..., Any]:
+def _join(function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(tensors: Any, *args: Any, **options: Any) -> Any:
         known = [parts(tensor) for tensor in tensors]
         seconds = [torch.zeros_like(first) if second is None else second for first, second in known]
-        return paired(function([first for first, _ in known], *args, **options), function(seconds, *args, **options))
+        return make_complex(function([first for first, _ in known], *args, **options), function(seconds, *args, **options))
 
     return apply
 
 
-operation("cat", "concat", "concatenate")(_joined(torch.cat))
-operation("stack")(_joined(torch.stack))
+operation("cat", "concat", "concatenate")(_join(torch.cat))
+operation("stack")(_join(torch.stack))
 
 
 # ---- pairs made and taken apart --------------------------------------------------------------------------------------
 operation("real")(lambda x: parts(x)[0])
 operation("imag")(lambda x: parts(x)[1])
 operation("view_as_real")(lambda x: torch.stack(parts(x), -1))
-operation("view_as_complex")(lambda x: paired(*x.unbind(-1)))
-operation("complex")(paired)
-operation("polar")(lambda size, angle: paired(size * torch.cos(angle), size * torch.sin(angle)))
+operation("view_as_complex")(lambda x: make_complex(*x.unbind(-1)))
+operation("complex")(make_complex)
+operation("polar")(lambda size, angle: make_complex(size * torch.cos(angle), size * torch.sin(angle)))
 operation("resolve_conj")(lambda x: x)
-operation("conj", "conj_physical")(lambda x: paired(parts(x)[0], -parts(x)[1]))
+operation("conj", "conj_physical")(lambda x: make_complex(parts(x)[0], -parts(x)[1]))
 
 
 @operation("abs", "absolute")
@@ -133,7 +133,7 @@ def _sum(a: Any, b: Any, sign: int = 1) -> Any:
         second = torch.zeros_like(first) if isinstance(first, Tensor) else 0.0
     imaginary = second if fourth is None else second + sign * fourth
     real = first + sign * third
-    return paired(real, imaginary if imaginary.shape == real.shape else imaginary.expand(real.shape))
+    return make_complex(real, imaginary if imaginary.shape == real.shape else imaginary.expand(real.shape))
 
 
 operation("add", "__radd__")(lambda a, b, alpha=1: _sum(a, b, alpha))
@@ -145,10 +145,10 @@ def _product(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """(a + bi)(c + di) = ac - bd + (ad + bc)i for anything that is linear in both."""
     (first, second), (third, fourth) = parts(a), parts(b)
     if fourth is None:
-        return paired(fn(first, third), fn(second, third))
+        return make_complex(fn(first, third), fn(second, third))
     if second is None:
-        return paired(fn(first, third), fn(first, fourth))
-    return paired(fn(first, third) - fn(second, fourth), fn(first, fourth) + fn(second, third))
+        return make_complex(fn(first, third), fn(first, fourth))
+    return make_complex(fn(first, third) - fn(second, fourth), fn(first, fourth) + fn(second, third))
 
 
 operation("mul", "multiply", "__rmul__")(lambda a, b: _product(lambda u, v: u * v, a, b))
@@ -162,7 +162,7 @@ def quotient(a: Any, b: Any) -> Any:
     if isinstance(b, Complexed):
         raise UnsupportedOperation("a complex value is divided by another that depends on the input; multiply by its conjugate")
     if fourth is None:
-        return paired(*(part / third for part in parts(a)))
+        return make_complex(*(part / third for part in parts(a)))
     return _product(lambda u, v: u * v, a, 1 / b)
 
 
@@ -177,7 +177,7 @@ def einsum(equation: str, *operands: Any) -> Any:
 
 
 # ---- Fourier transforms ----------------------------------------------------------------------------------------------
-def _transformed(fn: Callable[..., Tensor], x: Any, n: Any, dim: int, norm: Any, real: bool) -> Any:
+def _transform(fn: Callable[..., Tensor], x: Any, n: Any, dim: int, norm: Any, real: bool) -> Any:
     """Along one dimension: a linear layer of all real and imaginary parts, whose weights are what becomes of ones."""
     first, second = parts(x)
     first, second = first.movedim(dim, -1), None if second is None else second.movedim(dim, -1)
@@ -189,12 +189,12 @@ def _transformed(fn: Callable[..., Tensor], x: Any, n: Any, dim: int, norm: Any,
     result = F.linear(first if second is None else torch.cat([first, second], -1), weight)
     if real:
         return result.movedim(-1, dim)
-    return paired(*(part.movedim(-1, dim) for part in result.chunk(2, -1)))
+    return make_complex(*(part.movedim(-1, dim) for part in result.chunk(2, -1)))
 
 
 def _one_dimension(name: str) -> Callable[..., Any]:
     def apply(x: Any, n: Any = None, dim: int = -1, norm: Any = None) -> Any:
-        return _transformed(getattr(torch.fft, name), x, n, dim, norm, name in ("irfft", "hfft"))
+        return _transform(getattr(torch.fft, name), x, n, dim, norm, name in ("irfft", "hfft"))
 
     return apply
 
@@ -213,7 +213,7 @@ def _several(name: str, two: bool) -> Callable[..., Any]:
         if half:
             steps[-1] = (own, *steps[-1][1:3], inverse)
         for fn, n, d, real in steps if half and inverse else reversed(steps):
-            x = _transformed(fn, x, n, d, norm, real)
+            x = _transform(fn, x, n, d, norm, real)
         return x
 
     return apply
@@ -226,7 +226,7 @@ for _name in ("fft", "ifft", "rfft", "irfft"):
     operation(f"{_name}n", space=torch.fft)(_several(_name, False))
 
 
-def _shifted(sign: int) -> Callable[..., Any]:
+def _shift(sign: int) -> Callable[..., Any]:
     def apply(x: Any, dim: Any = None) -> Any:
         ndim, shape = parts(x)[0].ndim, parts(x)[0].shape
         dims = list(range(ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
@@ -236,8 +236,8 @@ def _shifted(sign: int) -> Callable[..., Any]:
     return apply
 
 
-operation("fftshift", space=torch.fft)(_shifted(1))
-operation("ifftshift", space=torch.fft)(_shifted(-1))
+operation("fftshift", space=torch.fft)(_shift(1))
+operation("ifftshift", space=torch.fft)(_shift(-1))
 
 
 @operation("__setitem__")
@@ -247,4 +247,4 @@ def put(x: Any, index: Any, value: Any) -> Any:
     third, fourth = parts(value)
     first[index] = third
     second[index] = 0.0 if fourth is None else fourth
-    return paired(first, second)
+    return make_complex(first, second)

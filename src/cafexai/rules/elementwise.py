@@ -124,7 +124,7 @@ absolute, logarithm = _apply(torch.abs, "abs", False), _apply(torch.log, "log", 
 rule("relu", kinds=["activation"])(lambda x: x.elementwise(torch.relu, True))
 
 
-@rule("sigmoid", "expit", kinds=["activation"])
+@rule("sigmoid", "expit", kinds=["activation", "final"])
 def sigmoid(x: Scores) -> Any:
     """Elementwise; as the output of a model it is dropped and the logit explained."""
     return record(x.elementwise(torch.sigmoid), FINAL, x, "sigmoid")
@@ -156,7 +156,7 @@ def _exponentials(x: Scores, phi: Callable[[Tensor], Tensor], rate: float) -> An
     return result.reshape(lambda v: v.masked_fill(hidden, 0))
 
 
-def inverted(x: Scores, result: Scores) -> Scores:
+def invert(x: Scores, result: Scores) -> Scores:
     """1 / x, which remembers if x is a sum of exponentials."""
     if kind_of(x) != SUM:
         return result
@@ -195,7 +195,7 @@ def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
             return sparse_softmax(x, x.elementwise(torch.square, True, routing=True))
         phi = finite(x, "pow", pointwise(torch.pow, (exponent,), {}), None if exponent % 1 == 0 or exponent < 0 else (0, None))
         result = x.elementwise(phi, exponent > 0, routing=True)
-        return inverted(x, result) if exponent == -1 and kind_of(x) == SUM else sparse_softmax(x, result)
+        return invert(x, result) if exponent == -1 and kind_of(x) == SUM else sparse_softmax(x, result)
 
     return apply
 
@@ -207,12 +207,12 @@ for _function, _writes in variants("pow"):
 @rule("float_power")
 def float_power(x: Any, exponent: Any) -> Any:
     """A power in float64, whatever x is."""
-    result = _power(_apply(torch.pow, "float_power", True))(_doubled(x), _doubled(exponent))
+    result = _power(_apply(torch.pow, "float_power", True))(_double(x), _double(exponent))
     result.nominal = torch.float64
     return result
 
 
-def _doubled(part: Any) -> Any:
+def _double(part: Any) -> Any:
     return as_dtype(part, torch.float64) if isinstance(part, Scores) else part.double() if isinstance(part, Tensor) else part
 
 

@@ -80,7 +80,7 @@ for _name in _COMPARED:
         add(_function, Rule(_name, _frozen(_name, _function), kinds=frozenset({"comparison"})))
 
 
-def _detached(name: str) -> Callable[[Scores], Any]:
+def _detach(name: str) -> Callable[[Scores], Any]:
     def apply(x: Scores) -> Any:
         x.run.cuts.append(x)
         return x.freeze(name, torch.clone)
@@ -89,7 +89,7 @@ def _detached(name: str) -> Callable[[Scores], Any]:
 
 
 for _name in ("data", "detach"):
-    rule(_name, in_place=False)(_detached(_name))
+    rule(_name, in_place=False)(_detach(_name))
 
 
 @rule("_nested_tensor_from_mask_left_aligned", in_place=False)
@@ -124,7 +124,7 @@ def _routing(name: str) -> Callable[..., Any]:
     return apply
 
 
-rule("softmax", in_place=False)(_routing("softmax"))
+rule("softmax", in_place=False, kinds=["final"])(_routing("softmax"))
 
 
 @rule("softmin", in_place=False)

@@ -13,7 +13,7 @@ from ..errors import UnsupportedOperation
 from .arithmetic import add, constant_like, div, multiply
 from .registry import Rule, plain_function, rule
 from .registry import add as register
-from .shape import moved
+from .shape import move
 
 
 def _together(parts: Sequence[Any], fn: Callable[..., Tensor]) -> Any:
@@ -154,7 +154,7 @@ def _accumulate(name: str) -> Any:
 def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """Of all elements that go to one place, and of the one there: their sum, mean, largest, smallest or product."""
     shape, like = x.shape, x if isinstance(x, Scores) else src
-    source = moved(src, lambda v: v[tuple(slice(n) for n in index.shape)])
+    source = move(src, lambda v: v[tuple(slice(n) for n in index.shape)])
     counts = torch.zeros(shape, device=index.device).scatter_add(dim, index, torch.ones(index.shape, device=index.device))
     own = torch.ones_like(counts) if include_self else (counts == 0).to(counts.dtype)  # whether what is there counts
     if reduce in ("sum", "mean"):

@@ -11,7 +11,7 @@ from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add
 from .registry import rule
-from .shape import moved
+from .shape import move
 
 
 @rule("solve_triangular", in_place=False)
@@ -21,11 +21,11 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
     A (X - X0) + (A - A0) X = B - B0 with both A and X halfway between reference and value, which are frozen.
     """
     if not left:
-        turned = [moved(part, lambda v: v.mT) for part in (a, b)]
+        turned = [move(part, lambda v: v.mT) for part in (a, b)]
         result = solve_triangular(*turned, upper=not upper, unitriangular=unitriangular)
-        return moved(result, lambda v: v.mT)
+        return move(result, lambda v: v.mT)
     side = int(unitriangular) if upper else -int(unitriangular)
-    a = moved(a, lambda v: v.triu(side) if upper else v.tril(side))
+    a = move(a, lambda v: v.triu(side) if upper else v.tril(side))
 
     def solved(matrix: Tensor, right: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(matrix, right, upper=upper, unitriangular=unitriangular)
@@ -46,4 +46,4 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
         effect = a.linear(torch.matmul, middle)
         change = effect.scale(-1) if change is None else add(change, effect, alpha=-1)
     assert change is not None
-    return change.linear(lambda v, m: m @ v, inverse).rebased(start)
+    return change.linear(lambda v, m: m @ v, inverse).rebase(start)

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._core.cumsum import RunningSum
 from .._core.functions import affine
 from .._core.provenance import RUNNING, record
-from .._core.steps import weighted
+from .._core.steps import apply_linear
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply
@@ -24,8 +24,8 @@ from .registry import plain_function, rule
 @rule("linear", casts=True, kinds=["units", "biased"])
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     if isinstance(x, Scores) and not isinstance(weight, Scores) and not isinstance(bias, Scores):
-        return x.weighted(weight, bias, x.ndim > 1)
-    result = bilinear_map(weighted, x, weight)
+        return x.linear_layer(weight, bias, x.ndim > 1)
+    result = bilinear_map(apply_linear, x, weight)
     return result if bias is None else add(result, bias)
 
 
@@ -101,7 +101,7 @@ def _product_of(name: str) -> Callable[..., Any]:
     def apply(a: Any, b: Any) -> Any:
         rows_first = name in _ROWS_FIRST and isinstance(a, Scores) and a.ndim > 1 and not isinstance(b, Scores)
         if rows_first and b.ndim == 2:
-            return a.weighted(b.t(), None, True)
+            return a.linear_layer(b.t(), None, True)
         batched = name in ("matmul", "bmm") and a.ndim == b.ndim >= 3
         return bilinear_map(function, a, b, batched or (rows_first and b.ndim == 1))
 
@@ -115,11 +115,11 @@ for _name in ("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner", "outer", "ger
 rule("__rmatmul__")(lambda b, a: bilinear_map(torch.matmul, a, b, a.ndim == b.ndim >= 3))
 
 
-def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
+def _add_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
     def apply(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         product: Any
         if function is torch.mm and isinstance(a, Scores) and not isinstance(b, Scores):
-            product = a.weighted(b.t(), None, True)
+            product = a.linear_layer(b.t(), None, True)
         else:
             product = bilinear_map(function, a, b)
         return add(multiply(base, beta), product, alpha=alpha)
@@ -128,12 +128,12 @@ def _added_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]
 
 
 for _name, _product in (("addmm", torch.mm), ("addmv", torch.mv), ("baddbmm", torch.bmm), ("addr", torch.outer)):
-    rule(_name)(_added_product(_product))
+    rule(_name)(_add_product(_product))
 
 
 @rule("addbmm")
 def addbmm(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    return _added_product(lambda u, v: torch.bmm(u, v).sum(0))(base, a, b, beta=beta, alpha=alpha)
+    return _add_product(lambda u, v: torch.bmm(u, v).sum(0))(base, a, b, beta=beta, alpha=alpha)
 
 
 @rule("tensordot")

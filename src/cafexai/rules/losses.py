@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.functions import soft_winners
-from .._core.value import Pending, Scores
+from .._core.pending import Pending
+from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import sub
 from .linear import total as summed
@@ -37,7 +38,7 @@ def cross_entropy(
         shares = (weights - marks) * marks.sum(dim, keepdim=True)
         losses = x.linear(lambda v, share: (v * share).sum(dim), shares, aligned=dim > 0)
         start = F.cross_entropy(x.start, target, ignore_index=ignore_index, reduction="none")
-        return _reduced(losses.rebased(start), marks, reduction)
+        return _reduce(losses.rebase(start), marks, reduction)
 
     return Pending(x.run, F.cross_entropy(x.value, target, ignore_index=ignore_index, reduction=reduction), compute)
 
@@ -56,7 +57,7 @@ def nll_loss(
     if weight is not None:
         raise UnsupportedOperation("it has weights; multiply the logarithms by them")
     marks, dim = _labels(x, target, ignore_index)
-    return _reduced(x.linear(lambda v, share: (v * share).sum(dim), -marks, aligned=dim > 0), marks, reduction)
+    return _reduce(x.linear(lambda v, share: (v * share).sum(dim), -marks, aligned=dim > 0), marks, reduction)
 
 
 def _labels(x: Scores, target: Any, ignored: int) -> tuple[Tensor, int]:
@@ -69,7 +70,7 @@ def _labels(x: Scores, target: Any, ignored: int) -> tuple[Tensor, int]:
     return torch.zeros_like(x.value).scatter_(dim, places, kept.to(x.value.dtype)), dim
 
 
-def _reduced(losses: Any, marks: Tensor, reduction: str) -> Any:
+def _reduce(losses: Any, marks: Tensor, reduction: str) -> Any:
     """The losses, their sum, or their mean over elements with a label."""
     if reduction == "none":
         return losses

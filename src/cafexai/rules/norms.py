@@ -23,8 +23,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.functions import affine
+from .._core.pending import Pending
 from .._core.provenance import ROOT, record
-from .._core.value import Pending, Scores
+from .._core.value import Scores
 from .elementwise import finite
 from .norm_step import NormStep
 from .recognise import softmax_of
@@ -78,7 +79,7 @@ def _length(x: Scores, here: Tensor, there: Tensor, gather: Callable[[Tensor], T
     """The root of gathered squares (and a constant): it changes by the gathered (a + r) times what x does, over its sum."""
     both = here + there
     weights = (x.value + x.start) / torch.where(both == 0, 1, both)
-    return x.linear(lambda v, w: gather(v * w), weights, aligned=aligned).rebased(there)
+    return x.linear(lambda v, w: gather(v * w), weights, aligned=aligned).rebase(there)
 
 
 @rule("layer_norm", in_place=False)
@@ -90,7 +91,7 @@ def layer_norm(
         return _normalised(x, "layer_norm", count, eps, weight, bias)
     x = x.full() if isinstance(x, Pending) else x
     step = NormStep.of(x, count, eps, True, weight, bias)
-    return x.stepped((x,), step, lambda: _normalised(x, "layer_norm", count, eps, weight, bias))
+    return x.take_step((x,), step, lambda: _normalised(x, "layer_norm", count, eps, weight, bias))
 
 
 @rule("rms_norm", in_place=False)
@@ -108,7 +109,7 @@ def rms_norm(x: Scores, normalized_shape: Any, weight: Any = None, eps: float | 
 
     if count == x.ndim or eps == 0:
         return composed()
-    return x.stepped((x,), NormStep.of(x, count, eps, False, weight, None), composed)
+    return x.take_step((x,), NormStep.of(x, count, eps, False, weight, None), composed)
 
 
 def _channels(parameter: Any, ndim: int) -> Any:

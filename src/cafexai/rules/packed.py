@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._core.value import Scores
 from .registry import plain_function, rule
-from .shape import moved
+from .shape import move
 
 
 @rule("_pack_padded_sequence", in_place=False)
@@ -53,7 +53,7 @@ def stepwise(x: Any, start: tuple[Any, ...], step: Callable[..., Any], sizes: li
 
 
 def _rows(x: Any, start: int, end: int) -> Any:
-    return moved(x, lambda v: v[start:end])
+    return move(x, lambda v: v[start:end])
 
 
 def _all_rows(state: tuple[Any, ...], start: int, end: int) -> tuple[Any, ...]:

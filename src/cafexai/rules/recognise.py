@@ -172,7 +172,7 @@ def root_along_secant(square: Scores) -> tuple[Scores, Tensor]:
     with square.run.secants():  # scores that have waited, as of squares, are made now
         here, there = square.value.sqrt(), square.start.clamp_min(0).sqrt()
         both = here + there
-        return square.scale(1 / torch.where(both == 0, 1, both)).rebased(there), here
+        return square.scale(1 / torch.where(both == 0, 1, both)).rebase(there), here
 
 
 # ---- a - max(a, b) -----------------------------------------------------------------------------------------------------

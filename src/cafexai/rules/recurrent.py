@@ -14,7 +14,7 @@ from .arithmetic import add, multiply
 from .linear import linear
 from .packed import stepwise
 from .registry import rule
-from .shape import moved
+from .shape import move
 
 Cell = Callable[..., Any]
 
@@ -24,7 +24,7 @@ def _apply(phi: Callable[[Tensor], Tensor], x: Any, keeps_zero: bool) -> Any:
 
 
 def _pieces(x: Any, count: int) -> Any:
-    return moved(x, lambda v: v.chunk(count, -1))
+    return move(x, lambda v: v.chunk(count, -1))
 
 
 def lstm_step(x: Any, state: tuple[Any, Any], w_x: Any, w_h: Any, b_x: Any = None, b_h: Any = None) -> tuple[Any, Any]:
@@ -59,10 +59,10 @@ STEPS: dict[str, Cell] = {
 
 
 def _at(x: Any, time: int) -> Any:
-    return moved(x, lambda v: v[time])
+    return move(x, lambda v: v[time])
 
 
-def _stacked(parts: list[Any], dim: int) -> Any:
+def _stack(parts: list[Any], dim: int) -> Any:
     first = next((part for part in parts if isinstance(part, Scores)), None)
     if first is None:
         return torch.stack(parts, dim)
@@ -73,7 +73,7 @@ def _side_by_side(a: Any, b: Any) -> Any:
     return a.join(a.run, lambda *tensors: torch.cat(tensors, -1), [a, b])
 
 
-def _unrolled(name: str) -> Callable[..., Any]:
+def _unroll(name: str) -> Callable[..., Any]:
     two = name == "lstm"
 
     def step_with(weights: list[Any], projection: Any) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
@@ -91,7 +91,7 @@ def _unrolled(name: str) -> Callable[..., Any]:
         for time in reversed(times) if backwards else times:
             state = step(_at(x, time), state)
             outputs.append(state[0])
-        return _stacked(outputs[::-1] if backwards else outputs, 0), state
+        return _stack(outputs[::-1] if backwards else outputs, 0), state
 
     def layers_of(x: Any, sizes: Any, hidden: Any, weights: list[Any], settings: Sequence[Any]) -> Any:
         """All layers and directions, of sequences of one length, or packed with these sizes."""
@@ -115,21 +115,21 @@ def _unrolled(name: str) -> Callable[..., Any]:
                 for final, part in zip(finals, state, strict=True):
                     final.append(part)
             x = outputs[0] if directions == 1 else _side_by_side(*outputs)
-        return (x, *(_stacked(final, 0) for final in finals))
+        return (x, *(_stack(final, 0) for final in finals))
 
     def apply(x: Any, second: Any, third: Any, *rest: Any) -> Any:
         if len(rest) == 6 and isinstance(rest[0], (list, tuple)):  # packed: data, sizes, state, weights
             return layers_of(x, second, third, list(rest[0]), rest[1:])
-        result = layers_of(_transposed(x) if rest[-1] else x, None, second, list(third), rest[:-1])
-        return (_transposed(result[0]) if rest[-1] else result[0], *result[1:])
+        result = layers_of(_transpose(x) if rest[-1] else x, None, second, list(third), rest[:-1])
+        return (_transpose(result[0]) if rest[-1] else result[0], *result[1:])
 
     return apply
 
 
-def _transposed(x: Any) -> Any:
-    return moved(x, lambda v: v.transpose(0, 1))
+def _transpose(x: Any) -> Any:
+    return move(x, lambda v: v.transpose(0, 1))
 
 
 for _name in STEPS:
-    rule(_name, in_place=False)(_unrolled(_name))
+    rule(_name, in_place=False)(_unroll(_name))
     rule(f"{_name}_cell", in_place=False)(STEPS[_name])

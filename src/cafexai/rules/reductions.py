@@ -20,7 +20,7 @@ from .norms import of_length_one
 from .recognise import log_of_sum
 from .registry import rule
 from .selection import over
-from .shape import moved
+from .shape import move
 
 
 def dims_of(x: Any, dim: Any) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def pairwise_distance(a: Any, b: Any, p: float = 2.0, eps: float = 1e-6, keepdim
 @rule("cdist", in_place=False)
 def cdist(a: Any, b: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     """The norms of all differences."""
-    rows, columns = moved(a, lambda v: v.unsqueeze(-2)), moved(b, lambda v: v.unsqueeze(-3))
+    rows, columns = move(a, lambda v: v.unsqueeze(-2)), move(b, lambda v: v.unsqueeze(-3))
     return vector_norm(sub(rows, columns), p, -1)
 
 
@@ -119,7 +119,7 @@ def cosine_similarity(a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
         return F.normalize(part, 2, dim, eps)
 
     shape = torch.broadcast_shapes(a.shape, b.shape)
-    one, two = (scaled(moved(part, lambda v: v.expand(shape)) if part.shape != shape else part) for part in (a, b))
+    one, two = (scaled(move(part, lambda v: v.expand(shape)) if part.shape != shape else part) for part in (a, b))
     return bilinear_map(lambda u, v: (u * v).sum(dim), one, two)
 
 

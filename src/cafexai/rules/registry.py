@@ -36,6 +36,7 @@ KINDS = frozenset(
         "units",  # a linear or convolutional layer, whose results are units
         "biased",  # linear, with a bias of its own
         "draws",  # it draws random numbers
+        "final",  # it makes probabilities of logits: as the output of a model it is left out
     }
 )
 
@@ -99,8 +100,25 @@ def rule(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a rule for functions, or for every function of torch with a given name.
 
-    With ``in_place``, the variants that write into their argument (``relu_``) are covered as well. ``kinds``: see ``KINDS``;
-    a rule in the place of another has those of the other, unless they are given.
+    Args:
+        *targets: Functions, or names of functions of torch.
+        in_place: Also cover the variants that write into their argument (``relu_``).
+        view: The result shares memory with the argument.
+        name: The name of the operation in ``e.frozen`` and messages; None takes that of the target.
+        casts: The rule takes care of the dtype.
+        kinds: What the engine must know of the operation: names of ``cafexai.rules.registry.KINDS``. None keeps the kinds
+            of a rule that is replaced.
+
+    Returns:
+        The decorator.
+
+    Raises:
+        ValueError: torch has no function of a given name.
+
+    Example:
+        >>> @cafexai.rule(torch.special.entr)  # doctest: +SKIP
+        ... def entropy(x):
+        ...     return x.elementwise(torch.special.entr)
     """
 
     def own(function: Any) -> frozenset[str]:
@@ -137,7 +155,19 @@ _elementwise_modules: set[str] = {
 def elementwise_module(module: type) -> type:
     """Declare that a module applies one elementwise function, whatever its forward is written with.
 
-    Its output then follows the activation rule as a whole. Use it as a decorator of the class, or call it with one.
+    Its output then follows the activation rule as a whole.
+
+    Args:
+        module: The class. The function is also a decorator of classes.
+
+    Returns:
+        The class.
+
+    Example:
+        >>> @cafexai.elementwise_module
+        ... class Bent(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         return torch.where(x > 0, x, 0.1 * x)
     """
     _elementwise_modules.add(f"{module.__module__}.{module.__qualname__}")
     is_elementwise.cache_clear()

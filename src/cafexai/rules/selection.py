@@ -69,7 +69,7 @@ rule("maximum", "fmax", in_place=False)(lambda a, b: _of_two(a, b, 1))
 rule("minimum", "fmin", in_place=False)(lambda a, b: _of_two(a, b, -1))
 
 
-def _bounded(name: str) -> None:
+def _bound(name: str) -> None:
     """A bound that depends on the input, too, is a selection between two."""
     elementwise = find(plain_function(name))
     assert elementwise is not None
@@ -90,7 +90,7 @@ def _bounded(name: str) -> None:
 
 
 for _name in ("clamp", "clip", "clamp_min", "clamp_max"):
-    _bounded(_name)
+    _bound(_name)
 
 
 def _tuple(value: Any, count: int) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ def _plain(part: Any) -> Any:
     return tuple(_plain(item) for item in part) if isinstance(part, tuple) else part
 
 
-def moved(part: Any, fn: Callable[[Tensor], Any]) -> Any:
+def move(part: Any, fn: Callable[[Tensor], Any]) -> Any:
     """Elements of a scored or plain value in other places."""
     return part.reshape(fn) if isinstance(part, Scores) else fn(part)
 

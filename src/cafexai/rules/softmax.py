@@ -23,18 +23,34 @@ from .._core.value import Scores
 
 def is_open(x: Any, dim: int | None = None) -> bool:
     """Whether the weights of attention depend on the features. Along a dimension that joins rows they stay frozen."""
-    if not isinstance(x, Scores) or x.run.settings.attention != "open":
+    if not isinstance(x, Scores) or x.run.settings.attention == "frozen":
         return False
     return dim is None or x.run.batch == 1 or not x.joins_rows(dim % max(x.ndim, 1))
 
 
 def open_softmax(x: Scores, dim: int, mask: Tensor | None = None) -> Scores:
     """The softmax of scored logits; ``mask`` is added to them at both ends. A row without any key has weights of 0."""
+    if x.run.settings.attention == "local":
+        return _softmax_by_gradient(x, dim, mask)
     weights, start, mean, _ = _ends(x, dim, mask)
     total = mean.sum(dim, keepdim=True)
     share = mean / torch.where(total > 0, total, torch.ones_like(total))
     constants = (mean * (1 - share), -share, mean)
     result = x.secant(diagonal_plus_rank_one(dim), constants, start, weights - start, aligned=_keeps_rows(x, dim))
+    return record(result, WEIGHTS, x, "softmax")
+
+
+def _softmax_by_gradient(x: Scores, dim: int, mask: Tensor | None) -> Scores:
+    """The softmax with its Jacobian, at logits over the temperature, as coefficients; they do not sum to the weights."""
+    logits = x.value if mask is None else x.value + mask
+    hidden = logits <= torch.finfo(logits.dtype).min / 4
+    finite = x
+    if bool(hidden.any()):  # a coefficient of 0 would not silence what is infinite
+        finite = x.join(x.run, lambda v: torch.where(hidden, 0, v), [x])
+    weights = torch.softmax(logits, dim).nan_to_num_(0)
+    soft = torch.softmax(logits / x.run.settings.softmax_temperature, dim).nan_to_num_(0)
+    constants = (soft * (1 - soft), -soft, soft)
+    result = finite.secant(diagonal_plus_rank_one(dim), constants, None, weights, aligned=_keeps_rows(x, dim))
     return record(result, WEIGHTS, x, "softmax")
 
 
@@ -47,10 +63,14 @@ def dim_of(logits: Scores, weights: Tensor) -> int:
 
 def open_log_softmax(x: Scores, dim: int) -> Scores:
     """The logarithm of the softmax of scored logits."""
-    _, _, mean, (here, there) = _ends(x, dim, None)
-    share = mean / mean.sum(dim, keepdim=True)
+    if x.run.settings.attention == "local":
+        change = torch.log_softmax(x.value, dim)
+        start, share = None, change.exp()
+    else:
+        _, _, mean, (here, there) = _ends(x, dim, None)
+        start, change, share = there, here - there, mean / mean.sum(dim, keepdim=True)
     constants = (1 - share, torch.full_like(share, -1.0), share)
-    result = x.secant(diagonal_plus_rank_one(dim), constants, there, here - there, aligned=_keeps_rows(x, dim))
+    result = x.secant(diagonal_plus_rank_one(dim), constants, start, change, aligned=_keeps_rows(x, dim))
     return record(result, FINAL, x, "softmax")
 
 

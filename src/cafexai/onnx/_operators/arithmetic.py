@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._graph import Node
 from .._read import DTYPES
-from .registry import known_number, operator, plain
+from .registry import as_number, operator, plain
 
 for _name, _function in {
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Greater": torch.gt, "GreaterOrEqual": torch.ge, "Less": torch.lt,
@@ -28,7 +28,7 @@ def div(node: Node, a: Tensor, b: Tensor) -> Tensor:
 
 @operator("Pow")
 def power(node: Node, base: Tensor, exponent: Tensor) -> Tensor:
-    number = known_number(exponent)
+    number = as_number(exponent)
     if not isinstance(number, Tensor) and number == int(number):
         number = int(number)
     result = torch.pow(base, number)
@@ -41,7 +41,7 @@ def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
 
 
 @operator("Sum")
-def summed(node: Node, *values: Tensor) -> Tensor:
+def sum_all(node: Node, *values: Tensor) -> Tensor:
     return functools.reduce(torch.add, values)
 
 

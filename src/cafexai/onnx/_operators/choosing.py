@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._graph import OURS, Node
 from .._read import DTYPES
-from .registry import FormNotKnown, integers, known_number, operator, room
+from .registry import FormNotKnown, as_number, integers, operator, room
 
 
 @operator("Embedding", domain=OURS, roles=("weight",), main=True)
@@ -87,7 +87,7 @@ def nonzero(node: Node, x: Tensor) -> Tensor:
 
 @operator("OneHot")
 def one_hot(node: Node, places: Tensor, depth: Tensor, values: Tensor) -> Tensor:
-    axis, count = node.get("axis", -1), int(known_number(depth.reshape(-1)))
+    axis, count = node.get("axis", -1), int(as_number(depth.reshape(-1)))
     room(node, [*places.shape, count])
     codes = places.long() if places.is_floating_point() else places
     off, on = values.unbind()

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._graph import OURS, Node
-from .registry import FormNotKnown, known_number, operator, plain
+from .registry import FormNotKnown, as_number, operator, plain
 
 for _name in "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Round Sign Sin Sinh Sqrt Tan".split():
     plain(getattr(torch, _name.lower()), _name)
@@ -42,7 +42,7 @@ FUNCTIONS: dict[str, Any] = {
 
 
 @operator(*FUNCTIONS, domain=OURS, main=True)
-def put_back(node: Node, x: Tensor) -> Tensor:
+def apply_restored(node: Node, x: Tensor) -> Tensor:
     return FUNCTIONS[node.op](x, **node.attributes)
 
 
@@ -125,7 +125,7 @@ def prelu(node: Node, x: Tensor, slope: Tensor) -> Tensor:
 
 @operator("Clip", main=True)
 def clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
-    low, high = (known_number(node.get(name) if given is None else given) for name, given in (("min", low), ("max", high)))
+    low, high = (as_number(node.get(name) if given is None else given) for name, given in (("min", low), ("max", high)))
     if low is None and high is None:
         return x
     if (low, high) == (0, None):

@@ -14,7 +14,9 @@ from .linear import padding
 from .registry import FormNotKnown, integers, operator
 
 
-def _ceiled(node: Node, x: Tensor, kernel: list[int], stride: list[int], before: list[int], behind: list[int]) -> list[int]:
+def _pad_last_window(
+    node: Node, x: Tensor, kernel: list[int], stride: list[int], before: list[int], behind: list[int]
+) -> list[int]:
     """How much more is put behind each dimension, so that the last window is whole."""
     if not node.get("ceil_mode", 0):
         return [0] * len(kernel)
@@ -33,7 +35,7 @@ def _pool(node: Node, x: Tensor) -> tuple[list[int], list[int], list[int], list[
     kernel = list(node.get("kernel_shape"))
     stride = list(node.get("strides") or [1] * len(kernel))
     before, behind = padding(node, x, kernel)
-    return kernel, stride, before, behind, _ceiled(node, x, kernel, stride, before, behind)
+    return kernel, stride, before, behind, _pad_last_window(node, x, kernel, stride, before, behind)
 
 
 def _around(before: list[int], behind: list[int]) -> list[int]:
@@ -90,14 +92,14 @@ def global_max_pool(node: Node, x: Tensor) -> Tensor:
 def resize(node: Node, x: Tensor, *given: Any) -> Tensor:
     """Where torch has the same; a size in all of space, or a scale."""
     mode = node.get("mode", "nearest")
-    scales, sizes = _wanted(node, x, given)
+    scales, sizes = _read_sizes(node, x, given)
     kind = node.get("coordinate_transformation_mode", "half_pixel" if node.version >= 11 else "asymmetric")
     mode = {"nearest": "nearest", "linear": ("linear", "bilinear", "trilinear")[x.ndim - 3], "cubic": "bicubic"}[mode]
     if mode == "nearest":
         rounding = node.get("nearest_mode", "round_prefer_floor") if node.version >= 11 else "floor"
         whole = all(s % n == 0 for s, n in zip(sizes, x.shape[2:], strict=True))
         if kind == "asymmetric" and rounding == "floor":
-            return _interpolated(x, sizes, scales, "nearest", None)
+            return _interpolate(x, sizes, scales, "nearest", None)
         if kind == "half_pixel" and rounding == "round_prefer_floor" and whole:
             return F.interpolate(x, sizes, mode="nearest")  # every pixel in a block of its own, however it is counted
         if kind == "half_pixel" and rounding in ("round_prefer_floor", "round_prefer_ceil"):
@@ -108,11 +110,11 @@ def resize(node: Node, x: Tensor, *given: Any) -> Tensor:
     if kind == "pytorch_half_pixel" or kind == "half_pixel":
         if mode == "bicubic" and node.get("cubic_coeff_a", -0.75) != -0.75:
             raise FormNotKnown("Resize with another cubic_coeff_a than -0.75")
-        return _interpolated(x, sizes, scales, mode, False)
+        return _interpolate(x, sizes, scales, mode, False)
     raise FormNotKnown(f"Resize ({mode}) by {kind}")
 
 
-def _wanted(node: Node, x: Tensor, given: tuple[Any, ...]) -> tuple[list[float] | None, list[int]]:
+def _read_sizes(node: Node, x: Tensor, given: tuple[Any, ...]) -> tuple[list[float] | None, list[int]]:
     """Scales, where they are given, and sizes of space."""
     if node.version < 11:
         scales: Any = given[0].tolist() if given else node.get("scales")
@@ -131,7 +133,7 @@ def _wanted(node: Node, x: Tensor, given: tuple[Any, ...]) -> tuple[list[float] 
     return scales[2:], [math.floor(n * s) for n, s in zip(x.shape[2:], scales[2:], strict=True)]
 
 
-def _interpolated(x: Tensor, sizes: list[int], scales: Any, mode: str, corners: Any) -> Tensor:
+def _interpolate(x: Tensor, sizes: list[int], scales: Any, mode: str, corners: Any) -> Tensor:
     if scales is None or all(s * n == w for s, n, w in zip(scales, x.shape[2:], sizes, strict=True)):
         return F.interpolate(x, sizes, mode=mode, align_corners=corners)
     return F.interpolate(x, scale_factor=tuple(scales), mode=mode, align_corners=corners, recompute_scale_factor=False)

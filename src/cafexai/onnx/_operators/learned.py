@@ -26,7 +26,7 @@ def zip_map(node: Node, x: Tensor) -> Tensor:
 
 @operator("LinearRegressor", domain=ML, main=True)
 def linear_regressor(node: Node, x: Tensor) -> Tensor:
-    return _finished(node, _linear(node, x, node.get("targets", 1)))
+    return _finish(node, _linear(node, x, node.get("targets", 1)))
 
 
 @operator("LinearClassifier", domain=ML, main=True)
@@ -36,7 +36,7 @@ def linear_classifier(node: Node, x: Tensor) -> tuple[Tensor, Tensor]:
     scores = _linear(node, x, max(1, len(node.get("coefficients")) // x.shape[-1]))
     if scores.shape[-1] == 1 and count == 2:
         scores = torch.cat([-scores, scores], -1)
-    return scores.argmax(-1) if node.outputs[0] else scores, _finished(node, scores)
+    return scores.argmax(-1) if node.outputs[0] else scores, _finish(node, scores)
 
 
 def _linear(node: Node, x: Tensor, outputs: int) -> Tensor:
@@ -45,7 +45,7 @@ def _linear(node: Node, x: Tensor, outputs: int) -> Tensor:
     return F.linear(x, weight, None if intercepts is None else torch.tensor(intercepts, dtype=x.dtype, device=x.device))
 
 
-def _finished(node: Node, scores: Tensor) -> Tensor:
+def _finish(node: Node, scores: Tensor) -> Tensor:
     how = node.get("post_transform", "NONE")
     if how == "NONE":
         return scores

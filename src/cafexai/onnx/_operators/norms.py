@@ -32,16 +32,18 @@ def instance_norm(node: Node, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor
 @operator("LayerNormalization", roles=_AFFINE, main=True)
 def layer_norm(node: Node, x: Tensor, weight: Any = None, bias: Any = None) -> Tensor:
     shape = x.shape[node.get("axis", -1) % x.ndim :]
-    return F.layer_norm(x, shape, _shaped(weight, shape), _shaped(bias, shape), node.get("epsilon", 1e-5))
+    return F.layer_norm(
+        x, shape, _shape_for_channels(weight, shape), _shape_for_channels(bias, shape), node.get("epsilon", 1e-5)
+    )
 
 
 @operator("RMSNormalization", roles=_AFFINE, main=True)
 def rms_norm(node: Node, x: Tensor, weight: Any = None) -> Tensor:
     shape = x.shape[node.get("axis", -1) % x.ndim :]
-    return F.rms_norm(x, shape, _shaped(weight, shape), node.get("epsilon", 1e-5))
+    return F.rms_norm(x, shape, _shape_for_channels(weight, shape), node.get("epsilon", 1e-5))
 
 
-def _shaped(parameter: Any, shape: torch.Size) -> Any:
+def _shape_for_channels(parameter: Any, shape: torch.Size) -> Any:
     return parameter if parameter is None or parameter.shape == shape else parameter.expand(shape).reshape(shape)
 
 

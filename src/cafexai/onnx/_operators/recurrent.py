@@ -28,7 +28,7 @@ def recurrent(
     peepholes: Any = None,
 ) -> tuple[Tensor, ...]:
     """(time, rows, features) -> all outputs (time, directions, rows, hidden), and the last states."""
-    both, function = _checked(node, peepholes)
+    both, function = _check_attributes(node, peepholes)
     if lengths is not None and (type(lengths) is not Tensor or not bool((lengths == x.shape[0]).all())):
         raise FormNotKnown(f"{node.op} of sequences of different lengths")
     if node.get("layout", 0):
@@ -54,7 +54,7 @@ def _gates(op: str, weight: Tensor, hidden: int) -> Tensor:
     return torch.cat([parts[place] for place in _ORDERS[op]])
 
 
-def _checked(node: Node, peepholes: Any) -> tuple[bool, Any]:
+def _check_attributes(node: Node, peepholes: Any) -> tuple[bool, Any]:
     both = node.get("direction", "forward") == "bidirectional"
     usual = _USUAL[node.op] * (2 if both else 1)
     given = [name.capitalize() for name in node.get("activations") or usual]

@@ -35,7 +35,7 @@ _REDUCTIONS = {
 
 
 @operator(*_REDUCTIONS)
-def reduced(node: Node, x: Tensor, axes: Any = None) -> Tensor:
+def reduce(node: Node, x: Tensor, axes: Any = None) -> Tensor:
     dims = axes_of(node, axes, x.ndim)
     if dims is None and node.get("noop_with_empty_axes", 0):
         return x

@@ -71,6 +71,6 @@ def room(node: Node, sizes: Sequence[int]) -> list[int]:
     return list(sizes)
 
 
-def known_number(value: Any) -> Any:
+def as_number(value: Any) -> Any:
     """A constant of one element as a number; all else as it is."""
     return value.item() if type(value) in (Tensor, torch.nn.Parameter) and value.numel() == 1 else value

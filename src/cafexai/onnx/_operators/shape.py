@@ -104,7 +104,7 @@ def split(node: Node, x: Tensor, sizes: Any = None) -> tuple[Tensor, ...]:
 
 
 @operator("Slice")
-def sliced(node: Node, x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
+def slice_(node: Node, x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
     begin, end = (integers(node.get(name) if got is None else got) for name, got in (("starts", starts), ("ends", ends)))
     places = node.get("axes") if axes is None else integers(axes)
     dims = [axis % x.ndim for axis in (range(len(begin)) if places is None else places)]
@@ -133,11 +133,11 @@ def pad(node: Node, x: Tensor, pads: Any = None, value: Any = None, axes: Any = 
         return F.pad(x, around, "constant", node.get("value", 0.0) if value is None else value.item()) if any(around) else x
     for dim, (before, behind) in ends.items():
         if before or behind:
-            x = x.index_select(dim, torch.tensor(_mirrored(node.get("mode"), x.shape[dim], before, behind), device=x.device))
+            x = x.index_select(dim, torch.tensor(_mirror(node.get("mode"), x.shape[dim], before, behind), device=x.device))
     return x
 
 
-def _mirrored(mode: str, size: int, before: int, behind: int) -> list[int]:
+def _mirror(mode: str, size: int, before: int, behind: int) -> list[int]:
     """For each place the one whose element is there."""
     places = range(-before, size + behind)
     if mode == "edge":

@@ -37,7 +37,7 @@ def restore_functions(graph: Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if node.op not in _PARTS or node.domain or id(node) in done:
             continue
-        group = _put_back(graph, node)
+        group = _restore_function(graph, node)
         if group:
             done |= {id(one) for one in group}
             continue
@@ -58,10 +58,10 @@ def restore_functions(graph: Graph) -> None:
         )
 
 
-def _put_back(graph: Graph, last: Node) -> list[Node]:
+def _restore_function(graph: Graph, last: Node) -> list[Node]:
     """The nodes that have become one known function which ends here; none if it is not known."""
     for source, group in _groups(graph, last):
-        known = _known(graph, source, group, last.outputs[0])
+        known = _find_function(graph, source, group, last.outputs[0])
         if known is not None:
             name, settings = known
             new = Node(name, [source], list(last.outputs), settings, last.name, last.scope, last.version, OURS)
@@ -119,12 +119,12 @@ def _points() -> Tensor:
     return torch.cat([line, torch.tensor([-30.0, -15.0, 1e-3, -1e-3, 15.0, 30.0], dtype=torch.float64)])
 
 
-def _known(graph: Graph, source: str, group: list[Node], result: str) -> tuple[str, dict[str, Any]] | None:
+def _find_function(graph: Graph, source: str, group: list[Node], result: str) -> tuple[str, dict[str, Any]] | None:
     """The function of torch that the group is."""
     chain = [node.op for node in group] == ["Sigmoid", "Log"]
     if not (chain or _meets(graph, source, group)):
         return None
-    found = _evaluated(graph, source, group, result)
+    found = _evaluate(graph, source, group, result)
     if found is None:
         return None
     for name, settings in (*_NOTHING, *_with_numbers(graph, group)):
@@ -134,7 +134,7 @@ def _known(graph: Graph, source: str, group: list[Node], result: str) -> tuple[s
     return None
 
 
-def _evaluated(graph: Graph, source: str, group: list[Node], result: str) -> Tensor | None:
+def _evaluate(graph: Graph, source: str, group: list[Node], result: str) -> Tensor | None:
     values: dict[str, Any] = {source: _points()}
     for node in group:
         given = [values[name] if name in values else _double(graph.constants.get(name)) for name in node.inputs]

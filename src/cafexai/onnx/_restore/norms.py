@@ -19,7 +19,7 @@ def restore_norms(graph: Graph) -> None:
     """Layer, RMS and group norms, vectors of length 1; a note where a root of a mean still divides."""
     for node in list(graph.nodes):
         if any(node is one for one in graph.nodes):
-            _group_norm(graph, node) or _by_root(graph, node) or _normalized(graph, node)
+            _group_norm(graph, node) or _by_root(graph, node) or _match_normalize(graph, node)
     left = [node for node in graph.nodes if _divides_by_root_of_mean(graph, node)]
     if left:
         graph.notes.append(
@@ -48,7 +48,7 @@ def _mean(graph: Graph, value: str) -> _Statistic | None:
     return _Statistic(node.inputs[0], count, [node]) if from_end == list(range(-count, 0)) else None
 
 
-def _centred(graph: Graph, value: str) -> _Statistic | None:
+def _match_centred(graph: Graph, value: str) -> _Statistic | None:
     """x minus its mean."""
     node = graph.maker(value, "Sub")
     mean = None if node is None else _mean(graph, node.inputs[1])
@@ -104,15 +104,17 @@ def _by_root(graph: Graph, node: Node) -> bool:
         if squares is None or eps is None:
             continue
         whole = [node, shifted, *nodes, *squares.nodes]
-        centred, also = _centred(graph, value), _centred(graph, squares.x)
+        centred, also = _match_centred(graph, value), _match_centred(graph, squares.x)
         if centred is not None and also is not None and centred.x == also.x and centred.dims == also.dims == squares.dims:
-            return _put(graph, "LayerNormalization", centred.x, squares.dims, eps, node, [*whole, *centred.nodes, *also.nodes])
+            return _replace_norm(
+                graph, "LayerNormalization", centred.x, squares.dims, eps, node, [*whole, *centred.nodes, *also.nodes]
+            )
         if value == squares.x:
-            return _put(graph, "RMSNormalization", value, squares.dims, eps, node, whole)
+            return _replace_norm(graph, "RMSNormalization", value, squares.dims, eps, node, whole)
     return False
 
 
-def _put(graph: Graph, op: str, x: str, count: int, eps: float, last: Node, nodes: list[Node]) -> bool:
+def _replace_norm(graph: Graph, op: str, x: str, count: int, eps: float, last: Node, nodes: list[Node]) -> bool:
     """The norm in place of its parts, with weight and bias where these follow."""
     inputs, end = [x], last
     scaled = graph.only_user(end.outputs[0], "Mul")
@@ -154,7 +156,7 @@ def _only_inside(graph: Graph, nodes: dict[int, Node], end: Node) -> list[Node]:
     return list(gone.values())
 
 
-def _normalized(graph: Graph, node: Node) -> bool:
+def _match_normalize(graph: Graph, node: Node) -> bool:
     """x / max(|x|, eps), as F.normalize is exported."""
     if node.op != "Div" or node.domain:
         return False

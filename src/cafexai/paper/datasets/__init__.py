@@ -19,7 +19,13 @@ from .titanic import titanic
 
 
 class Entry(NamedTuple):
-    """A loader, the files that it needs, and what they weigh."""
+    """An entry of ``DATASETS``.
+
+    Args:
+        loader: The function that loads the data set.
+        needs: The files that it needs.
+        size: Their size, in words.
+    """
 
     loader: Callable[..., Dataset]
     needs: str
@@ -47,7 +53,24 @@ DATASETS: dict[str, Entry] = {
 
 
 def load(name: str, **options: Any) -> Dataset:
-    """The data set of this name; ``folder=`` and the options of its loader go through."""
+    """Load a data set by its name.
+
+    Args:
+        name: A name of ``DATASETS``.
+        **options: Options of its loader, such as ``folder=``.
+
+    Returns:
+        The data set.
+
+    Raises:
+        ValueError: There is no such data set.
+        DataNotFound: Its files are missing; the message says where to get them.
+
+    Example:
+        >>> from cafexai.datasets import load
+        >>> load("synthetic_shift", rows=10).x_train.shape[1]
+        11
+    """
     if name not in DATASETS:
         raise ValueError(f"load({name!r}): there is no such data set; choose one of {', '.join(DATASETS)}.")
     return DATASETS[name].loader(**options)

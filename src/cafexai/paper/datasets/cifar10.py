@@ -18,15 +18,26 @@ STD = (0.24703223, 0.24348513, 0.26158784)
 
 
 def cifar10(*, folder: Folder = None, rows: int | None = None) -> Dataset:
-    """50 000 + 10 000 of (3, 32, 32), each channel to mean 0 and deviation 1; ``rows`` keeps the first ones of each split."""
+    """50 000 + 10 000 pictures of (3, 32, 32), each channel scaled to mean 0 and deviation 1.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        rows: Keep the first rows of each split; None keeps all.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     path = find("load('cifar10')", "cifar10/cifar-10-binary.tar.gz", "cifar10/cifar10_subset.npz", folder=folder)
     x_train, y_train, x_test, y_test = _subset(path) if path.suffix == ".npz" else _archive(path)
     scaler = Scaler(*(torch.tensor(values, dtype=torch.float64)[:, None, None] for values in (MEAN, STD)))
     return Dataset(
         name="cifar10",
-        x_train=_scaled(x_train[:rows], scaler),
+        x_train=_scale(x_train[:rows], scaler),
         y_train=torch.from_numpy(y_train[:rows].astype(np.int64)),
-        x_test=_scaled(x_test[:rows], scaler),
+        x_test=_scale(x_test[:rows], scaler),
         y_test=torch.from_numpy(y_test[:rows].astype(np.int64)),
         citation="Krizhevsky, Learning multiple layers of features from tiny images, 2009",
         terms="none stated; customary research use with citation",
@@ -36,7 +47,7 @@ def cifar10(*, folder: Folder = None, rows: int | None = None) -> Dataset:
     )
 
 
-def _scaled(images: np.ndarray, scaler: Scaler) -> Tensor:
+def _scale(images: np.ndarray, scaler: Scaler) -> Tensor:
     return scaler.transform(torch.from_numpy(images.astype(np.float32)) / 255)
 
 

@@ -17,7 +17,20 @@ CLASSES = ("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow"
 
 
 def covertype(*, folder: Folder = None, test: float = 0.02, seed: int = 43, rows: int | None = None) -> Dataset:
-    """581 012 patches: 10 numbers by quantile range, 4 areas and 40 soils one-hot; ``rows`` keeps fewer for training."""
+    """581 012 patches of forest: 10 numbers scaled by quantile range, 4 areas and 40 soils one-hot.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        test: The share of rows for testing.
+        seed: Decides the split.
+        rows: Keep so many rows for training; None keeps all.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     path = find("load('covertype')", "covertype/covtype.data.gz", "covertype/covtype.data", folder=folder)
     flat = np.fromstring(read_bytes(path).replace(b"\n", b","), dtype=np.int32, sep=",")  # much faster than loadtxt
     if flat.size % 55:

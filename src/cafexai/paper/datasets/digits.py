@@ -18,12 +18,34 @@ FASHION_CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", 
 
 
 def mnist(*, folder: Folder = None, rows: int | None = None) -> Dataset:
-    """Handwritten digits, 60 000 + 10 000 of (1, 28, 28); ``rows`` keeps the first ones of each split."""
+    """Handwritten digits, 60 000 + 10 000 of (1, 28, 28).
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        rows: Keep the first rows of each split; None keeps all.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     return _images("mnist", "mnist", MNIST, "commonly given as CC BY-SA 3.0", tuple("0123456789"), folder, rows)
 
 
 def fashion_mnist(*, folder: Folder = None, rows: int | None = None) -> Dataset:
-    """Articles of clothing, 60 000 + 10 000 of (1, 28, 28), normalised as MNIST is."""
+    """Articles of clothing, 60 000 + 10 000 of (1, 28, 28), normalised as MNIST is.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        rows: Keep the first rows of each split; None keeps all.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     return _images("fashion_mnist", "fashion-mnist", FASHION, "MIT, Zalando SE", FASHION_CLASSES, folder, rows)
 
 
@@ -32,7 +54,18 @@ def concat_mnist(*, folder: Folder = None, source: str = "test", rows: int | Non
 
     In training the lower digit is the upper one + 5. ``shifts["correlation"]``: the lower digit is any of 5-9;
     ``shifts["semantic"]``: it is an article of clothing. The test rows are other pairs of the same kind as in training.
-    ``source`` is the split of MNIST that all are made from: the paper took "test", also for training.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        source: The split of MNIST that all splits are made from: the paper took "test", also for training.
+        rows: Keep the first rows of each split; None keeps all.
+        seed: Decides the pairs.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: The files of MNIST or Fashion-MNIST are missing.
     """
     if source not in ("train", "test"):
         raise ValueError(f'concat_mnist(source={source!r}): "train" or "test".')
@@ -47,7 +80,7 @@ def concat_mnist(*, folder: Folder = None, source: str = "test", rows: int | Non
         return images[[random.choice(by_digit[digit]) for digit in labels[tops].tolist()]]
 
     bottoms = [partners(), partners(), images[random.choice(lower, len(tops))], clothes[random.choice(len(clothes), len(tops))]]
-    train, test, correlation, semantic = (_normalised(np.concatenate([images[tops], below], 1)) for below in bottoms)
+    train, test, correlation, semantic = (_normalise(np.concatenate([images[tops], below], 1)) for below in bottoms)
     y = torch.from_numpy(labels[tops].astype(np.int64))
     return Dataset(
         name="concat_mnist",
@@ -70,9 +103,9 @@ def _images(
     (x_train, y_train), (x_test, y_test) = (_split(name, home, part, folder) for part in ("train", "test"))
     return Dataset(
         name=name,
-        x_train=_normalised(x_train[:rows]),
+        x_train=_normalise(x_train[:rows]),
         y_train=torch.from_numpy(y_train[:rows].astype(np.int64)),
-        x_test=_normalised(x_test[:rows]),
+        x_test=_normalise(x_test[:rows]),
         y_test=torch.from_numpy(y_test[:rows].astype(np.int64)),
         citation=citation,
         terms=terms,
@@ -97,6 +130,6 @@ def _scaler() -> Scaler:
     return Scaler(torch.tensor(MEAN, dtype=torch.float64), torch.tensor(STD, dtype=torch.float64))
 
 
-def _normalised(images: np.ndarray) -> Tensor:
+def _normalise(images: np.ndarray) -> Tensor:
     """(n, h, w) bytes to (n, 1, h, w), mean 0 and deviation 1 over MNIST."""
     return (torch.from_numpy(images.astype(np.float32))[:, None] / 255 - MEAN) / STD

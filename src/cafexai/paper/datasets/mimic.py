@@ -48,9 +48,21 @@ def mimic(
 ) -> Dataset:
     """First vital signs, admission type, gender and age of each patient's first intensive care, and death within 30 days.
 
-    Rows for training with a death are drawn again until they are ``positive_share`` of all; None leaves them as they are.
-    ``first_hour`` counts only what was measured within an hour, as the paper says; its authors' code takes the first value
-    whenever it came.
+    Args:
+        demo: The open demo instead of the full tables.
+        folder: Where the files are; None takes ``CAFEXAI_DATA``.
+        first_hour: Count only what was measured within an hour, as the paper says; its authors' code takes the first value
+            whenever it came.
+        positive_share: Training rows with a death are drawn again until they are this share of all; None leaves them as
+            they are.
+        test: The share of rows for testing.
+        seed: Decides the split.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
     """
     table = mimic_table(demo=demo, folder=folder, first_hour=first_hour)
     if len(table) < 20:
@@ -98,8 +110,19 @@ def _upsample(rows: np.ndarray, died: np.ndarray, share: float) -> np.ndarray:
 def mimic_table(*, demo: bool = False, folder: Folder = None, first_hour: bool = False) -> pd.DataFrame:
     """One row per patient in original units: what ``mimic`` scales and splits.
 
-    It is read from ``mimic-iv/simple_mimic.csv`` if that is there, else built from the PhysioNet tables, which takes a while:
+    It is read from ``mimic-iv/simple_mimic.csv`` if that exists, else built from the PhysioNet tables, which takes a while:
     write the result to that file to be quicker next time.
+
+    Args:
+        demo: The open demo instead of the full tables.
+        folder: Where the files are; None takes ``CAFEXAI_DATA``.
+        first_hour: See ``mimic``.
+
+    Returns:
+        The table; needs pandas.
+
+    Raises:
+        DataNotFound: Its files are missing.
     """
     pd = _pandas()
     home = "mimic-iv-demo" if demo else "mimic-iv"

@@ -17,17 +17,51 @@ GERMAN_BLOCKS = (4, 5, 10, 5, 5, 4, 3, 4, 3, 3, 4, 2)  # columns of the one-hot 
 
 
 def compas(*, folder: Folder = None, scaling: str = "split") -> Dataset:
-    """Risk of recidivism: 3 numbers and 4 binary columns; ``scaling="split"`` as OpenXAI does it, ``"train"`` is sounder."""
+    """Risk of recidivism: 3 numbers and 4 binary columns.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        scaling: "split" scales every split by itself, as OpenXAI does; "train" scales all by the training rows, which is
+            sounder.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     return _load("compas", "risk", "two_year_recid c_charge_degree_F sex_Female race", ("high", "not high"), folder, scaling)
 
 
 def heloc(*, folder: Folder = None, scaling: str = "split") -> Dataset:
-    """Risk of a home equity loan: 23 numbers."""
+    """Risk of a home equity loan: 23 numbers.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        scaling: See ``compas``.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     return _load("heloc", "RiskPerformance", "", ("bad", "good"), folder, scaling)
 
 
 def adult(*, folder: Folder = None, scaling: str = "split") -> Dataset:
-    """Income above 50 000 dollars: 6 numbers and 7 binary columns."""
+    """Income above 50 000 dollars: 6 numbers and 7 binary columns.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        scaling: See ``compas``.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     binary = (
         "sex_Male workclass_Private marital-status_Non-Married occupation_Other relationship_Non-Husband race_White "
         "native-country_US"
@@ -36,7 +70,18 @@ def adult(*, folder: Folder = None, scaling: str = "split") -> Dataset:
 
 
 def german(*, folder: Folder = None, scaling: str = "split") -> Dataset:
-    """Credit risk: 8 numbers and 12 one-hot blocks."""
+    """Credit risk: 8 numbers and 12 one-hot blocks.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        scaling: See ``compas``.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     return _load("german", "credit-risk", None, ("bad", "good"), folder, scaling)
 
 
@@ -88,7 +133,18 @@ def _table(name: str, part: str, label: str, folder: Folder) -> tuple[tuple[str,
 
 
 def openxai_weights(name: str, *, folder: Folder = None) -> Path:
-    """The file with the pre-trained network of "compas", "heloc", "adult" or "german": what ``models.openxai_mlp`` reads."""
+    """The file with a pre-trained network of OpenXAI, for ``models.openxai_mlp``.
+
+    Args:
+        name: "compas", "heloc", "adult" or "german".
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        DataNotFound: The file is missing.
+    """
     if name not in TERMS:
         raise ValueError(f"openxai_weights({name!r}): choose one of {', '.join(TERMS)}.")
     names = (f"openxai_weights/ann_{name}.safetensors", f"openxai_weights/ann_{name}.pt")

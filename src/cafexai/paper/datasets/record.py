@@ -12,17 +12,36 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Scaler:
-    """``transform(x) = (x - center) / scale``, column by column (or channel by channel), and its inverse."""
+    """``transform(x) = (x - center) / scale``, column by column (or channel by channel), and its inverse.
+
+    Args:
+        center: One number per column (or channel).
+        scale: One number per column (or channel).
+    """
 
     center: Tensor
     scale: Tensor
 
     def transform(self, x: Tensor) -> Tensor:
-        """Original units to the units of the model."""
+        """Original units to the units of the model.
+
+        Args:
+            x: Rows in original units.
+
+        Returns:
+            Rows in the units of the model.
+        """
         return ((x.double() - self.center) / self.scale).to(x.dtype)
 
     def inverse(self, x: Tensor) -> Tensor:
-        """The units of the model to original units: 45 years and not 0.31."""
+        """The units of the model to original units: 45 years and not 0.31.
+
+        Args:
+            x: Rows in the units of the model.
+
+        Returns:
+            Rows in original units: 45 years and not 0.31.
+        """
         return (x.double() * self.scale + self.center).to(x.dtype)
 
 
@@ -30,8 +49,28 @@ class Scaler:
 class Dataset:
     """Scaled inputs and labels of one data set, with what is needed to explain and to report them.
 
-    ``categories`` gives the columns of each categorical feature: one column is a code, more are a one-hot block. All other
-    columns are numbers. ``shifts`` holds further test sets by name, ``truth_*`` the attributions where they are known.
+    Args:
+        name: The name of the data set.
+        x_train: Inputs for training.
+        y_train: Their labels.
+        x_test: Inputs for testing.
+        y_test: Their labels.
+        citation: What to cite.
+        terms: The terms of use.
+        feature_names: One name per column.
+        categories: The columns of each categorical feature: one column is a code, more are a one-hot block. All other
+            columns are numbers.
+        class_names: One name per class.
+        scaler: How inputs were scaled.
+        test_scaler: How test inputs were scaled; it differs from ``scaler`` only if each split was scaled by itself.
+        x_valid: Inputs for validation.
+        y_valid: Their labels.
+        shifts: Further test sets by name.
+        truth_train: The true attributions for training rows, if they are known.
+        truth_valid: The same for validation.
+        truth_test: The same for testing.
+        weights: The weights of the rule that made the labels.
+        notes: Remarks on the data.
     """
 
     name: str
@@ -45,14 +84,14 @@ class Dataset:
     categories: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     scaler: Scaler | None = None
-    test_scaler: Scaler | None = None  # differs from scaler only where each split was scaled by itself
+    test_scaler: Scaler | None = None
     x_valid: Tensor | None = None
     y_valid: Tensor | None = None
     shifts: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     truth_train: Tensor | None = None
     truth_valid: Tensor | None = None
     truth_test: Tensor | None = None
-    weights: Tensor | None = None  # of the rule that made the labels
+    weights: Tensor | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -78,7 +117,17 @@ class Dataset:
         return torch.repeat_interleave(torch.tensor(self.layout))[None]
 
     def original(self, split: str = "test") -> Tensor:
-        """Inputs of a split ("train", "valid", "test" or a shift) in original units."""
+        """Inputs of a split ("train", "valid", "test" or a shift) in original units.
+
+        Args:
+            split: "train", "valid", "test" or the name of a shift.
+
+        Returns:
+            The inputs of the split in original units.
+
+        Raises:
+            ValueError: There is no such split.
+        """
         return self._inverse(self.inputs(split), split)
 
     def _inverse(self, x: Tensor, split: str) -> Tensor:
@@ -86,7 +135,17 @@ class Dataset:
         return x if scaler is None else scaler.inverse(x)
 
     def inputs(self, split: str) -> Tensor:
-        """Inputs of "train", "valid", "test" or a shift."""
+        """Inputs of "train", "valid", "test" or a shift.
+
+        Args:
+            split: "train", "valid", "test" or the name of a shift.
+
+        Returns:
+            The inputs of the split in the units of the model.
+
+        Raises:
+            ValueError: There is no such split.
+        """
         known = {"train": self.x_train, "test": self.x_test} | {name: x for name, (x, _) in self.shifts.items()}
         if self.x_valid is not None:
             known["valid"] = self.x_valid
@@ -95,7 +154,15 @@ class Dataset:
         return known[split]
 
     def readable(self, row: int, split: str = "test") -> dict[str, str]:
-        """One row as a reviewer reads it: ``{"Age": "45", "Sex": "female"}``."""
+        """One row as a reviewer reads it: ``{"Age": "45", "Sex": "female"}``.
+
+        Args:
+            row: The position of the row.
+            split: "train", "valid", "test" or the name of a shift.
+
+        Returns:
+            Feature -> value in words: ``{"Age": "45", "Sex": "female"}``.
+        """
         values = self._inverse(self.inputs(split)[row], split)
         return {name: self._reading(name, columns, values) for name, columns in self.features.items()}
 
@@ -107,7 +174,14 @@ class Dataset:
         return self.feature_names[columns[int(block.argmax())]].removeprefix(f"{name}_") if block.any() else "unknown"
 
     def to(self, dtype: torch.dtype) -> Dataset:
-        """The same with inputs, truth and real-valued labels in another precision."""
+        """The same with inputs, truth and real-valued labels in another precision.
+
+        Args:
+            dtype: The precision.
+
+        Returns:
+            The data set with inputs, truth and real-valued labels in that precision.
+        """
 
         def cast(value: object) -> object:
             if isinstance(value, Tensor):

@@ -18,7 +18,19 @@ def shapes(
 ) -> Dataset:
     """Triangle, rectangle, pentagon, hexagon, circle and star of random size, place, rotation and colour, (3, size, size).
 
-    ``textures="dtd"`` draws them on photographs of the Describable Textures Dataset, ``"generated"`` needs no file.
+    Args:
+        train: Pictures for training.
+        test: Pictures for testing.
+        size: Their side.
+        textures: The background: "generated" needs no file, "dtd" takes photographs of the Describable Textures Dataset.
+        seed: Decides the draws.
+        folder: Where the files of "dtd" are.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: The files of "dtd" are missing.
     """
     random = np.random.default_rng(seed)
     n = train + test

@@ -17,7 +17,15 @@ TABLE = "movieReviewSnippets_GroundTruth.txt"
 
 @dataclass(frozen=True)
 class Snippets:
-    """Sentences, in an order drawn once, with the mean rating of twenty people: from -4, very negative, to 4."""
+    """Sentences, in an order drawn once, with the mean rating of twenty people.
+
+    Args:
+        name: The name of the data set.
+        texts: The sentences.
+        ratings: From -4, very negative, to 4.
+        citation: What to cite.
+        terms: The terms of use.
+    """
 
     name: str
     texts: tuple[str, ...]
@@ -35,9 +43,21 @@ class Snippets:
 
 
 def movie_snippets(*, folder: Folder = None, least: float = 1.0, words: tuple[int, int] = (6, 25), seed: int = 0) -> Snippets:
-    """Snippets of film reviews whose rating is at least ``least`` away from 0 and that have so many words.
+    """Snippets of film reviews with a clear rating.
 
     They come with the source archive of the Python package vaderSentiment; a folder may hold its table alone.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        least: How far the rating is at least away from 0.
+        words: The smallest and the largest number of words.
+        seed: Decides the order.
+
+    Returns:
+        The snippets.
+
+    Raises:
+        DataNotFound: The files are missing.
     """
     path = find("movie_snippets()", f"movie-snippets/{TABLE}", ARCHIVE, folder=folder)
     kept = []

@@ -19,6 +19,16 @@ def synthetic_conflicts(
     """y = sum of w_i x_i where c_i = 0: every number x_i has a binary feature c_i that cancels it.
 
     The true attributions are w_i x_i for x_i and -w_i x_i for a c_i that is 1. Split 6 : 2 : 2 in order; ``weights`` is w.
+
+    Args:
+        dimension: The number of pairs (x_i, c_i).
+        likelihood: How likely a c_i is 1.
+        rows: Rows in all.
+        deviation: The standard deviation of x_i.
+        seed: Decides the draws.
+
+    Returns:
+        The data set.
     """
     random = torch.Generator().manual_seed(seed)
     w = 2 * torch.rand(dimension, generator=random, dtype=torch.float32) - 1  # first of all: the paper's levels depend on it
@@ -50,6 +60,13 @@ def synthetic_shift(*, rows: int = 10_000, seed: int = 42) -> Dataset:
     """A column of noise and two features of five kinds; the label is A, and in training B = A.
 
     ``shifts["correlation"]``: B is drawn among the other four; ``shifts["missing"]``: B is all zeros.
+
+    Args:
+        rows: Rows of each split.
+        seed: Decides the draws.
+
+    Returns:
+        The data set.
     """
     random = torch.Generator().manual_seed(seed)
 

@@ -14,7 +14,19 @@ NUMBERS = ("Pclass", "Age", "SibSp", "Parch", "Fare")
 
 
 def titanic(*, folder: Folder = None, test: float = 0.2, seed: int = 43) -> Dataset:
-    """891 passengers: 5 numbers by quantile range, sex one-hot; a missing age is the median age of all."""
+    """891 passengers: 5 numbers by quantile range, sex one-hot; a missing age is the median age of all.
+
+    Args:
+        folder: Where the files are; None takes ``CAFEXAI_DATA``, or downloads them.
+        test: The share of rows for testing.
+        seed: Decides the split.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataNotFound: Its files are missing.
+    """
     path = find("load('titanic')", "titanic/titanic_train.csv", folder=folder)
     records = read_records(path, (*NUMBERS, "Sex", "Survived"))
     numbers = {name: np.array([float(record[name] or "nan") for record in records]) for name in NUMBERS}

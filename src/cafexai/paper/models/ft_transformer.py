@@ -12,10 +12,27 @@ from torch import Tensor, nn
 class FTTransformer(nn.Module):
     """Feature tokens, transformer blocks, and a head on one token, for tables.
 
-    ``layout`` gives the columns of each feature in the order of the input: 1 is a number, more is a one-hot block
-    (or, in ``forward(numbers, codes)``, a category code). A block meets its embeddings as a product, which has gradients;
-    ``lookup="argmax"`` finds its category first, as the authors of the paper do. ``head="cls"`` reads the first token,
-    ``"last"`` the last one, as the authors do.
+    Args:
+        layout: The columns of each feature in the order of the input: 1 is a number, more is a one-hot block (or, in
+            ``forward(numbers, codes)``, a category code).
+        outputs: The number of outputs.
+        width: The width of a token.
+        heads: Heads of attention.
+        blocks: The number of blocks.
+        expansion: The width of the hidden layer of a block, in widths of a token.
+        attention_dropout: Dropout of attention weights.
+        feedforward_dropout: Dropout of the hidden layer.
+        head: Which token is read: "cls", the first, or "last", as the authors of the paper do.
+        lookup: How a one-hot block meets its embeddings: "product", which has gradients, or "argmax", which finds its
+            category first, as the authors do.
+
+    Raises:
+        ValueError: A value is not allowed.
+
+    Example:
+        >>> from cafexai.models import FTTransformer
+        >>> FTTransformer([1, 1, 3], 2, width=8, heads=2)(torch.rand(4, 5)).shape
+        torch.Size([4, 2])
     """
 
     def __init__(
@@ -53,7 +70,15 @@ class FTTransformer(nn.Module):
         self.head = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor, codes: Tensor | None = None) -> Tensor:
-        """(rows, columns), or numbers (rows, n) and codes (rows, blocks), to (rows, outputs)."""
+        """The outputs of rows.
+
+        Args:
+            x: (rows, columns), or with ``codes`` the numbers alone, (rows, n).
+            codes: Category codes, (rows, blocks).
+
+        Returns:
+            (rows, outputs).
+        """
         tokens = torch.stack(self._tokens(x, codes), 1) + self.bias
         cls = self.cls.expand(tokens.shape[0], 1, -1)  # len would be a constant of exported models
         tokens = torch.cat([cls, tokens], 1)
@@ -87,7 +112,16 @@ class FTTransformer(nn.Module):
 
 
 class Block(nn.Module):
-    """x + feed-forward(norm(attention(norm(x)))): one residual spans the block; the first block has no first norm."""
+    """x + feed-forward(norm(attention(norm(x)))): one residual spans the block; the first block has no first norm.
+
+    Args:
+        width: The width of a token.
+        heads: Heads of attention.
+        hidden: The width of the hidden layer.
+        p_attention: Dropout of attention weights.
+        p_hidden: Dropout of the hidden layer.
+        first: Leave out the first norm.
+    """
 
     def __init__(self, width: int, heads: int, hidden: int, p_attention: float, p_hidden: float, first: bool) -> None:
         super().__init__()
@@ -100,7 +134,14 @@ class Block(nn.Module):
         self.feedforward = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Dropout(p_hidden), nn.Linear(hidden, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(rows, tokens, width) to the same."""
+        """(rows, tokens, width) to the same.
+
+        Args:
+            x: (rows, tokens, width).
+
+        Returns:
+            The same shape.
+        """
         return x + self.feedforward(self.norm2(self.attention(self.norm1(x))))
 
     def extra_repr(self) -> str:
@@ -108,7 +149,14 @@ class Block(nn.Module):
         return f"heads={self.heads}, attention_dropout={self.p_attention}"
 
     def attention(self, x: Tensor) -> Tensor:
-        """Every token looks at every other."""
+        """Every token looks at every other.
+
+        Args:
+            x: (rows, tokens, width).
+
+        Returns:
+            The same shape.
+        """
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
         mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.p_attention if self.training else 0.0)
         return self.out(mixed.transpose(1, 2).flatten(2))

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .checkpoint import Progress, Store, config_key
-from .training import Pair, Recipe, Training, batches, carried_out, threads, watch
+from .training import Pair, Recipe, Training, batches, threads, train_once, watch
 
 
 def train_group(
@@ -33,13 +33,26 @@ def train_group(
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> list[Training]:
-    """``train`` for many perceptrons of one shape (Linear with ReLU or GELU between) at once; one ``Training`` for each.
+    """``train`` for many perceptrons of one shape (Linear with ReLU or GELU between) at once.
 
-    Data are (networks, rows, ...), a set for each network, or (rows, ...) for all alike. Labels likewise.
+    Args:
+        models: The networks.
+        x: Inputs: (networks, rows, ...), a set for each network, or (rows, ...) for all.
+        y: Labels, likewise.
+        recipe: How to train.
+        validation: Inputs and labels for validation.
+        folder: See ``train``.
+        progress: See ``train``.
+
+    Returns:
+        One training per network.
+
+    Raises:
+        Diverged: The loss of a network became infinite, not a number, or far larger than at the start.
     """
     plan = _plan(models)
-    x, y = _stacked(models, x, y, plan.widths[0])
-    validation = None if validation is None else _stacked(models, *validation, plan.widths[0])
+    x, y = _stack(models, x, y, plan.widths[0])
+    validation = None if validation is None else _stack(models, *validation, plan.widths[0])
     if recipe.best and validation is None:
         raise ValueError("train_group(..., Recipe(best=True)): give validation=(x, y) to choose the best epochs by.")
     config = {"recipe": asdict(recipe), "model": f"{len(models)} networks"}
@@ -49,7 +62,7 @@ def train_group(
     def epochs(state: Progress) -> Iterator[None]:
         return _epochs(models, plan, x, y, recipe, validation, state)
 
-    return _finish(models, plan, carried_out(epochs, recipe, store, progress), recipe, store)
+    return _finish(models, plan, train_once(epochs, recipe, store, progress), recipe, store)
 
 
 # A function that writes its values, and its slope times what comes from above; both know the sum before the activation.
@@ -99,7 +112,7 @@ def _plan(models: Sequence[nn.Module]) -> Plan:
     return Plan(widths, tuple(ACTIVATIONS[type(layer)] for layer in between), names)
 
 
-def _stacked(models: Sequence[nn.Module], x: Tensor, y: Tensor, inputs: int) -> Pair:
+def _stack(models: Sequence[nn.Module], x: Tensor, y: Tensor, inputs: int) -> Pair:
     """(networks, rows, inputs) and the labels beside them."""
     if x.ndim == 2:
         x = x.expand(len(models), *x.shape)

@@ -19,7 +19,19 @@ CONCAT_WIDTHS: dict[str, tuple[int, ...]] = {
 
 
 def mlp(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
-    """Linear layers of these widths, inputs and outputs included, with an activation between any two."""
+    """Linear layers with an activation between any two.
+
+    Args:
+        *widths: The widths, inputs and outputs included.
+        activation: The activation.
+
+    Returns:
+        The network.
+
+    Example:
+        >>> mlp(4, 8, 1)[0]
+        Linear(in_features=4, out_features=8, bias=True)
+    """
     if len(widths) < 2:
         raise ValueError(f"mlp{widths}: give at least the numbers of inputs and outputs.")
     layers: list[nn.Module] = []
@@ -41,7 +53,17 @@ class Residual(nn.Module):
 
 
 def residual_mlp(inputs: int, width: int, layers: int, outputs: int) -> nn.Sequential:
-    """A linear map to ``width`` units, ``layers`` residual blocks with one ReLU layer each, and a linear map to the outputs."""
+    """A linear map, residual blocks with one ReLU layer each, and a linear map to the outputs.
+
+    Args:
+        inputs: The number of inputs.
+        width: The width of the blocks.
+        layers: The number of blocks.
+        outputs: The number of outputs.
+
+    Returns:
+        The network.
+    """
     return nn.Sequential(nn.Linear(inputs, width), *(Residual(width) for _ in range(layers)), nn.Linear(width, outputs))
 
 
@@ -49,8 +71,16 @@ def procedural(weights: Tensor, strength: float = 50.0, depth: int = 2) -> nn.Se
     """The network that solves ``synthetic_conflicts`` by its own rule: 2D-3D-2D-1 with ReLU and no biases.
 
     Layer 1 gives w x, -w x and the cancelling features, layer 2 subtracts the latter ``strength`` times, the output is the
-    difference. It is exact while no w x is larger than the strength. A ``depth`` of more than two ReLU layers repeats values
-    that are never negative by layers that change nothing, half of them behind each layer: the same function, the same truth.
+    difference. It is exact while no w x is larger than the strength.
+
+    Args:
+        weights: The weights of the rule, ``Dataset.weights``.
+        strength: How strongly a cancelling feature closes a unit.
+        depth: ReLU layers. More than two repeat values that are never negative by layers that change nothing, half of them
+            behind each layer: the same function, the same truth.
+
+    Returns:
+        The network.
     """
     if depth < 2:
         raise ValueError(f"procedural(..., depth={depth}): the rule takes two layers of ReLU; give at least 2.")
@@ -70,7 +100,16 @@ def procedural(weights: Tensor, strength: float = 50.0, depth: int = 2) -> nn.Se
 
 
 def concat_cnn(name: str, size: tuple[int, int] = (56, 28), outputs: int = 5) -> nn.Sequential:
-    """ "shallow", "deep", "narrow" or "wide": ``[0]`` gives the latent features, ``[1]`` is the classifier above them."""
+    """A network for ``concat_mnist``: ``[0]`` gives the latent features, ``[1]`` is the classifier on them.
+
+    Args:
+        name: "shallow", "deep", "narrow" or "wide".
+        size: Height and width of the pictures.
+        outputs: The number of classes.
+
+    Returns:
+        The network.
+    """
     if name not in CONCAT_WIDTHS:
         raise ValueError(f"concat_cnn({name!r}): choose one of {', '.join(CONCAT_WIDTHS)}.")
     widths = CONCAT_WIDTHS[name]
@@ -85,7 +124,18 @@ def concat_cnn(name: str, size: tuple[int, int] = (56, 28), outputs: int = 5) ->
 
 
 def small_cnn(channels: int, size: int, outputs: int, widths: tuple[int, ...] | None = None, hidden: int = 64) -> nn.Sequential:
-    """Convolution, batch-norm, ReLU and max-pool for each width, then two linear layers: for MNIST, CIFAR-10 and shapes."""
+    """Convolution, batch-norm, ReLU and max-pool for each width, then two linear layers: for MNIST, CIFAR-10 and shapes.
+
+    Args:
+        channels: Channels of the pictures.
+        size: Their side.
+        outputs: The number of classes.
+        widths: Channels of the convolutions; None chooses them by the size.
+        hidden: Units of the hidden linear layer.
+
+    Returns:
+        The network.
+    """
     widths = widths or ((16, 32, 64) if size <= 32 else (16, 32, 64, 64))
     layers: list[nn.Module] = []
     for a, b in itertools.pairwise((channels, *widths)):
@@ -117,7 +167,16 @@ class ResidualConv(nn.Module):
 
 
 def residual_cnn(channels: int, outputs: int, width: int = 16) -> nn.Sequential:
-    """A small residual network for images: five blocks, the size halved and the width doubled twice, the mean, a linear map."""
+    """A small residual network for images: five blocks, the size halved and the width doubled twice, the mean, a linear map.
+
+    Args:
+        channels: Channels of the pictures.
+        outputs: The number of classes.
+        width: Channels of the first block.
+
+    Returns:
+        The network.
+    """
     first = nn.Sequential(nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
     steps = ((width, width, 1), (width, 2 * width, 2), (2 * width, 2 * width, 1), (2 * width, 4 * width, 2))
     blocks = [ResidualConv(*step) for step in (*steps, (4 * width, 4 * width, 1))]
@@ -125,7 +184,15 @@ def residual_cnn(channels: int, outputs: int, width: int = 16) -> nn.Sequential:
 
 
 def openxai_mlp(source: str | Path | Mapping[str, Tensor], dtype: torch.dtype = torch.float64) -> nn.Sequential:
-    """A pre-trained network of OpenXAI, d-100-2 with ReLU and logits, from its file (.pt, .safetensors) or state."""
+    """A pre-trained network of OpenXAI, d-100-2 with ReLU and logits.
+
+    Args:
+        source: Its file (.pt, .safetensors), or the state dictionary.
+        dtype: The precision of the weights.
+
+    Returns:
+        The network.
+    """
     state = source if isinstance(source, Mapping) else _read(Path(source))
     expected = ("input1.weight", "input1.bias", "input2.weight", "input2.bias")
     if set(state) != set(expected):
@@ -151,7 +218,20 @@ def _read(path: Path) -> Mapping[str, Tensor]:
 
 
 def seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:
-    """A model with the initial weights of this seed; the global generator stays as it was."""
+    """A model with the initial weights of a seed. The global generator stays as it was.
+
+    Args:
+        seed: The seed.
+        build: A function that makes the model.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> a, b = (seeded(3, lambda: nn.Linear(2, 1)) for _ in range(2))
+        >>> torch.equal(a.weight, b.weight)
+        True
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build()

@@ -15,7 +15,16 @@ from .training import Recipe
 
 @dataclass(frozen=True)
 class Setup:
-    """A network for tables, ready to build for the layout of a data set, and how it is trained."""
+    """A network for tables, ready to build for the layout of a data set, and how it is trained.
+
+    Args:
+        family: "mlp" or "ft".
+        outputs: The number of outputs.
+        recipe: How it is trained.
+        hidden: Widths of the hidden layers of an MLP.
+        activation: The activation of an MLP.
+        transformer: Options of ``FTTransformer``.
+    """
 
     family: str
     outputs: int
@@ -25,13 +34,29 @@ class Setup:
     transformer: dict[str, Any] = field(default_factory=dict)
 
     def build(self, layout: Sequence[int], seed: int, **options: Any) -> nn.Module:
-        """The untrained network for features of these numbers of columns; ``options`` go to ``FTTransformer``."""
+        """The untrained network.
+
+        Args:
+            layout: The number of columns of each feature.
+            seed: Decides the initial weights.
+            **options: Further options of ``FTTransformer``.
+
+        Returns:
+            The network.
+        """
         if self.family == "ft":
             return seeded(seed, lambda: FTTransformer(layout, self.outputs, **(self.transformer | options)))
         return seeded(seed, lambda: mlp(sum(layout), *self.hidden, self.outputs, activation=self.activation))
 
     def seeded_recipe(self, seed: int) -> Recipe:
-        """The recipe with this seed, for dropout."""
+        """The recipe with this seed, for dropout.
+
+        Args:
+            seed: The seed, for dropout.
+
+        Returns:
+            The recipe with that seed.
+        """
         return replace(self.recipe, seed=seed)
 
 
@@ -56,7 +81,23 @@ SHIFT_TRANSFORMERS = ((4, 32), (4, 64), (8, 32), (8, 64))  # heads and width
 
 
 def setup(name: str, family: str = "mlp") -> Setup:
-    """How the paper trains on a data set: "mlp" (the four of OpenXAI come trained: ``openxai_mlp``) or "ft"."""
+    """How the paper trains on a data set.
+
+    Args:
+        name: The name of a data set.
+        family: "mlp" (the four of OpenXAI come trained: ``openxai_mlp``) or "ft".
+
+    Returns:
+        The network and its recipe.
+
+    Raises:
+        ValueError: The paper trains no such network.
+
+    Example:
+        >>> from cafexai.models import setup
+        >>> setup("titanic").family
+        'mlp'
+    """
     if name not in {"mlp": tuple(_HIDDEN), "ft": tuple(_TABLES)}.get(family, ()):
         choices = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in (("mlp", _HIDDEN), ("ft", _TABLES)))
         raise ValueError(f"setup({name!r}, {family!r}): there is no such network in the paper; choose among {choices}.")
@@ -72,6 +113,13 @@ def conflict_setup(dimension: int, activation: type[nn.Module] = nn.ReLU) -> Set
 
     For data of seed 42 + k the authors train the seeds 101 + 5k to 105 + 5k and keep the network with the lowest loss on
     validation (``evaluate``).
+
+    Args:
+        dimension: The number of pairs of features.
+        activation: The activation.
+
+    Returns:
+        The network and its recipe.
     """
     if dimension not in CONFLICT_WIDTHS:
         raise ValueError(f"conflict_setup({dimension}): the paper trains on dimensions {', '.join(map(str, CONFLICT_WIDTHS))}.")
@@ -80,7 +128,15 @@ def conflict_setup(dimension: int, activation: type[nn.Module] = nn.ReLU) -> Set
 
 
 def shift_setup(width: int, heads: int | None = None) -> Setup:
-    """The networks trained on ``synthetic_shift``: a perceptron, or with ``heads`` an FT-Transformer of one block."""
+    """The networks trained on ``synthetic_shift``: a perceptron, or with ``heads`` an FT-Transformer of one block.
+
+    Args:
+        width: The width of the layers.
+        heads: Heads of attention, for an FT-Transformer; None is a perceptron.
+
+    Returns:
+        The network and its recipe.
+    """
     recipe = Recipe(25, 512, 1e-3)
     if heads is None:
         return Setup("mlp", 5, recipe, (width, width))

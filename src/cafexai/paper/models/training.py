@@ -22,7 +22,18 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train. ``loss`` is "cross_entropy", "bce" (one logit) or "mse"; ``best`` keeps the epoch best on validation."""
+    """How to train.
+
+    Args:
+        epochs: Passes over the rows.
+        batch: Rows per step.
+        lr: The learning rate.
+        loss: "cross_entropy", "bce" (one logit) or "mse".
+        seed: Decides the order of the rows and dropout.
+        shuffle: Draw a new order for every epoch.
+        best: Keep the epoch that is best on validation instead of the last one.
+        weight_decay: The weight decay of AdamW.
+    """
 
     epochs: int
     batch: int = 256
@@ -40,7 +51,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Training:
-    """A trained model and its history: one loss per epoch, the epoch that was kept, and its name on disk."""
+    """A trained model and its history.
+
+    Args:
+        model: The model, in eval mode.
+        losses: One loss per epoch.
+        validation: One loss on validation per epoch.
+        epoch: The epoch that was kept.
+        key: The name on disk.
+        recipe: How it was trained.
+    """
 
     model: nn.Module
     losses: tuple[float, ...]
@@ -77,11 +97,31 @@ def train(
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Training:
-    """Train the model in place and return it in eval mode with its history.
+    """Train the model in place.
 
-    With a ``folder`` the result is kept there under a hash of settings, model and data: the same call then loads it, and an
-    interrupted one goes on from its last checkpoint to the same final weights, and one in another process waits for this one.
-    ``progress`` shows a bar; None: on a terminal.
+    With a ``folder``, the result is kept there under a hash of settings, model and data. The same call then loads it. An
+    interrupted one continues from its last checkpoint to the same final weights. One in another process waits for this one.
+
+    Args:
+        model: The model.
+        x: Inputs, (rows, ...).
+        y: Labels.
+        recipe: How to train.
+        validation: Inputs and labels for validation.
+        folder: Where results and checkpoints are kept; None keeps none.
+        progress: Show a progress bar. None shows it on a terminal.
+
+    Returns:
+        The model in eval mode, with its history.
+
+    Raises:
+        Diverged: The loss became infinite, not a number, or far larger than at the start.
+
+    Example:
+        >>> from cafexai.models import Recipe, mlp, train
+        >>> x = torch.rand(32, 2)
+        >>> train(mlp(2, 4, 1), x, x.sum(1, keepdim=True), Recipe(2, loss="mse"), progress=False).epoch
+        2
     """
     _check(model, x, y, recipe, validation)
     config = {"recipe": asdict(recipe), "model": type(model).__name__}
@@ -95,10 +135,10 @@ def train(
             restore_optimizer(optimizer, state.optimizer)
         return _epochs(model, optimizer, x, y, recipe, validation, state)
 
-    return _finish(model, carried_out(epochs, recipe, store, progress), recipe, store)
+    return _finish(model, train_once(epochs, recipe, store, progress), recipe, store)
 
 
-def carried_out(
+def train_once(
     epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None
 ) -> Progress:
     """A finished training from disk, or else one that is begun or continued; another process at the same is waited for."""
@@ -160,7 +200,17 @@ def _epochs(
 
 
 def evaluate(model: nn.Module, x: Tensor, y: Tensor, loss: str = "cross_entropy") -> float:
-    """The loss over all rows, in eval mode."""
+    """The loss over all rows, in eval mode.
+
+    Args:
+        model: The model.
+        x: Inputs, (rows, ...).
+        y: Labels.
+        loss: "cross_entropy", "bce" or "mse".
+
+    Returns:
+        The mean loss.
+    """
     model.eval()
     with torch.no_grad():
         parts = zip(x.split(4096), y.split(4096), strict=True)

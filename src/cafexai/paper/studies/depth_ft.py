@@ -59,7 +59,7 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
         found[key] = {
             "size": (e.positive.sum(1).mean() / e.output.abs().mean()).item(),
             "median": ratio.median().item(),
-            "conflict": e.conflict.mean().item(),
+            "conflict": e.s_conf.mean().item(),
         }
     for size in SIZES:
         disturb = getattr(measure.TabularPerturbation, size)(table.x_test, [list(c) for c in table.categories.values()])

@@ -18,16 +18,27 @@ Results = Mapping[str, Any]  # the result of each task by its key, plain values 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a study finds its data and keeps what it trains."""
+    """Where a study finds its data and keeps what it trains.
+
+    Args:
+        models: The folder of trained models.
+        data: The folder of the data sets; None takes ``CAFEXAI_DATA``, or downloads.
+        show_progress: Show progress bars. None shows them for long work only.
+    """
 
     models: Path
-    data: str | None = None  # the folder of the data sets; None: CAFEXAI_DATA, or downloads
+    data: str | None = None
     show_progress: bool | None = None
 
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work with a key of its own; the same settings give the same result."""
+    """A piece of work. The same settings give the same result.
+
+    Args:
+        key: Its key among the results.
+        run: Does the work.
+    """
 
     key: str
     run: Callable[[], Any]
@@ -35,9 +46,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under column names; the first column names the row."""
+    """Rows of cells under column names; the first column names the row.
 
-    name: str  # of its files
+    Args:
+        name: The name of its files.
+        title: The heading.
+        columns: Names of the columns.
+        rows: The cells.
+        note: A remark below the table.
+    """
+
+    name: str
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -80,7 +99,13 @@ def rounded(numbers: Any) -> Any:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim, whether it holds in our numbers (None: they do not decide it), and these numbers."""
+    """A claim, and whether it holds in our numbers.
+
+    Args:
+        claim: The claim.
+        holds: True or False; None if the numbers do not decide it.
+        numbers: These numbers.
+    """
 
     claim: str
     holds: bool | None
@@ -93,7 +118,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What a study shows."""
+    """What a study shows.
+
+    Args:
+        tables: The tables.
+        findings: The findings.
+        figures: Figures by the names of their files.
+    """
 
     tables: Sequence[Table]
     findings: Sequence[Finding]
@@ -104,8 +135,14 @@ class Report:
 class Study:
     """One table or figure of the paper, or a family of them.
 
-    ``presets``: settings by name, "toy" (seconds), "quick" (minutes) and "full" (the paper's sizes); ``minutes`` says how long
-    they take on two cores. ``tasks`` lists the work for some settings, ``report`` reads its results.
+    Args:
+        name: The name on the command line.
+        title: The heading.
+        needs: The data and extras that it needs.
+        presets: Settings by name: "toy" (seconds), "quick" (minutes) and "full" (the paper's sizes).
+        minutes: How long each preset takes on two cores.
+        tasks: Lists the work for some settings.
+        report: Reads the results.
     """
 
     name: str

@@ -36,9 +36,24 @@ def run(
     """Do what is missing in the folder, then write tables, figures and findings there.
 
     The folder holds ``config.json``, ``results.json`` (one entry per task), a Markdown and a CSV file per table, PNG and SVG
-    files of the figures, ``findings.json``, and ``README.md`` with all of it. ``changes`` replace settings of the preset.
-    With ``jobs`` so many processes do tasks at the same time, each with its share of the threads; a script of yours then calls
-    this under ``if __name__ == "__main__":``. Runtimes that a study reports are those beside the other processes.
+    files of the figures, ``findings.json``, and ``README.md`` with all of it.
+
+    Args:
+        study: The study.
+        preset: The name of its settings.
+        out: The folder.
+        data: The folder of the data sets; None takes ``CAFEXAI_DATA``, or downloads.
+        changes: Settings that replace those of the preset.
+        jobs: Processes that work at the same time, each with its share of the threads. A script of yours then calls ``run``
+            under ``if __name__ == "__main__":``. Runtimes in the report are measured beside the other processes.
+        show_progress: Show progress bars. None shows them for long work only.
+        say: Gets lines about the progress.
+
+    Returns:
+        What the study shows.
+
+    Raises:
+        ValueError: There is no such preset or setting, or the folder holds results of other settings.
     """
     if jobs < 1:
         raise ValueError(f"study {study.name}: {jobs} processes cannot do anything; give at least 1.")

@@ -75,7 +75,7 @@ def between_digits(model: nn.Module, x: Tensor, y: Tensor, way: str = "feature c
     """s_conf for the true label with feature netting, or in another way, the pixels of each digit being one feature."""
     halves = (torch.arange(x.shape[2]) * 2 // x.shape[2])[:, None].expand(x.shape[1:])
     e = named(way, model).explain(x, target=y, feature_groups=halves, batch_size=50, show_progress=False)
-    return torch.as_tensor(e.conflict)
+    return torch.as_tensor(e.s_conf)
 
 
 def scores(model: nn.Module, x: Tensor, y: Tensor, batch: int = 250) -> dict[str, Tensor]:
@@ -89,9 +89,9 @@ def scores(model: nn.Module, x: Tensor, y: Tensor, batch: int = 250) -> dict[str
             logits = classifier(latent)
         parts["max_logit"].append(logits.amax(1))
         explanation = cafe.explain(latent, target=labels, show_progress=False)
-        parts["conflict"].append(explanation.conflict)
+        parts["conflict"].append(explanation.s_conf)
         influence = torch.as_tensor(explanation.positive).sum(1) + torch.as_tensor(explanation.negative).sum(1)
-        parts["conflict_share"].append(explanation.conflict / influence)
+        parts["conflict_share"].append(explanation.s_conf / influence)
         parts["correct"].append((logits.argmax(1) == labels).double())
     return {kind: torch.cat(pieces) for kind, pieces in parts.items()}
 

@@ -53,7 +53,7 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
 
         def conflicts(targets: dict[str, Any], cafe: CAFE = cafe) -> dict[str, Tensor]:
             return {
-                name: cafe.explain(sets[name][0], target=target, batch_size=1000, show_progress=False).conflict
+                name: cafe.explain(sets[name][0], target=target, batch_size=1000, show_progress=False).s_conf
                 for name, target in targets.items()
             }
 

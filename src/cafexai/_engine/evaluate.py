@@ -1,0 +1,100 @@
+"""The explained number of the model itself, at inputs in which features are set to their baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .._carriers.path import PathScores
+from .._core.tolerance import all_finite
+from .._inputs.target import pick_outputs
+from ..rules.registry import TABLE
+from .forward import forward, plain_output
+from .job import Batch, Job
+
+
+class NotEvaluated(ValueError):
+    """The model cannot be evaluated with features removed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which number of the output is explained, in each of some rows."""
+
+    target: Tensor  # (rows, dimensions of the output)
+    against: Tensor | None = None  # like target
+    final: str | None = None  # a sigmoid or softmax at the end that is left out
+
+
+def without(batch: Batch, removed: Tensor) -> Batch:
+    """The rows with some elements at their baseline; ``removed`` is (rows, elements), input after input."""
+    sizes = [x[0].numel() for x in batch.tensors]
+    tensors = []
+    for x, reference, away in zip(batch.tensors, batch.references, removed.split(sizes, 1), strict=True):
+        if reference is None and not x.is_floating_point() and bool(away.any()):
+            raise NotEvaluated("codes without a baseline code cannot be removed; give baselines with a code")
+        start = torch.zeros_like(x) if reference is None else reference.to(x)
+        tensors.append(torch.where(away.view(x.shape), start, x))
+    return dataclasses.replace(batch, tensors=tuple(tensors))
+
+
+def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
+    """The explained number at these rows, (rows,).
+
+    Raises:
+        NotEvaluated: It is not finite there. Errors of the model itself are passed on.
+    """
+    found = _logits(job, batch, asked) if asked.final is not None else None
+    if found is None:
+        if asked.final is None:
+            found = pick_outputs(plain_output(job, batch), asked.target, asked.against)
+        else:
+            found = _inside(job, batch, asked)
+    if found.shape != asked.target.shape[:1]:
+        raise NotEvaluated("the model does not give one output for each row there")
+    if not all_finite(found):
+        raise NotEvaluated("the output of the model is not finite there")
+    return found.detach()
+
+
+class _LastFinal(TorchFunctionMode):
+    """Records the input and the result of the last sigmoid or softmax."""
+
+    logits: Any = None
+    result: Any = None
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        rule = TABLE.get(func)
+        if rule is not None and "final" in rule.kinds and not rule.in_place and args:
+            self.logits, self.result = args[0], result
+        return result
+
+
+def _logits(job: Job, batch: Batch, asked: Asked) -> Tensor | None:
+    """The explained logit, if the output of the model is the very result of its last sigmoid or softmax."""
+    last = _LastFinal()
+    with last:
+        output = plain_output(job, batch)
+    if output is not last.result or last.result is last.logits or last.logits.shape != output.shape:
+        return None
+    return pick_outputs(last.logits, asked.target, asked.against)
+
+
+def _inside(job: Job, batch: Batch, asked: Asked) -> Tensor:
+    """The explained logit from a pass on scored values, which finds it behind moves and sigmoids that are written out."""
+    settings = dataclasses.replace(job.settings, carrier=PathScores)
+    given = dataclasses.replace(job.given, tensors=batch.tensors)
+    request = job.request.replace(target=asked.target if asked.target.shape[1] else None, against=asked.against)
+    alone = dataclasses.replace(batch, rows=slice(0, len(asked.target)))
+    job = dataclasses.replace(job, given=given, settings=settings, features=None, request=request)
+    passed = forward(job, alone, settings)
+    found = passed.chosen.value
+    passed.run.release()
+    return found

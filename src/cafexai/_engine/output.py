@@ -1,0 +1,166 @@
+"""The explained output: the tensor among the outputs of the model, compared with the plain run, and the target in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.backward import Passed
+from .._core.provenance import final_of
+from .._core.run import Run
+from .._core.tensors import Complexed, Softmaxed
+from .._core.value import Scores
+from .._inputs.baselines import Reference
+from .._inputs.output_path import follow_path
+from .._inputs.target import OTHERS, choose_target, is_others, names_of_outputs, other_outputs
+from ..errors import RowsMixed
+from .check import check_output
+from .job import Batch, Job
+from .probability import probabilities
+
+
+def select_output(raw: Any, output: Any) -> Any:
+    """The one tensor to explain among the outputs of the model."""
+    if callable(output) and not isinstance(output, str):
+        return output(raw)
+    if output is not None:
+        try:
+            if not isinstance(output, str) or (isinstance(raw, Mapping) and output in raw):
+                return raw[output]
+            return follow_path(raw, output)
+        except (KeyError, IndexError, AttributeError, TypeError, ValueError):
+            raise ValueError(
+                f"explain(..., output={output!r}): the model's output has {_parts_of(raw)}. Give a key, an index, a function "
+                'or a path such as "logits[:, -1]".'
+            ) from None
+    if isinstance(raw, Tensor):
+        return raw
+    values = list(raw.values()) if isinstance(raw, Mapping) else list(raw) if isinstance(raw, (tuple, list)) else []
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if len(tensors) == 1:
+        return tensors[0]
+    raise ValueError(
+        f"explain(...): which output? The model returns {_parts_of(raw)}. Give output= a key, an index or a function."
+    )
+
+
+def _parts_of(raw: Any) -> str:
+    if isinstance(raw, Mapping):
+        return f"the keys {list(raw)}"
+    return f"{len(raw)} entries" if isinstance(raw, (tuple, list)) else f"a {type(raw).__name__}"
+
+
+def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> Passed:
+    """Compare the output with the plain one and pick the target."""
+    if isinstance(output, Complexed):
+        raise ValueError("explain(...): the output is complex. Explain its real part: output=lambda out: out.real.")
+    if not isinstance(output, (Scores, Softmaxed)):
+        frozen = ", ".join(dict.fromkeys(key.operation for key in run.frozen)) or "nothing"
+        raise ValueError(
+            "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
+            f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch. Explain what "
+            'comes before that: explain(..., target_layer="...").'
+        )
+    scores: Any = output
+    final, notes = None, job.notes
+    if isinstance(output, Softmaxed):
+        scores, final, found, reference = output.logits, "softmax", output.as_subclass(Tensor), None
+    else:
+        found, reference = output.value, output.reference
+        scores, final = final_of(output)
+    check_output(found, reference, expected, run)
+    if final is not None:
+        notes = ("The final sigmoid or softmax is left out: the scores are about its logit.", *notes)
+    notes = (*notes, *run.notes)
+    shape = scores.template.shape
+    if scores.rows is not None and shape and shape[0] == run.batch:
+        raise RowsMixed(
+            "explain(...): the model lets rows depend on each other, or gives them back in another order, so that an output "
+            "has no row of its own. batch_size=1 explains every row by itself, as the model sees it alone. A graph, whose "
+            "nodes depend on each other, is one row: "
+            "CAFE(lambda x: model(x[0], edges)[None]).explain(nodes[None], target=(node, class))."
+        )
+    if scores.rows is not None or not shape or shape[0] != run.batch:
+        raise ValueError(
+            f"explain(...): the output of shape {tuple(shape)} does not have one entry per row in dimension 0, for "
+            f"{run.batch} row(s). Dimension 0 of the inputs is the batch (a single row is x[None]); the output can be "
+            "selected or reshaped: output=lambda out: ... A graph is one row: "
+            "CAFE(lambda x: model(x[0], edges)).explain(nodes[None])."
+        )
+    if job.question.every_class and len(shape) > 2:
+        raise ValueError(
+            f'explain(..., target="all"): the output has shape {tuple(shape)}; give it one of (rows, classes): output=.'
+        )
+    target, names = (
+        0 if job.question.every_class else job.request.target,
+        job.class_names if job.question.target_layer is None else (),
+    )
+    pick, index = choose_target(scores.value, target, batch.rows, job.given.rows, names=names)
+    other = None
+    if job.request.against is None:
+        chosen = scores.reshape(pick, aligned=True)
+    elif is_others(job.request.against, names):
+        others = other_outputs(scores.value, index)
+        chosen, other = _minus_mean(scores, pick, others), torch.full_like(index, OTHERS)
+    else:
+        try:
+            subtract, other = choose_target(scores.value, job.request.against, batch.rows, job.given.rows, names=names)
+        except ValueError as error:
+            raise ValueError(str(error).replace("target=", "against=")) from None
+        chosen = _difference(scores, pick, subtract)
+        if bool((same := (index == other).all(1)).any()):
+            row = batch.rows.start + int(same.nonzero()[0])
+            raise ValueError(
+                f"explain(..., against={job.request.against!r}): for row {row} that is the explained output itself, "
+                f"{index[row - batch.rows.start].tolist()}. Give two different ones."
+            )
+    likely = probabilities(job, scores.value, found if final is not None else None)
+    called = names_of_outputs(names, scores.template.shape[1:])
+    about = _find_explained(run, batch, job)
+    return Passed(run, *about, found, scores, chosen, index, expected, final, notes, other, likely, called)
+
+
+def _find_explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Reference]]:
+    """What the scores are about, with its references."""
+    if job.question.layer is not None:
+        if not run.leaves:
+            raise ValueError(f"explain(...): the module {job.question.layer!r} was not called in this forward pass.")
+        scores = run.leaves[0].scores
+        return [scores.value], [scores.reference]
+    met = {leaf.source for leaf in run.leaves}
+    if len(met) < len(batch.tensors):
+        missing = min(set(range(len(batch.tensors))) - met)
+        raise ValueError(
+            f"explain(...): the codes of input {missing} never reached an embedding. Integer inputs are explained "
+            "there; pass x.float() if these are quantities, or additional_forward_args if they are no features."
+        )
+    return [run.wide(x) if x.is_floating_point() else x for x in batch.tensors], list(batch.references)
+
+
+def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Callable[[Tensor], Tensor]) -> Scores:
+    """One output minus another, as a module computes it: the edges of both are edges of the difference, none is netted."""
+    one, other = (scores.reshape(choice, aligned=True) for choice in (pick, subtract))
+    difference: Scores = one.add(other, alpha=-1)
+    return difference
+
+
+def _minus_mean(scores: Scores, pick: Callable[[Tensor], Tensor], others: Tensor) -> Scores:
+    """One output minus the mean of others, (rows, others) being their index."""
+    index = others.to(scores.template.device)
+    rows = torch.arange(len(index), device=index.device)[:, None]
+    rest = scores.reshape(lambda v: v[rows, index], aligned=True).linear(lambda v: v.mean(1), aligned=True)
+    difference: Scores = scores.reshape(pick, aligned=True).add(rest, alpha=-1)
+    return difference
+
+
+def each_class(passed: Passed) -> list[Passed]:
+    """The pass aimed at every class, one after the other."""
+    batch, found = passed.run.batch, []
+    for target in range(passed.scores.shape[1:].numel()):
+        pick, index = choose_target(passed.scores.value, target, slice(0, batch), batch)
+        found.append(dataclasses.replace(passed, chosen=passed.scores.reshape(pick, aligned=True), target=index))
+    return found

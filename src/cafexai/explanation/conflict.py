@@ -1,0 +1,152 @@
+"""Conflict between features: from four outputs of the model, or from net scores.
+
+S+ and S- are the features whose net scores are above and below 0. With r = f(baseline), p = f(x with S- at the baseline),
+q = f(x with S+ at the baseline) and y = f(x), the magnitude of Definition 4 between the two sides is max(m(p), m(q)), where
+m(u) = min(|y - u|, |u - r|) if (y - u) (u - r) < 0 and 0 otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .._inputs.images import cell_index
+
+if TYPE_CHECKING:
+    from .parts import Tensors
+    from .scale import ConflictScale
+
+MEASURED, NET = "measured", "net"  # kinds of conflict
+START, ONLY_UP, ONLY_DOWN, TOGETHER = range(4)  # the columns of sides: r, p, q, y
+
+
+@dataclass(frozen=True)
+class ConflictInfo:
+    """The conflict of every row, averaged over baselines if there are several."""
+
+    conflict: Tensor  # (rows,): what features cancelled of each other
+    left: Tensor  # (rows,): the size of what is left, the mean of |y - r|
+    kind: str = NET  # "measured": from sides; "net": from net scores
+    sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y
+    rank: Tensor | None = None  # (rows,): the part of the background rows with a smaller share of conflict
+
+
+def from_sides(sides: Tensor) -> ConflictInfo:
+    """The measured conflict. ``sides`` is (rows, baselines, 4); conflicts and distances are averaged over baselines."""
+    r, p, q, y = sides.double().unbind(-1)
+    amount = torch.maximum(counteraction(y - p, p - r), counteraction(y - q, q - r))
+    return ConflictInfo(amount.mean(1).to(sides.dtype), (y - r).abs().mean(1).to(sides.dtype), MEASURED, sides)
+
+
+def counteraction(first: Tensor, second: Tensor) -> Tensor:
+    """Definition 3: the smaller of what is changed by removing one side, and then the other, if their signs differ."""
+    size = torch.minimum(first.abs(), second.abs())
+    return torch.where(first * second.sign() < 0, size, torch.zeros_like(size))
+
+
+def from_nets(nets: Tensor) -> ConflictInfo:
+    """The smaller of the sum of positive and the sum of negative net scores. ``nets`` is (rows, features)."""
+    up, down = nets.clamp_min(0).sum(1), (-nets).clamp_min(0).sum(1)
+    return ConflictInfo(torch.minimum(up, down), (up - down).abs(), NET)
+
+
+def share_of(conflict: Tensor, left: Tensor) -> Tensor:
+    """conflict / (conflict + left); 0 where both are 0."""
+    total = conflict + left
+    return torch.where(total > 0, conflict / torch.where(total > 0, total, torch.ones_like(total)), torch.zeros_like(total))
+
+
+class ConflictFields:
+    """What an explanation says of conflicts; it has scores and, if ``explain`` made it, a ``conflict_info``."""
+
+    conflict_info: ConflictInfo | None
+    positive: Tensors
+    negative: Tensors
+    combined: Tensors
+    if TYPE_CHECKING:
+        meta: Any
+
+        @property
+        def kind(self) -> str: ...
+        @staticmethod
+        def parts(tensors: Tensors) -> tuple[Tensor, ...]: ...
+        def flat(self, tensors: Tensors) -> Tensor: ...
+
+    @property
+    def conflict(self) -> Tensor:
+        """How much features cancelled of each other, in units of the output. (rows,)"""
+        return self.between().conflict
+
+    @property
+    def conflict_left(self) -> Tensor:
+        """What is left after that: the distance of the output from the output at the baseline. (rows,)"""
+        return self.between().left
+
+    @property
+    def conflict_share(self) -> Tensor:
+        """conflict / (conflict + what is left): 0 if nothing was cancelled, 0.5 if as much as is left, 1 if all. (rows,)"""
+        info = self.between()
+        return share_of(info.conflict, info.left)
+
+    @property
+    def conflict_kind(self) -> str:
+        """How ``conflict`` was computed: "measured", by evaluating the model, or "net", from the net scores."""
+        return self.between().kind
+
+    @property
+    def sides(self) -> Tensor | None:
+        """(rows, baselines, 4) outputs of the model from which ``conflict`` follows; None if it comes from net scores.
+
+        They are: at the baseline; with the features whose net is negative at the baseline; with those whose net is positive
+        at the baseline; as it is.
+        """
+        return self.between().sides
+
+    @property
+    def conflict_rank(self) -> Tensor | None:
+        """The part of the background rows with a smaller share of conflict; None before ``rank_conflict``. (rows,)"""
+        return self.between().rank
+
+    def rank_conflict(self, scale: ConflictScale) -> Any:
+        """The explanation with the rank of its conflict among background rows, which views then show.
+
+        Args:
+            scale: What ``cafe.conflict_scale()`` gave.
+
+        Returns:
+            The explanation with ``conflict_rank``.
+
+        Raises:
+            ValueError: The conflict of the scale was computed in another way.
+        """
+        ranked: Any = self
+        return ranked.replace(conflict_info=replace(self.between(), rank=scale.rank(ranked)))
+
+    @property
+    def s_conf(self) -> Tensor:
+        """The paper's conflict score: min(sum of positive, sum of negative) over the features. (rows,)"""
+        return torch.minimum(self.flat(self.positive).sum(1), self.flat(self.negative).sum(1))
+
+    @property
+    def within(self) -> Tensor:
+        """What features cancelled of themselves, along different ways: the sum of min(positive, negative). (rows,)
+
+        Raises:
+            ValueError: The scores come from path netting, where this grows with the depth of the model.
+        """
+        if self.meta.settings.get("netting") == "path":
+            raise ValueError('explanation.within: not defined for netting="path". Use another variant.')
+        return torch.minimum(self.flat(self.positive), self.flat(self.negative)).sum(1)
+
+    def between(self) -> ConflictInfo:
+        """Conflict, what is left, kind and sides together."""
+        if self.conflict_info is not None:
+            return self.conflict_info
+        nets = self.flat(self.combined)
+        if self.kind == "image":
+            index = cell_index(self.parts(self.combined)[0].shape[1:]).to(nets.device)
+            nets = nets.new_zeros(len(nets), int(index.max()) + 1).index_add_(1, index, nets)
+        return from_nets(nets)
