@@ -29,8 +29,9 @@ class Request:
     Args:
         baselines: What rows are compared with. None is zero (for codes a zero embedding, for texts the mask token of the
             tokenizer). Else a number, a tensor or data frame shaped like the inputs or like one row, a stack of these (the
-            scores are averaged), a function of the inputs, or "mean", "median" or "mode" of the background. A tuple for
-            several inputs.
+            scores are averaged), a function of the inputs, "mean", "median" or "mode" of the background, or "zero". A tuple
+            for several inputs. "background", or ``cafexai.Background(rows, k=50)``, explains against each of k background
+            rows and averages the scores; it is what None means for frames of pipelines and schemas with a background.
         target: The output to explain: an index or the name of a class, one per row, or tuples for outputs of more
             dimensions. None is the only output, or the predicted class of each row.
         additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords. With ``batch_size``,
@@ -45,6 +46,8 @@ class Request:
             baseline, or "net", from the net scores. None is "measured" for ``explain`` and ``explain_neuron``, "net" for
             the others.
         display: The features in the units of the user, if the inputs are scaled.
+        allow_nan: Accept missing values (NaN), for a model that handles or ignores them. A value that is missing is missing in
+            the baseline, too, so its score is 0.
         batch_size: Rows per chunk. None chooses a size that fits the memory of the processor.
         show_progress: Show a progress bar. None shows it for long work only.
     """
@@ -59,6 +62,7 @@ class Request:
     pairs: bool = False
     conflict: str | None = None
     display: Any = None
+    allow_nan: bool = False
     batch_size: int | None = None
     show_progress: bool | None = None
 
@@ -68,6 +72,12 @@ class Request:
 
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(Request))
+
+
+def without_background(request: Request, background: Any, tokenizer: Any) -> Request:
+    """The request with zero where frames would take rows of the background as baselines unasked, at fifty times the price."""
+    unasked = request.baselines is None and background is not None and tokenizer is None
+    return request.replace(baselines="zero") if unasked else request
 
 
 def make_request(call: str, request: Request | None, options: Mapping[str, Any]) -> Request:

@@ -89,6 +89,7 @@ PLACES = {
     "conflict_left": ("conflict_info", "left"),
     "conflict_kind": ("conflict_info", "kind"),
     "sides": ("conflict_info", "sides"),
+    "conflict_rank": ("conflict_info", "rank"),
 }
 KINDS = {"conflict_info": ConflictInfo, "features": FeatureInfo, "checks": Checks, "meta": Meta, "refinement": Refinement}
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..._extras import progress as bar
-from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer
+from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer, tell_tally
 
 Pair = tuple[Tensor, Tensor]
 
@@ -46,7 +46,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES or self.epochs < 1 or self.batch < 1 or not self.lr > 0:
-            raise ValueError(f"{self}: loss is one of {', '.join(LOSSES)}; epochs, batch and lr are above 0.")
+            raise ValueError(f"{self}: epochs, batch and lr must be above 0. Allowed values of loss: {', '.join(LOSSES)}.")
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def train(
 
 
 def train_once(
-    epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None
+    epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None, networks: int = 1
 ) -> Progress:
     """A finished training from disk, or else one that is begun or continued; another process at the same is waited for."""
     if store is None:
@@ -147,7 +147,12 @@ def train_once(
     done = store.load(finished=True)
     if done is None:
         with store.alone():
-            done = store.load(finished=True) or _run(epochs, store.load(finished=False) or Progress(), recipe, store, progress)
+            done = store.load(finished=True)
+            if done is None:
+                done = _run(epochs, store.load(finished=False) or Progress(), recipe, store, progress)
+                tell_tally("trained", networks)
+                return done
+    tell_tally("found", networks)
     return done
 
 

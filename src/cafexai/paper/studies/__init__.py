@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from . import (
+    authors_protocol,
     awareness,
     circuit,
+    conflict_truth,
     depth,
     depth_blocks,
     depth_ft,
@@ -24,6 +26,7 @@ from . import (
     truth_tables,
     truth_text,
     units,
+    worked_tables,
 )
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
@@ -45,6 +48,8 @@ STUDIES: dict[str, Study] = {
         examples_images.EXAMPLES,
         circuit.CIRCUIT,
         properties.PROPERTIES,
+        *worked_tables.STUDIES,
+        *authors_protocol.STUDIES,
         awareness.AWARENESS,
         units.UNIT_STUDY,
         *monitoring.STUDIES,
@@ -52,6 +57,7 @@ STUDIES: dict[str, Study] = {
         *truth_text.STUDIES,
         *truth_images.STUDIES,
         *truth_tables.STUDIES,
+        *conflict_truth.STUDIES,
     )
 }
 

@@ -17,7 +17,7 @@ from ..datasets import movie_snippets
 from .paper import METHOD_TITLES
 from .photos import installed
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
-from .truth_text import PACKAGES, Encoder, train_sentiment
+from .truth_text import PACKAGES, Encoder, trained_on_texts
 
 GRADIENT = "gradient x change"
 OURS, RULES = ("cafe c=0.5", "cafe c=0.25"), ("cp_lrp", "attn_lrp", "gim")
@@ -41,7 +41,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 def measured(kind: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """For every layer and part: effects of patching single positions, and what each method foretells of them."""
     snippets = movie_snippets(folder=place.data)
-    model, encoder, _ = train_sentiment(kind, seed, snippets, settings, place)
+    model, encoder, _ = trained_on_texts(kind, seed, snippets, settings, place)
     held = snippets.texts[settings["train_rows"] + settings["valid_rows"] :]
     found: dict[str, list[dict[str, list[float]]]] = {}
     pairs = _pairs(encoder, held[settings["seeds"].index(seed) * settings["texts"] :][: settings["texts"]], settings["pairs"])

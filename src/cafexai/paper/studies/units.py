@@ -28,7 +28,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 CS = ("0", "0.25", "0.5", "1")
 OURS = tuple(f"CAFE {variant} c={c}" for variant in VARIANTS for c in CS)
-RIVALS = tuple(name for name in methods.METHODS if not name.startswith("cafe"))
+RIVALS = (
+    *("lrp", "deeplift_rescale", "deeplift_revealcancel", "bias_backpropagation", "gradient_x_input", "integrated_gradients"),
+    *("gradient_shap", "smoothgrad", "kernel_shap", "lime", "shapley_value_sampling", "cp_lrp", "attn_lrp", "gim"),
+)
 BLOCKS = ("cafe_blocks", "cafe_if_missing")
 
 
