@@ -238,7 +238,7 @@ def _head(kind: str, width: int) -> nn.Module:
 COMMON = {
     "networks": {kind: ["movie_snippets"] for kind in ("linear", "mlp", TUNED)}, "encoder": "minilm",
     "methods": [*TRANSFORMERS, *EVALUATING, EXACT],
-    "train_rows": 1500, "valid_rows": 300, "epochs": 60, "tuned_epochs": 2, "rows": 20, "short_rows": 10, "short_tokens": 9,
+    "train_rows": 1500, "valid_rows": 300, "epochs": 60, "tuned_epochs": 2, "rows": 10, "short_rows": 6, "short_tokens": 9,
 }  # fmt: skip
 TEXT = Study(
     "truth-text",
@@ -248,7 +248,7 @@ TEXT = Study(
         "toy": COMMON | {"encoder": "toy", "train_rows": 4, "valid_rows": 2, "epochs": 2, "tuned_epochs": 1, "rows": 1,
                          "short_rows": 1, "seeds": [42], "tuned_seeds": 1},
         "quick": COMMON | {"seeds": [42], "tuned_seeds": 1},
-        "full": COMMON | {"seeds": [42, 43, 44, 45, 46], "tuned_seeds": 3},
+        "full": COMMON | {"seeds": [42, 43, 44, 45, 46], "tuned_seeds": 1},
     },
     {"toy": "0.3", "quick": "20", "full": "60"},
     tasks,
