@@ -23,7 +23,7 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Three storeys, one line per folder. Each line may import the lines above it, and nothing else.
 LAYERS = """
-    errors _docstrings _extras _files _processes           what all use
+    errors _docstrings _extras _files _logging _processes           what all use
     -- the engine
     _core                                                  the scored value
     _carriers                                              how influence is propagated

@@ -112,6 +112,8 @@ def _collect(
     several = len(chunks) > 1 or job.request.show_progress
     for chunk in progress(chunks, "explaining", "batch", job.request.show_progress) if several else chunks:
         expected = next(plain) if plain is not None else (known or {}).get(chunk.start)
+        if expected is None and len(job.stack) > 1:  # it does not depend on the baseline
+            expected = plain_output(job, job.batch(chunk))
         found: Results[R] = {}
         for reference in range(len(job.stack)):
             batch = job.batch(chunk, reference)

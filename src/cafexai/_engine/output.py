@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .._core.backward import Passed
@@ -15,7 +16,7 @@ from .._core.tensors import Complexed, Softmaxed
 from .._core.value import Scores
 from .._inputs.baselines import Reference
 from .._inputs.output_path import follow_path
-from .._inputs.target import choose_target, names_of_outputs
+from .._inputs.target import OTHERS, choose_target, is_others, names_of_outputs, other_outputs
 from ..errors import RowsMixed
 from .check import check_output
 from .job import Batch, Job
@@ -102,6 +103,9 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
     other = None
     if job.request.against is None:
         chosen = scores.reshape(pick, aligned=True)
+    elif is_others(job.request.against, names):
+        others = other_outputs(scores.value, index)
+        chosen, other = _minus_mean(scores, pick, others), torch.full_like(index, OTHERS)
     else:
         try:
             subtract, other = choose_target(scores.value, job.request.against, batch.rows, job.given.rows, names=names)
@@ -141,6 +145,15 @@ def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Call
     """One output minus another, as a module computes it: the edges of both are edges of the difference, none is netted."""
     one, other = (scores.reshape(choice, aligned=True) for choice in (pick, subtract))
     difference: Scores = one.add(other, alpha=-1)
+    return difference
+
+
+def _minus_mean(scores: Scores, pick: Callable[[Tensor], Tensor], others: Tensor) -> Scores:
+    """One output minus the mean of others, (rows, others) being their index."""
+    index = others.to(scores.template.device)
+    rows = torch.arange(len(index), device=index.device)[:, None]
+    rest = scores.reshape(lambda v: v[rows, index], aligned=True).linear(lambda v: v.mean(1), aligned=True)
+    difference: Scores = scores.reshape(pick, aligned=True).add(rest, alpha=-1)
     return difference
 
 

@@ -27,7 +27,7 @@ OPTIONS |= {
     word: word.replace("_", "-")
     for word in """target against output c netting flows biases norms batch_size methods metrics
                    keep scores top workers rows_per_part max_bad engine address kernels encoding
-                   partition_by compression append""".split()
+                   partition_by compression append log_level log_format""".split()
 }
 
 

@@ -73,7 +73,7 @@ def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
 
 
 def by_group(table: Table, scoring: Scoring, column: Any) -> dict[str, Any]:
-    """The mean share of influence that cancelled, for groups of rows by one column."""
+    """The mean share of conflict, for groups of rows by one column."""
     name = word(column, table.names, "column")
     assert table.frame is not None
     shares = scoring.columns["share"][: scoring.done]
@@ -130,7 +130,7 @@ def _apart(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _counts(shares: np.ndarray, ends: tuple[float, float] | None = None) -> dict[str, Any]:
-    """How many rows have which share of their influence cancelled, between these ends or those of the rows."""
+    """How many rows have which share of conflict, between these ends or those of the rows."""
     own = shares[np.isfinite(shares)]
     low, high = ends if ends is not None else _ends(own)
     counts, _ = np.histogram(own, BINS, (low, high))
@@ -138,7 +138,7 @@ def _counts(shares: np.ndarray, ends: tuple[float, float] | None = None) -> dict
 
 
 def _ends(shares: np.ndarray) -> tuple[float, float]:
-    low, high = (float(shares.min()), float(shares.max())) if len(shares) else (0.0, 0.5)
+    low, high = (float(shares.min()), float(shares.max())) if len(shares) else (0.0, 1.0)
     return (low, high) if high > low else (max(low - 0.01, 0.0), low + 0.01)
 
 

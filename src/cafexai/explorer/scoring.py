@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from ..explanation import Explanation
-from ..plotting.row_lines import conflict_share
 from ..reporting.summed import by_region
 from .requests import Choice, Refused
 from .rows import Rows
@@ -66,8 +65,8 @@ class Scoring:
         e = self.session.explain(places, self.choice, rows=self.rows)
         where = slice(places.start, places.stop)
         self.columns["output"][where] = e.output.cpu().numpy()
-        self.columns["conflict"][where] = e.s_conf.cpu().numpy()
-        self.columns["share"][where] = conflict_share(e).cpu().numpy()
+        self.columns["conflict"][where] = e.conflict.cpu().numpy()
+        self.columns["share"][where] = e.conflict_share.cpu().numpy()
         outputs = self.session.outputs(self.rows.inputs(places)[0])
         likely = self.session.probabilities(outputs, e.meta.final)
         if outputs.ndim == 2 and outputs.shape[1] > 1:

@@ -15,7 +15,6 @@ from ._window import Window
 CERTAIN = 0.01  # corrected p-values below it are named
 LOST = 0.9  # a share of missing values that makes a column missing
 FROZEN = 1e-12  # variance, in units of that of the reference, of a column that does not vary
-FEW_NEW = 0.01  # a share of new values that is worth a word
 MATTERS = 0.1  # standard deviations of the output that make an alert
 WORSE = 0.02  # a loss of accuracy, beyond two standard errors, that makes an alert
 DRAWS = 200  # bootstrap samples
@@ -65,7 +64,7 @@ def broken_columns(reference: Reference, window: Window) -> dict[str, str]:
             found[feature] = "missing"
         elif variance < FROZEN and usual**window.rows < 1e-6:
             found[feature] = "frozen"
-        elif shares[NEW] >= FEW_NEW and now[NEW] >= 3:
+        elif shares[NEW] > reference.limits["new values"]:
             found[feature] = "new values"
     return found
 

@@ -8,15 +8,16 @@ from math import ceil
 
 import numpy as np
 
-from ._bins import Bins, Counts, Numbers
+from ._bins import MISSING, Bins, Counts, Numbers
 from ._signals import Signals, name_columns
 from ._statistics import correlations, kolmogorov_smirnov, scale
 from ._window import Standard, Window, count_places, place_values, summarise
 
-FAMILIES = ("inputs", "correlations", "scores", "output", "conflict")  # each has a limit of its own
+FAMILIES = ("inputs", "new values", "correlations", "scores", "output", "conflict")  # each has a limit of its own
 EXCEEDING = 10  # chunks that exceed the limit of a family: fewer would make it uncertain
 MOST_CHUNKS = 20_000
 SMALLEST = 30  # rows of a window
+FEW_NEW = 0.01  # a share of new values in a column that is never an alarm
 CLEAR = 0.25  # the distance (Kolmogorov-Smirnov) in one column that the smallest window must be able to show
 
 
@@ -56,6 +57,7 @@ def fit_reference(signals: Signals, false_alarms: float, chunk_rows: int, seed: 
             maxima[family].append(value)
     level = 1 - false_alarms / len(FAMILIES)
     limits = {family: float(np.quantile(values, level, method="higher")) for family, values in maxima.items()}
+    limits["new values"] = max(limits["new values"], FEW_NEW)
     return Reference(signals.features, bins, standard, window, noise, limits, false_alarms, chunk_rows)
 
 
@@ -87,6 +89,7 @@ def family_statistics(features: tuple[str, ...], one: Window, two: Window, noise
     pairs = np.abs(pair_statistics(one, two, noise))
     return {
         "inputs": float(scaled[:count].max()),
+        "new values": float(new_shares(one, two)[:count].max()),
         "correlations": float(pairs.max()) if count > 1 else 0.0,
         "scores": float(scaled[count : 4 * count].max()),
         "output": float(scaled[4 * count]),
@@ -97,6 +100,11 @@ def family_statistics(features: tuple[str, ...], one: Window, two: Window, noise
 def column_statistics(one: Window, two: Window) -> Numbers:
     """The scaled distance of every column."""
     return scale(kolmogorov_smirnov(one.counts, two.counts), one.rows, two.rows)
+
+
+def new_shares(one: Window, two: Window) -> Numbers:
+    """The share of rows, in every column, with a value that the other rows do not have; for columns with few values."""
+    return np.where(two.counts[:, :MISSING] == 0, one.counts[:, :MISSING], 0).sum(1) / one.rows
 
 
 def pair_statistics(one: Window, two: Window, noise: Numbers) -> Numbers:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,11 @@ from ..cafe import CAFE
 from ..explanation import Explanation
 from ._judge import judge
 from ._reference import Reference, fit_reference
-from ._signals import Signals, read_signals
+from ._rows import CHUNK, explain_rows, take_rows
+from ._signals import Signals
 from ._store import fingerprint_fit, load_monitor, save_monitor
 from ._verdict import Verdict
 from ._window import Window, summarise
-
-CHUNK = 4096  # rows explained at once, so that memory stays constant
 
 
 class Monitor:
@@ -78,7 +76,7 @@ class Monitor:
         if not 0 < false_alarms < 1:
             raise ValueError(f"Monitor.fit(..., false_alarms={false_alarms}): give a share between 0 and 1, such as 0.01.")
         options = {"target": target, "baselines": baselines}
-        parts = list(_explain(cafe, reference, options, "Monitor.fit"))
+        parts = list(explain_rows(cafe, reference, options, "Monitor.fit"))
         signals = Signals(parts[0].features, np.concatenate([part.values for part in parts]))
         rows = len(signals.values)
         if rows < 200:
@@ -239,7 +237,7 @@ class Monitor:
 
     def _summarise(self, rows: Any, labels: Any, call: str) -> Window:
         total = Window.empty(len(self.reference.features))
-        for signals in _explain(self.cafe, rows, self.options, call):
+        for signals in explain_rows(self.cafe, rows, self.options, call):
             if signals.features != self.reference.features:
                 raise ValueError(
                     f"{call}(...): the rows have other features than the reference: {', '.join(signals.features)}."
@@ -249,30 +247,15 @@ class Monitor:
         return dataclasses.replace(total, right=right, labelled=labelled)
 
 
-def _explain(cafe: CAFE, rows: Any, options: dict[str, Any], call: str) -> Iterator[Signals]:
-    """The watched numbers of rows, chunk by chunk; of an explanation, all at once."""
-    if isinstance(rows, Explanation):
-        yield read_signals(rows, f"{call}(...)")
-        return
-    count = len(rows[0]) if isinstance(rows, tuple) else len(rows)
-    for start in range(0, count, CHUNK):
-        part = _take(rows, slice(start, start + CHUNK))
-        yield read_signals(cafe.explain(part, show_progress=False, **options), f"{call}(...)")
-
-
-def _take(rows: Any, places: slice) -> Any:
-    if isinstance(rows, tuple):
-        return tuple(_take(part, places) for part in rows)
-    return rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
-
-
 def _count_right(cafe: CAFE, rows: Any, labels: Any, call: str) -> tuple[int, int]:
     """How many labels the model predicts, and how many there are."""
     if labels is None:
         return 0, 0
     if isinstance(rows, Explanation):
         raise ValueError(f"{call}(..., labels=...): labels need the rows themselves, not an explanation.")
-    found = torch.cat([_predicted(cafe, _take(rows, slice(start, start + CHUNK))) for start in range(0, len(labels), CHUNK)])
+    found = torch.cat(
+        [_predicted(cafe, take_rows(rows, slice(start, start + CHUNK))) for start in range(0, len(labels), CHUNK)]
+    )
     names = list(cafe.class_names)
     known = [names.index(str(one)) if str(one) in names else one for one in np.asarray(labels).tolist()]
     if len(known) != len(found):

@@ -154,9 +154,10 @@ def _reading(explanation: Explanation) -> Html:
         tag(
             "p",
             tag("strong", "Conflict", kind="k"),
-            f" is what {THINGS[kind]} pushed up and others pushed down again. It is also given as a share of all influence: "
-            "0\u00a0% if everything pushes one way, 50\u00a0% if everything is cancelled. A row with much conflict was decided "
-            f"by a small difference of large influences, and a {thing} whose net is small may still have mattered a lot.",
+            f" is what {THINGS[kind]} cancelled of each other. It is measured: the model is asked again with only what speaks "
+            "for the score, and with only what speaks against it. Its share is cancelled / (cancelled + left): 0\u00a0% if "
+            "nobody was opposed, 50\u00a0% if as much cancelled as is left, 100\u00a0% if all cancelled. It says how the score "
+            "came about, not that it is wrong.",
         ),
     ]
     if kind == "image":
