@@ -33,7 +33,7 @@ from .._core.functions import ONE_TO_ONE, Function
 from .._core.lazy import OnDemand
 from .._core.row_index import Rows, behind_map
 from .._core.run import Run
-from .._core.steps import LINEAR, Added, Magnitudes, Pair, Step, apply_linear, half_sizes
+from .._core.steps import LINEAR, Added, JointlyInGraph, JointStep, Magnitudes, Pair, Step, apply_linear, half_sizes
 from .totals import TotalScores
 from .unit_activation import net_activation
 
@@ -79,7 +79,7 @@ class UnitState:
         self.edges: list[Any] = []
 
     def release(self) -> None:
-        """Let go of what the way back needs."""
+        """Release what the backward pass needs."""
         self.edges.clear()
 
 
@@ -140,7 +140,7 @@ class UnitScores(TotalScores):
         return alone
 
     def _see(self, see: Callable[[Tensor | None, Tensor | None], None]) -> None:
-        """Have what flows back to this value, which nobody has used yet, seen."""
+        """Register a gradient hook on this value; call it before the value is used."""
         self.delta, self.total = self.parts = Seen.apply(self.delta, self.total, see)
         self.template = self.delta
 
@@ -229,7 +229,7 @@ class UnitScores(TotalScores):
         return apply_linear(self.delta if self._native(weight, bias) else self.delta.detach(), weight, bias)
 
     def _native(self, weight: Tensor, bias: Tensor | None) -> bool:
-        """A linear layer that torch itself takes delta through: nothing is entered in the book or kept in another precision."""
+        """A linear layer whose delta torch computes itself: no entry in the bias ledger, no other precision."""
         return bias is None and self.first is None and weight.dtype is self.delta.dtype and self.delta.numel() < LARGE
 
     def _through(
@@ -286,6 +286,16 @@ class UnitScores(TotalScores):
             self._edges(result, self.first, one._along(lambda v: fn(v, yours), lambda v: fn(v, yours.abs())))
         if other.first is not None:
             self._edges(result, other.first, two._along(lambda v: fn(mine, v), lambda v: fn(mine.abs(), v)))
+        return result
+
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+        if any(isinstance(part, UnitScores) and part.first is not None for part in parts):
+            return composed()
+        reference, change = step.outputs()
+        delta = JointlyInGraph.apply(step, change, *(None if isinstance(part, Tensor) else part.delta for part in parts))
+        result = type(self)(self.run, reference, delta, delta, rows)
+        del result.total
+        result._make_total = lambda: composed().total  # rarely asked for: a linear layer follows
         return result
 
     @classmethod

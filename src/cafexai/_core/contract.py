@@ -20,6 +20,7 @@ from .run import Run
 
 if TYPE_CHECKING:
     from .backward import Outcome, Passed
+    from .steps import JointStep
 
 S = TypeVar("S", bound="Carrier")
 Move = Callable[..., Any]  # of as many tensors as there are parts
@@ -27,10 +28,10 @@ Made = tuple[Tensor | None, Tensor, Rows]  # reference, delta and rows of a resu
 
 
 class CarrierState:
-    """What a carrier remembers of one pass beside its values: by default nothing."""
+    """The state of a carrier during one pass, beside its values: by default none."""
 
     def release(self) -> None:
-        """Let go of what the way back needs: it would wait for the garbage collector."""
+        """Release what the backward pass needs, without waiting for the garbage collector."""
 
 
 class Carrier(abc.ABC):
@@ -44,13 +45,13 @@ class Carrier(abc.ABC):
     rows: Rows
     nominal: torch.dtype | None = None  # the dtype the model sees, where it differs from that of the arguments
     slack = 1.0  # how much more rounding than usual the sums of this carrier have
-    made_by: MadeBy | None = None  # how the value was made, where somebody may ask
+    made_by: MadeBy | None = None  # how the value was made, if a rule may need it
     pending = False  # the scores are not computed yet
     meaning: str  # what ``netting=`` says of it
     by_feature = False  # contributions of features are kept apart, so that the pass must know which elements are one feature
     forgets = False  # what cancelled at a unit is not carried on, so that the influence at the output says nothing of it
     new_state: Callable[[], Any] = CarrierState  # makes what the carrier remembers of one pass, ``run.state``
-    has_book = True  # what constants brought is read off the gradient, in the book of the biases
+    has_ledger = True  # what constants brought is read off the gradient, in the bias ledger
 
     @classmethod
     @abc.abstractmethod
@@ -99,6 +100,10 @@ class Carrier(abc.ABC):
     @abc.abstractmethod
     def _carry_product(self: S, other: S, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> S:
         """fn(self, other), as fn(self, halves[1]) + fn(halves[0], other)."""
+
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+        """Several values through one step; a carrier that has no form of its own takes the operations it is composed of."""
+        return composed()
 
     @classmethod
     @abc.abstractmethod

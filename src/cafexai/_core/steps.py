@@ -1,6 +1,6 @@
-"""Steps on delta and total at once, and back; the linear step, and the book of what constants brought.
+"""Steps on delta and total at once, and back; the linear step; the bias ledger.
 
-A step is a pair of pure functions: ``apply(delta, total, *arguments)`` gives the new delta and total and what the way back
+A step is a pair of pure functions: ``apply(delta, total, *arguments)`` gives the new delta and total and what the backward pass
 needs, tensors and the rest; ``pull(gradients, tensors, rest)`` takes gradients of the new delta and total back to the old ones.
 A chain of layers calls them in a loop; elsewhere ``InGraph`` makes them a part of torch's graph. The other step, an activation,
 is in ``activation.py``.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,38 @@ class InGraph(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         return (*ctx.pull(gradients, ctx.saved_tensors, ctx.rest), *ctx.unused)
+
+
+class JointStep(Protocol):
+    """A step on several values, whose change is a linear map of theirs; it computes its constants where it needs them."""
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """What it keeps."""
+
+    def outputs(self) -> tuple[Tensor, Tensor]:
+        """The result at the reference, and its change."""
+
+    def push(self, *changes: Tensor | None) -> Tensor:
+        """What other changes of the values bring about; dimensions may stand in front. None: a constant."""
+
+    def pull(self, gradient: Tensor, wanted: Sequence[bool]) -> Sequence[Tensor | None]:
+        """What flows back to the values that are wanted."""
+
+
+class JointlyInGraph(torch.autograd.Function):
+    """The change of a joint step as one node of torch's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, step: JointStep, change: Tensor, *deltas: Tensor | None) -> Tensor:
+        ctx.step = step
+        ctx.save_for_backward(*step.tensors)
+        return change.view_as(change)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        ctx.saved_tensors  # noqa: B018  (torch checks that nobody has written to them)
+        return None, None, *ctx.step.pull(gradient, ctx.needs_input_grad[2:])
 
 
 def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tensor:
@@ -252,7 +284,7 @@ def _through_weights(
 
 
 def _pull_weights(gradients: Sequence[Tensor | None], tensors: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
-    """What flows back to delta and total; what came through the bias is entered in the book."""
+    """What flows back to delta and total; what came through the bias is entered in the bias ledger."""
     (weight,), (magnitude, added), (from_delta, from_total) = tensors, rest, gradients
     if added is not None:
         added.enter(from_delta, from_total)

@@ -25,9 +25,9 @@ from .functions import ONE_TO_ONE, Function, find_masked_out, plus, soft_winners
 from .input_origin import Origin
 from .joins import at_start, join_constants, join_lazily
 from .provenance import of_input, origin_of, with_origin
-from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, merge_rows, move_rows
+from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, common_rows, merge_rows, move_rows
 from .run import Run
-from .steps import apply_linear
+from .steps import JointStep, apply_linear
 
 S = TypeVar("S", bound="Scores")
 
@@ -57,7 +57,7 @@ class Scores(Carrier):
         return self.template.ndim
 
     def watch(self, constant: Any, rows: Rows, path: str) -> None:
-        """Have what flows back to this new value through a constant, which was added to it, entered in the book."""
+        """Enter a constant that was added to this new value in the bias ledger, by a gradient hook."""
         self.run.biases.watch(self.parts, constant, rows, path)
 
     def begin(self: S) -> S:
@@ -102,7 +102,7 @@ class Scores(Carrier):
         if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):
             rows = move_rows(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
         results = settings.carrier._carry_join(run, fn, of_scores, deltas, references, rows)
-        if constants and not in_reference and settings.carrier.has_book:
+        if constants and not in_reference and settings.carrier.has_ledger:
             amounts = join_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
@@ -145,7 +145,7 @@ class Scores(Carrier):
         origin = None if self.made_by is None else self.made_by.origin
         if origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
             result.made_by = of_input(origin.apply(lambda v: fn(v, *constants, *given)))
-        if amount is not None and self.has_book:
+        if amount is not None and self.has_ledger:
             result.watch(making if callable(making) else amount, rows, run.path)
         return result
 
@@ -204,25 +204,36 @@ class Scores(Carrier):
             result.made_by = of_input(self.made_by.origin.apply(phi))
         return result
 
-    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
+    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> S:
         """A bilinear map of two scored values, its change split exactly in halves.
 
         fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen. ``routing``
-        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``ends``: the
-        change is fn(a - r, b) + fn(r, b - s), as if the second, the scale of a norm, had changed first.
+        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``aligned``
+        says that dimension 0 of both values stays dimension 0, row by row.
         """
         if routing:
-            return self._later(fn(self.value, other.value), lambda: self.product(other, fn))
-        if ends:
-            assert other.made_by is not None
-            mine, yours = self.start, other.made_by.detail
-        else:
-            mine, yours = self._halfway(), other._halfway()
+            return self._later(fn(self.value, other.value), lambda: self.product(other, fn, aligned=aligned))
+        mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         reference = None
         if self.reference is not None and other.reference is not None:
             reference = fn(self.reference, other.reference)
-        return self._carry_product(other, fn, (mine, yours), (reference, delta, behind_product(self, other, fn, delta)))
+        rows = behind_product(self, other, fn, delta, aligned)
+        return self._carry_product(other, fn, (mine, yours), (reference, delta, rows))
+
+    def quotient(self: S, other: S, value: Tensor) -> S:
+        """self / other, its change split exactly in halves; ``value`` is that of other with all its digits.
+
+        With n = a / b and m = r / s, a - r = (n - m) (b + s) / 2 + (n + m) / 2 (b - s), solved for n - m. 0 / 0 at the
+        reference is 0; where only s is 0, the model has no value at the reference, and other is frozen.
+        """
+        nowhere = (other.start == 0) & (self.start != 0)
+        middle = torch.where(nowhere, value, (value + other.start) / 2)
+        start = torch.where(self.start == 0, 0, self.start / torch.where(nowhere, value, other.start))
+        against = torch.where(nowhere, 0, (self.value / value + start) / (-2 * middle))
+        delta = self.delta / middle + against * other.delta
+        rows = behind_product(self, other, torch.mul, delta)
+        return self._carry_product(other, torch.mul, (against, 1 / middle), (start, delta, rows))
 
     def _halfway(self) -> Tensor:
         """Between reference and value."""
@@ -252,7 +263,7 @@ class Scores(Carrier):
         return result.reshape(lambda v: v.squeeze(dims))
 
     def soft_largest(self: S, dims: tuple[int, ...], keepdim: bool = False) -> S:
-        """The logarithm of the sum of exponentials over dims, a selection with soft weights; made when somebody asks for it."""
+        """The logarithm of the sum of exponentials over dims, a selection with soft weights; computed on first use."""
         dims = tuple(sorted(dim % self.ndim for dim in dims))
 
         def compute() -> S:
@@ -282,6 +293,14 @@ class Scores(Carrier):
         rows = behind_map(self, fn, constants, None, aligned, delta)
         return self._carry_map(fn, constants, (), (reference, delta, rows), None)
 
+    def take_step(self: S, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any]) -> Any:
+        """This and other parts through one step that keeps few constants; ``composed`` does the same by other operations.
+
+        Plain tensors among the parts are constants. Dimension 0 of all parts, row by row, stays that of the result.
+        """
+        rows = common_rows([part.rows for part in parts if isinstance(part, Scores)], self.run.batch)
+        return composed() if rows is MIXED else self._carry_step(parts, step, composed, rows)
+
     def rebase(self: S, reference: Tensor) -> S:
         """The same change from another reference: that of a function of which only the change is a linear map."""
         result = self.copy()
@@ -295,7 +314,7 @@ class Scores(Carrier):
         """
         self.run.note_frozen(operation, kind)
         if over is not None and self.run.batch > 1 and self.joins_rows(over % max(self.ndim, 1)):
-            self.run.note_company(operation)
+            self.run.note_mixed_rows(operation)
         return fn(self.value)
 
     def joins_rows(self, dim: int) -> bool:

@@ -63,7 +63,7 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
         raise ValueError(
             "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
             f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch. Explain what "
-            'comes before that: explain(..., target_layer="...").'
+            'comes before that: cafe.explain_neuron(x, "...", target=...).'
         )
     scores: Any = output
     final, notes = None, job.notes
@@ -93,7 +93,7 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
         )
     if job.question.every_class and len(shape) > 2:
         raise ValueError(
-            f'explain(..., target="all"): the output has shape {tuple(shape)}; give it one of (rows, classes): output=.'
+            f"explain_classes(...): the output has shape {tuple(shape)}. Select one of shape (rows, classes) with output=."
         )
     target, names = (
         0 if job.question.every_class else job.request.target,

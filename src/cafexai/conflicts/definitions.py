@@ -102,7 +102,9 @@ def question(
     output = tuple(output) if isinstance(output, list) else output
     if is_index(output) or (isinstance(output, tuple) and all(map(is_index, output))):
         if target is not None and not (isinstance(target, int) and target == 0):
-            raise ValueError(f"{call}(..., target=..., output={output!r}): the two are one argument; output is the old word.")
+            raise ValueError(
+                f"{call}(..., target=..., output={output!r}): output is an earlier name of target. Give one of the two."
+            )
         target, output = output, None
     words = {"baselines": (baselines, 0, "reference"), "feature_names": (names, None, "names")}
     baselines, names = resolve_old_words(call, {} if old is None else old, **words)

@@ -1,4 +1,4 @@
-"""What somebody takes along: a report, scores as a file, and the lines that make the same explanation."""
+"""Exports: a report, scores as a file, and the lines of Python that make the same explanation."""
 
 from __future__ import annotations
 

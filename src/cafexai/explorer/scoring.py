@@ -41,7 +41,7 @@ class Scoring:
         self.kind = "table"
 
     def run(self) -> Iterator[None]:
-        """Step by step; each lasts about as long as somebody at a slider does not notice."""
+        """Step by step; each is short enough not to delay a slider."""
         size, least = 1, STEP
         while self.done < self.total:
             begin = time.perf_counter()

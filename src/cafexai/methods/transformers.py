@@ -49,7 +49,7 @@ def gim(case: Case, *, temperature: float = 2.0) -> Tensor:
     """GIM: the gradient with constant scales of norms, a softened softmax and products in attention in halves.
 
     Args:
-        temperature: The logits of a softmax are divided by it on the way back.
+        temperature: The logits of a softmax are divided by it in the backward pass.
     """
     if not temperature > 0:
         raise ValueError(f"gim(..., temperature={temperature!r}): the temperature must be a number above 0.")
@@ -72,16 +72,16 @@ def _coefficients(passed: Passed) -> Tensor:
 class GradientScores(SignedScores):
     """The value with the slope of the network, but for what its settings and ``product`` change."""
 
-    has_book = False  # the scores of GIM add up to nothing that biases could have a part of
+    has_ledger = False  # the scores of GIM add up to nothing that biases could have a part of
 
     def _through(self, phi: Function) -> tuple[None, Tensor]:
         value = self.delta.detach()
         return None, Multiplied.apply(phi(value), self.delta, derivative(phi, value))
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
         """Sums of products, as in attention, in halves; a gate, element by element, by its gradient."""
         if fn not in ONE_TO_ONE:
-            return super().product(other, fn, routing, ends)
+            return super().product(other, fn, routing, aligned)
         mine, yours = self.value, other.value
         delta = fn(self.delta, yours) + fn(mine, other.delta) - fn(mine, yours)
         made = (None, delta, behind_product(self, other, fn, delta))
