@@ -76,7 +76,7 @@ def test_several_baselines_are_told_as_such(make):
 
 
 def test_zero_is_no_category():
-    e = by_schema().explain(FRAME)
+    e = by_schema().replace(background=None).explain(FRAME)
     assert dict(zip(e.names(), e.baseline_values(0), strict=True)) == {"sex": "(none)", "age": 0.0, "class": "(none)"}
 
 

@@ -33,6 +33,7 @@ LAYERS = """
     _engine                                                one explained pass
     -- what people use
     refinement blocks                                      scores corrected by evaluations; two blocks of features
+    changes                                                what the model does if rows are changed
     _old_forms                                             forms of earlier versions
     _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call

@@ -26,20 +26,15 @@ def write_report(
         path: The file; its name ends in .html.
         **options: ``title`` of the page; ``model``, the model itself, of which layers, parameters and a fingerprint are
             shown, or words about it; ``data``, words about the data; ``most``, how many features each row shows (12, fewer
-            above 250 rows), the others summed; ``row_names``, one for each row; ``command``, the command line that makes
-            the report again; ``order``, features by "net" or "influence".
+            above 250 rows), the others summed; ``order``, features by the size of their net score, "net", or by positive +
+            negative, "influence"; ``checks``, row -> what ``cafe.check_by_changing(e, row)`` gave, told below the table;
+            ``row_names``, one for each row; ``command``, the command line that makes the report again.
 
     Returns:
         The path.
 
     Raises:
         ValueError: The name does not end in .html, or the file cannot be written.
-
-    Example:
-        >>> import torch
-        >>> from cafexai import CAFE
-        >>> write_report(CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(1, 2)), "report.html").name
-        'report.html'
     """
     name = os.fspath(path)
     call = f"report({name!r})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     awareness,
     circuit,
+    conflict_truth,
     depth,
     depth_blocks,
     depth_ft,
@@ -48,6 +49,7 @@ STUDIES: dict[str, Study] = {
         *truth_text.STUDIES,
         *truth_images.STUDIES,
         *truth_tables.STUDIES,
+        *conflict_truth.STUDIES,
     )
 }
 
