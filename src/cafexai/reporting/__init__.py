@@ -25,6 +25,7 @@ def write_report(
     about it. ``data``: words about the data. ``most``: how many features each row shows, the others summed; by default 12,
     fewer above 250 rows.
     ``order``: features by the size of their net score, "net", or by positive + negative, "influence".
+    ``checks``: row -> what ``cafe.check_by_changing(e, row)`` gave; a line below the table tells it.
     ``row_names``: one for each row. ``command``: the command line that makes the report again, if there was one.
     """
     name = os.fspath(path)

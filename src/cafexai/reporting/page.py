@@ -28,6 +28,7 @@ class ReportOptions(TypedDict, total=False):
     row_names: Sequence[Any] | None
     command: str | None
     order: str
+    checks: Mapping[Any, Any]
 
 
 ORDERS = (
@@ -51,6 +52,7 @@ def report_page(
     row_names: Sequence[Any] | None = None,
     command: str | None = None,
     order: str = "net",
+    checks: Mapping[Any, Any] | None = None,
 ) -> str:
     """The text of the page that ``write_report`` writes."""
     entries, by = _entries(explanation)
@@ -72,7 +74,9 @@ def report_page(
             for label, one in entries.items()
             if len(one)
         ),
-        _section("Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order), kind="rows"),
+        _section(
+            "Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order, checks or {}), kind="rows"
+        ),
         _section("What the scores leave out", left_out(first)),
         _section("Do the sums add up?", *(check(one, names, prefixes[label]) for label, one in list(entries.items())[:1])),
         _section("What a score is not", _limits()),
@@ -190,9 +194,17 @@ def _tools(entries: Mapping[str, Explanation]) -> Html:
     )
 
 
-def _rows(entries: Mapping[str, Explanation], names: list[str], prefixes: Mapping[str, str], most: int, order: str) -> Html:
+def _rows(
+    entries: Mapping[str, Explanation],
+    names: list[str],
+    prefixes: Mapping[str, str],
+    most: int,
+    order: str,
+    checks: Mapping[Any, Any],
+) -> Html:
     """All rows; those of several explanations side by side."""
-    made = [rows(one, names, prefixes[label], label, most, order) for label, one in entries.items()]
+    told = {next(iter(entries.values())).position(row): check.sentence for row, check in checks.items()}
+    made = [rows(one, names, prefixes[label], label, most, order, told) for label, one in entries.items()]
     return tag("div", *(joined(["\n", one]) for same in zip(*made, strict=True) for one in same), id="rows")
 
 
