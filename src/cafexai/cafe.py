@@ -14,6 +14,7 @@ from ._engine.model import with_gradients
 from ._engine.prepare_job import prepare_job
 from ._engine.request import Question, Request, takes_request, takes_request_and
 from ._explainer import ImmutableExplainer
+from ._inputs.baselines import typical_row
 from ._old_forms import old_form
 from .explanation import Explanation, Explanations
 from .refinement.refine import Refine, refine_explanation
@@ -212,6 +213,27 @@ class CAFE(ImmutableExplainer):
         """
         how = refine if isinstance(refine, Refine) else Refine(refine)
         return refine_explanation(self._subject, explanation, how, self.background)
+
+    def baseline_row(self, baselines: str = "median") -> Any:
+        """The typical row that a word of ``baselines`` stands for, in the units and the form of the background.
+
+        Numbers and dates have their mean, median or mode. Categories, also integers that an encoder of a pipeline takes, have
+        their most frequent value; missing is one of them.
+
+        Args:
+            baselines: "mean", "median" or "mode".
+
+        Returns:
+            One row: a data frame for tables with named columns, else a tensor. ``explain(x, baselines=row)`` takes it.
+
+        Raises:
+            ValueError: There is no background, or no such word.
+
+        Example:
+            >>> CAFE(torch.nn.Linear(2, 1), background=torch.tensor([[1.0, 2.0], [3.0, 4.0]])).baseline_row("mean")
+            tensor([[2., 3.]])
+        """
+        return typical_row(baselines, self.background, self.model, self.schema, self.feature_names, "baseline_row")
 
     def _explained(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
         from . import __version__
