@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import needs
+from .._inputs.table_values import is_date_column, word
 from ..loading import Data, columns_of_model, model_inputs
 from ..loading.tables import kinds_of
 from .requests import Refused, listing, mapping, number, whole
@@ -24,7 +27,7 @@ class Column:
     """A column that can be changed."""
 
     name: str
-    kind: str  # "number", "category" or "yes or no"
+    kind: str  # "number", "date", "category" or "yes or no"
     words: tuple[str, ...] = ()
 
 
@@ -96,8 +99,8 @@ class Rows:
                 labels = tuple(sorted(map(str, values))) if len(values) <= CATEGORIES else ()
             if labels:
                 found[name] = Column(name, "yes or no" if kind == "yes or no" else "category", tuple(labels))
-            elif kind == "number":
-                found[name] = Column(name, "number")
+            elif kind in ("number", "date"):
+                found[name] = Column(name, kind)
         return found
 
     def cells(self, place: int) -> dict[str, Any]:
@@ -130,11 +133,42 @@ class Rows:
             raise Refused(f"There is no column {name!r} that can be changed.", name)
         if column.kind == "number":
             return number(value, name)
+        if column.kind == "date":
+            return self._date(name, value)
         if value not in column.words:
             raise Refused(f"Choose one of the {len(column.words)} categories.", name)
         if column.kind == "yes or no":
             return value == "True"
-        return _like(self.data.rows[name], value)
+        return self.cell_of(name, value)
+
+    def _date(self, name: str, value: Any) -> Any:
+        if not isinstance(value, str) or len(value) > 40 or not is_date_column([value]):
+            raise Refused("Give a date, such as 2024-01-31.", name)
+        try:
+            return self.cell_of(name, value)
+        except ValueError as error:
+            raise Refused("There is no such day.", name) from error
+
+    def cell_of(self, name: str, value: Any) -> Any:
+        """A value of a column in the form that the column has: dates as dates, codes of categories as they are."""
+        column = self.data.rows[name]
+        if str(column.dtype).startswith("datetime"):
+            return needs("pandas", "tabular").Timestamp(value)
+        if self.data.kinds.get(name) == "date":
+            day = datetime.datetime.fromisoformat(str(value))  # refuses days that there are not
+            return word(day)
+        return _like(column, value)
+
+    def varied(self, place: int, edits: Edits, name: str, values: Sequence[Any]) -> Any:
+        """One row once for each value of a column, in the form that the model takes."""
+        some = _with_cells(self.data.take([place] * len(values)), edits.get("cells", {}))
+        frame = some.rows.copy()
+        kind = frame[name].dtype
+        frame[name] = list(values)
+        with contextlib.suppress(TypeError, ValueError):
+            frame[name] = frame[name].astype(kind) if not isinstance(values[0], float) else frame[name]
+        data = self._for_model(dataclasses.replace(some, rows=frame))
+        return model_inputs(self.model, data, schema=self.schema, preprocess=self.preprocess)[0]
 
     @staticmethod
     def _region(given: Any) -> tuple[int, int, int, int]:
@@ -152,8 +186,6 @@ def table_of(values: Any) -> Data:
         frame = values.rename(columns=str)
         return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))))
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
-        from .._extras import needs
-
         frame = needs("pandas", "tabular").DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
         return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))))
     if isinstance(values, np.ndarray):
@@ -173,7 +205,7 @@ def table_of(values: Any) -> Data:
 
 def plain(value: Any) -> Any:
     """A cell for JSON: a number, a word, true or false; None if missing."""
-    if hasattr(value, "item"):
+    if hasattr(value, "item") and not isinstance(value, np.datetime64):
         value = value.item()
     if value is None or value != value:
         return None
@@ -181,7 +213,7 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, (int, float)):
         return value if abs(value) < float("inf") else None
-    return None if str(value) == "<NA>" else str(value)
+    return None if str(value) == "<NA>" else word(value)
 
 
 def painted(inputs: Any, display: Any, regions: Sequence[tuple[int, int, int, int]], baseline: Any) -> tuple[Any, Any]:
@@ -212,7 +244,7 @@ def _with_cells(data: Data, cells: Mapping[str, Any]) -> Data:
     for name, value in cells.items():
         kind = frame[name].dtype
         frame[name] = [value] * len(frame)
-        if not isinstance(value, float):  # words and true or false stay of the kind they were
+        if not isinstance(value, (float, datetime.date)):  # words and true or false stay of the kind they were
             with contextlib.suppress(TypeError, ValueError):
                 frame[name] = frame[name].astype(kind)
     return dataclasses.replace(data, rows=frame)

@@ -15,6 +15,7 @@ from torch import Tensor
 from .._core.variant import Variant
 from .._engine.job import as_arguments
 from .._engine.output import select_output
+from .._engine.probability import implied_probability
 from .._inputs.baselines import references
 from .._inputs.convert import convert_inputs
 from .._inputs.prepare import Inputs, has_own_columns, prepare
@@ -59,6 +60,7 @@ class Session:
             )
         if not isinstance(cafe.c, (int, float)):
             raise ValueError("explore(CAFE(model, c={...}), ...): the page has one c for all layers; give one number.")
+        self.likely = implied_probability(cafe.probability, len(cafe.class_names), self.count, self.takes_raw)
         self.variants = dict(Variant.PRESETS) | ({"custom": cafe.variant} if cafe.variant.name == "custom" else {})
         self.start = Choice(float(cafe.c), cafe.variant.name, self.baselines[0], target)
 
@@ -219,9 +221,9 @@ class Session:
 
     def probabilities(self, outputs: Tensor, final: str | None) -> Tensor | None:
         """Outputs as probabilities, where it is known what makes them; ``final`` is what the model itself ends in."""
-        if final is not None or self.cafe.probability is None:
+        if final is not None or self.likely is None:
             return outputs if final is not None else None
-        return outputs.softmax(1) if self.cafe.probability == "softmax" and outputs.ndim == 2 else outputs.sigmoid()
+        return outputs.softmax(1) if self.likely == "softmax" and outputs.ndim == 2 else outputs.sigmoid()
 
     def end(self) -> None:
         """No further work."""
