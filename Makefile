@@ -55,7 +55,9 @@ conflicts: .venv/dev
 truth: .venv/truth
 	$(BIN)/python -m cafexai study truth-text --preset full
 	$(BIN)/python -m cafexai study truth-images --preset full
+	$(BIN)/python -m cafexai study truth-vit --preset full
 	$(BIN)/python -m cafexai study truth-tables --preset full
+	$(BIN)/python -m cafexai study truth-ft --preset full
 	$(BIN)/python benchmarks/refine.py
 
 claims: .venv/dev

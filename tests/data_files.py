@@ -43,8 +43,8 @@ def table(path, header, rows, separator=","):
     path.write_text("\n".join(lines) + "\n")
 
 
-def openxai(folder, random):
-    for part, rows in (("train", 60), ("test", 20)):
+def openxai(folder, random, train=60):
+    for part, rows in (("train", train), ("test", 20)):
         numbers = random.integers(0, 90, (rows, 6))
         binary = random.integers(0, 2, (rows, 8))
         table(folder / f"adult-{part}.csv", ADULT.split(","), np.concatenate([numbers, binary], 1))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib as _importlib
+import logging as _logging_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 __version__ = "0.2.0.dev0"
+_logging_module.getLogger("cafexai").addHandler(_logging_module.NullHandler())
 
 if _TYPE_CHECKING:
     from ._core.variant import Variant as Variant

@@ -71,8 +71,36 @@ class ModelProblem(ValueError):
     """The model cannot be used: not there, not readable, weights that do not fit, a file that is not trusted."""
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
+class CafexaiWarning(Warning):
+    """Any warning of this library: ``warnings.filterwarnings("ignore", category=CafexaiWarning)`` silences all."""
+
+
+class ScoreWarning(CafexaiWarning, UserWarning):
+    """Scores add up, but their size says little."""
+
+
+class ResultsWarning(CafexaiWarning, UserWarning):
+    """Results of ``batch`` have changed since they were written, and are made again."""
+
+
+class WorkersWarning(CafexaiWarning, UserWarning):
+    """Work is done in fewer processes than asked for."""
+
+
+class OldFormWarning(CafexaiWarning, DeprecationWarning):
+    """A form of an earlier version, which goes in the next one."""
+
+
+class ChangedDefaultWarning(CafexaiWarning, FutureWarning):
+    """A call that means something else than in an earlier version."""
+
+
+_OURS: dict[type[Warning], type[Warning]] = {DeprecationWarning: OldFormWarning, FutureWarning: ChangedDefaultWarning}
+
+
+def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line outside of this library that made the call."""
+    category = _OURS.get(category, category)
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("cafexai", "contextlib")):
         depth, frame = depth + 1, frame.f_back

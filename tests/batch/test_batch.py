@@ -100,8 +100,7 @@ def test_the_strongest_features_as_lists(tmp_path):
     found, expected = read(tmp_path / "out"), CAFE(network()).explain(torch.tensor(x), feature_names=NAMES)
     assert not any(name.startswith(("net_", "positive_")) for name in found.column_names)
     for row in range(50):
-        influence = (expected.positive + expected.negative)[row]
-        order = influence.argsort(descending=True)[:2].tolist()
+        order = expected.combined[row].abs().argsort(descending=True)[:2].tolist()
         assert found["top_features"][row].as_py() == [NAMES[place] for place in order]
         np.testing.assert_allclose(found["top_positive"][row].as_py(), expected.positive[row, order], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(found["top_negative"][row].as_py(), expected.negative[row, order], rtol=1e-5, atol=1e-6)

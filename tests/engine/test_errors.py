@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import models
-from cafexai import CAFE, CompletenessError, UnsupportedOperation
+from cafexai import CAFE, CompletenessError, UnsupportedOperation, errors
 from cafexai.rules import elementwise
 
 X = torch.randn(3, 4, dtype=torch.float64)
@@ -344,3 +344,24 @@ def test_rows_that_depend_on_each_other(f):
     with pytest.raises(ValueError, match=r"rows depend on each other.*batch_size=1"):
         CAFE(f).explain(X, target=0)
     CAFE(f).explain(X, target=0, batch_size=1, show_progress=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "category", "kinds"),
+    [
+        (errors.ScoreWarning, errors.ScoreWarning, (errors.CafexaiWarning, UserWarning)),
+        (DeprecationWarning, errors.OldFormWarning, (errors.CafexaiWarning, DeprecationWarning)),
+        (FutureWarning, errors.ChangedDefaultWarning, (errors.CafexaiWarning, FutureWarning)),
+    ],
+)
+def test_warnings_can_be_filtered_by_category(given, category, kinds):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        errors.warn("something", given)
+    assert [one.category for one in told] == [category]
+    assert all(issubclass(category, kind) for kind in kinds)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", category=errors.CafexaiWarning)
+        errors.warn("something", given)
+    assert told == []

@@ -12,6 +12,7 @@ from torch import nn
 
 from cafexai import CAFE, UnsupportedOperation, Variant, compare
 from cafexai._core.variant import ALLOWED, IMPLIED
+from cafexai.errors import OldFormWarning
 from cafexai.methods import METHODS
 from cafexai.models import mlp
 
@@ -199,7 +200,7 @@ def test_the_third_argument_may_be_a_netting_for_now():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         assert CAFE(deep(), 0.5, "path").variant.netting == "path"
-    assert [one.category for one in said] == [DeprecationWarning]
+    assert [one.category for one in said] == [OldFormWarning]
     assert CAFE(deep(), 0.5, "feature").variant == Variant.preset("feature")
 
 

@@ -165,7 +165,7 @@ def test_data_frames_keep_their_column_names(model, x, frame):
     same(e, CAFE(model).explain(x))
     same(e, CAFE(model).explain(x.numpy()))
     table = e.to_frame()
-    assert list(table.columns) == ["row", "feature", "value", "baseline", "positive", "negative", "combined"]
+    assert list(table.columns) == ["row", "target", "feature", "value", "baseline", "positive", "negative", "combined"]
     assert list(table.feature[:5]) == [*names, "(bias)"]
     sums = table.groupby("row").combined.sum().to_numpy() + e.baseline_output.numpy()
     np.testing.assert_allclose(sums, e.output.numpy())

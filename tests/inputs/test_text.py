@@ -258,3 +258,21 @@ def test_words_are_compared_with_the_mask_token():
     assert torch.equal(one.combined, CAFE(model).explain(TEXTS[:2], 1, target=1, tokenizer=word_pieces()).combined)
     with pytest.raises(ValueError, match="no mask token"):
         CAFE(model).explain(TEXTS[:2], "mask", target=1, tokenizer=word_pieces())
+
+
+def test_words_are_whole_in_blocks():
+    tokenizer, model = word_pieces(), bert()
+    cafe, mask = CAFE(model, tokenizer=tokenizer), tokenizer.unk_token_id
+    e = cafe.explain_blocks(TEXTS[:2], mask, 1)
+    assert e.names(0) == ("the", "film", "was", "unbelievably", "superb", "!", "(special)")
+    assert e.blocks[0].tolist() == [True, False, True, False, True, False, True]
+    assert e.if_missing_error.abs().max() < 1e-10
+    encoding = tokenizer(TEXTS[:2], padding=True, return_tensors="pt")
+    ids, padding = encoding["input_ids"], encoding["attention_mask"]
+    # [CLS] the film was un ##believ ##ably super ##b ! [SEP]: every second word, and what is special, the seventh entry
+    inside = torch.tensor([1, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1]).bool()
+    without = torch.where(inside, mask, ids[0])
+    changed = model(input_ids=without[None], attention_mask=padding[:1]).logits
+    torch.testing.assert_close(e.checks.lost[0, 0], (e.output[0] - changed[0, 1]).detach())
+    with pytest.raises(ValueError, match="mask_token_id"):
+        cafe.explain_blocks(TEXTS[:2], "zero", 1)

@@ -14,6 +14,7 @@ import torch
 import data_files
 from cafexai.paper.studies import shift_images, shift_tabular_report
 from cafexai.paper.studies.distributions import BINS, auroc, compared, jensen_shannon, told_apart
+from cafexai.paper.studies.monitor_report import binomial_interval
 from study_command import command, environment, finished, written
 
 SEEDS = ("--set", "seeds=[42, 43, 44]")
@@ -135,3 +136,21 @@ def test_names_of_networks():
     settings = {"mlps": [16], "transformers": [[4, 32]]}
     assert shift_tabular_report.networks(settings) == ["mlp-16", "ft-4-32"]
     assert shift_tabular_report.title("ft-4-32") == "FT-Transformer, 4 heads, 32 wide"
+
+
+def test_study_of_the_monitor(tmp_path_factory, tmp_path):
+    data = tmp_path_factory.mktemp("data")
+    data_files.openxai(data / "openxai", np.random.default_rng(0), train=500)
+    data_files.openxai_weights(data / "openxai_weights", "compas", 7)
+    results, said = finished("monitor", tmp_path, "--data", data, "--set", "count=2", "--set", "fresh=4")
+    assert list(results) == ["compas-default"]
+    assert "false alarms within the stated rate" in said
+    assert {"statistics.md", "shifts.md", "verdicts.md", "false-alarms.md"} <= written(tmp_path)
+
+
+def test_interval_of_a_share():
+    low, high = binomial_interval(1, 200)
+    assert low == pytest.approx(0.000127, abs=1e-5)
+    assert high == pytest.approx(0.02754, abs=1e-4)
+    assert binomial_interval(0, 10)[0] == 0
+    assert binomial_interval(10, 10)[1] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import itertools
 import tarfile
 import warnings
 from pathlib import Path
@@ -16,29 +17,47 @@ import data_files
 from cafexai import CAFE
 from cafexai.datasets import DataNotFound, movie_snippets, synthetic_conflicts
 from cafexai.methods import METHODS
-from cafexai.models import mlp, procedural, residual_cnn
-from cafexai.paper.studies import STUDIES, depth, photos, run, synthetic_deep, truth, truth_report, truth_tables, truth_text
+from cafexai.models import ViT, mlp, procedural, residual_cnn
+from cafexai.paper.studies import (
+    STUDIES,
+    depth,
+    photos,
+    run,
+    synthetic_deep,
+    truth,
+    truth_findings,
+    truth_losses,
+    truth_numbers,
+    truth_shapley,
+    truth_tables,
+    truth_text,
+)
 from cafexai.paper.studies.methods import UNITS, WAYS, large_scores, method
 
 
 def test_attributions_by_name():
     model, x = mlp(3, 8, 8, 8, 2), torch.randn(4, 3)
-    options = {"netting": "unit", "flows": "mean", "biases": "reference", "norms": "open"}
     for c in (0.0, 0.5):
-        found = truth.candidate(f"{truth.DEEP} c={c:g}")(model, x, target=1)
-        torch.testing.assert_close(found, CAFE(model, c, "default", **options).attribute(x, target=1))
+        found = truth.candidate(f"cafe c={c:g}")(model, x, target=1)
+        torch.testing.assert_close(found, CAFE(model, c).attribute(x, target=1))
         torch.testing.assert_close(method(f"deep c={c:g}")(model, x, target=1), found)
-    assert torch.equal(truth.candidate("cafe")(model, x, target=1), CAFE(model).attribute(x, target=1))
+    changed = CAFE(model, 0.25, "default", flows="peak", netting="path").attribute(x, target=1)
+    assert torch.equal(truth.candidate("cafe flows=peak netting=path c=0.25")(model, x, target=1), changed)
     published = CAFE.published(model).attribute(x, target=1)
     assert torch.equal(truth.candidate("cafe_published")(model, x, target=1), published)
     assert torch.equal(depth.named("path c=0.5", model).attribute(x, target=1), published)
 
 
-def test_the_row_of_the_deep_default_is_what_deep_models_get():
-    """The options that the studies name are those of the default variant."""
-    variant = CAFE(mlp(3, 8, 8, 8, 2)).variant
-    assert CAFE(mlp(3, 8, 2), **WAYS["deep"]).variant == variant
-    assert " ".join((variant.netting, variant.flows, variant.biases, variant.norms)) == truth.DEEP
+def test_the_candidates_are_methods_and_have_titles():
+    """Every name that a preset holds can be run, but exact Shapley values and methods that evaluate have code of their own."""
+    for study in (STUDIES[name] for name in STUDIES if name.startswith("truth-")):
+        for preset in study.presets.values():
+            names = [name for name in preset["methods"] if name not in (truth.EXACT, *truth.EVALUATING)]
+            assert all(callable(truth.candidate(name)) for name in names)
+            titles = [truth_findings.title(name) for name in preset["methods"]]
+            assert len(set(titles)) == len(titles)
+            assert not set(titles) & set(METHODS)
+    assert CAFE(mlp(3, 8, 2), **WAYS["deep"]).variant == CAFE(mlp(3, 8, 2)).variant
     assert all(name.split(" c=")[0] in WAYS for name in UNITS)
 
 
@@ -47,6 +66,10 @@ def test_numbers_of_rows_are_summed_up_beside_the_rival():
     found = truth.summary({"own": own, truth.RIVAL: rival})["own"]
     naive = [own.mean(), own.std() / 3**0.5, (own - rival).mean(), (own - rival).std() / 3**0.5]
     assert found == pytest.approx([float(number) for number in naive])
+    frozen = torch.tensor([0.0, 0.0, 3.0])
+    values = {"own": own, truth.RIVAL: rival, truth.PUBLISHED: own, truth.FROZEN: frozen}
+    more = [0.0, 0.0, (own - frozen).mean(), (own - frozen).std() / 3**0.5]
+    assert truth.summary(values)["own"] == pytest.approx([float(number) for number in (*naive, *more)])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +82,7 @@ def test_numbers_of_rows_are_summed_up_beside_the_rival():
     ],
 )
 def test_a_verdict_knows_chance(ahead, holds):
-    assert truth_report.verdict(ahead) is holds
+    assert truth_findings.verdict(ahead) is holds
 
 
 def test_means_over_data_sets_and_seeds():
@@ -72,10 +95,10 @@ def test_means_over_data_sets_and_seeds():
 
     settings = {"networks": {"relu": ["a", "b"]}, "seeds": [1, 2]}
     results = {"relu-a-1": result(2, 1), "relu-a-2": result(4, 1), "relu-b-1": result(1, 2), "relu-b-2": result(3, 2)}
-    mean, error = truth_report.over_sets(settings, results, "relu", "cafe", "infidelity")
+    mean, error = truth_numbers.over_sets(settings, results, "relu", "cafe", "infidelity")
     assert mean == pytest.approx(((2 + 4) / 2 + (0.5 + 1.5) / 2) / 2)
     assert error == pytest.approx((1.0**2 + 0.5**2) ** 0.5 / 2)
-    apart, _ = truth_report.over_sets(settings, results, "relu", "cafe", "infidelity", apart=True)
+    apart, _ = truth_numbers.over_sets(settings, results, "relu", "cafe", "infidelity", apart=truth.RIVAL)
     assert apart == pytest.approx(mean - 1)
 
 
@@ -88,12 +111,86 @@ def single():
     torch.set_default_dtype(before)
 
 
-@pytest.mark.usefixtures("single")
-def test_shallow_networks_are_held_to_the_same_as_deep_ones(data, tmp_path):
-    report = run(STUDIES["truth-tables"], "toy", tmp_path, data=str(data), show_progress=False,
-                 changes={"networks": {"openxai": ["compas"], "two layers": ["titanic"]}})  # fmt: skip
-    assert report.findings
-    assert not any("bit for bit" in finding.claim for finding in report.findings)
+def test_changes_from_the_published_method_by_hand():
+    """Both activations of a depth together; OpenXAI's networks one by one, with the error of their rows."""
+
+    def result(ours, published):
+        pair = {"cafe": [ours, 0, 0, 0, ours - published, 0.5], "cafe_published": [published, 0, 0, 0, 0, 0]}
+        return {"methods": {name: {"infidelity": numbers, "shapley_top": numbers} for name, numbers in pair.items()}}
+
+    settings = {"networks": {"openxai": ["a"], "1 layer": ["a"], "1 layer gelu": ["a"]}, "seeds": [1, 2]}
+    results = {"openxai-a-1": result(3, 2), "1-layer-a-1": result(1, 2), "1-layer-a-2": result(2, 2)}
+    results |= {"1-layer-gelu-a-1": result(1, 4), "1-layer-gelu-a-2": result(1, 4)}
+    groups = truth_losses.groups(settings, results)
+    assert groups == {"openxai, a": [("openxai", "a")], "1 layer": [("1 layer", "a"), ("1 layer gelu", "a")]}
+    change = {name: truth_losses.change(settings, results, groups[name], "infidelity") for name in groups}
+    assert change["openxai, a"] == pytest.approx((0.5, 0.25))
+    assert change["1 layer"] == pytest.approx(((-0.25 - 0.75) / 2, 0.25 / 2))
+    assert truth_losses.change(settings, results, groups["1 layer"], "shapley_top")[0] == pytest.approx((-0.5 - 3) / 2)
+    assert truth_losses.change(settings, results, groups["1 layer"], "max_sensitivity") is None
+    verdicts = {finding.claim.split(":")[0]: finding.holds for finding in truth_losses.findings(settings, results)}
+    assert verdicts == {"Infidelity, normalised": None, "Share of rows with the same top feature as Shapley values": False}
+
+
+def test_standardised_columns():
+    table = synthetic_conflicts(dimension=3, likelihood=0.4, rows=100)
+    found = truth_tables.standardised(table)
+    columns = found.x_train.double()
+    torch.testing.assert_close(columns.mean(0), torch.zeros(6, dtype=torch.float64), atol=1e-6, rtol=0)
+    torch.testing.assert_close(columns.std(0), torch.ones(6, dtype=torch.float64))
+    mean, deviation = table.x_train.double().mean(0), table.x_train.double().std(0)
+    torch.testing.assert_close(found.x_test.double() * deviation + mean, table.x_test.double())
+
+
+def naive_shapley(value, count):
+    """The mean over all orders."""
+    total = torch.zeros(count, dtype=torch.float64)
+    orders = list(itertools.permutations(range(count)))
+    for order in orders:
+        before = torch.zeros(count, dtype=torch.bool)
+        for one in order:
+            after = before.clone()
+            after[one] = True
+            total[one] += value(after[None])[0] - value(before[None])[0]
+            before = after
+    return total / len(orders)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_shapley_values_are_means_over_all_orders(count):
+    table = torch.randn(2**count, dtype=torch.float64)
+
+    def value(present):
+        return table[(present * 2 ** torch.arange(count)).sum(1)]
+
+    torch.testing.assert_close(truth_shapley.exact(value(truth_shapley.subsets(count))), naive_shapley(value, count))
+
+
+def test_pairs_of_orders():
+    """Exact for sums of products of two features with a single pair; always the whole change."""
+    products = torch.randn(5, 5, dtype=torch.float64)
+
+    def value(present):
+        return torch.einsum("ni,ij,nj->n", present.double(), products, present.double())
+
+    torch.testing.assert_close(truth_shapley.paired(value, 5, 1), naive_shapley(value, 5))
+
+    def third(present):
+        return value(present) + present[:, :3].all(1)
+
+    found = truth_shapley.paired(third, 5, 200, seed=1)
+    torch.testing.assert_close(found, naive_shapley(third, 5), atol=0.05, rtol=0)
+    torch.testing.assert_close(found.sum(), third(torch.ones(1, 5, dtype=torch.bool))[0])
+
+
+def test_agreement_with_shapley_values_by_hand():
+    truth_values = torch.tensor([[1.0, -3.0, 0.0]], dtype=torch.float64)
+    found = truth_shapley.agreement(truth_values, {"a": torch.tensor([[2.0, -2.0, 1.0]])})
+    naive = np.corrcoef([1, -3, 0], [2, -2, 1])[0, 1]
+    numbers = {name: values["a"].item() for name, values in found.items()}
+    assert numbers == pytest.approx(
+        {"shapley_correlation": naive, "shapley_rmse": 1.0, "shapley_distance": 3.0, "shapley_top": 0.0}
+    )
 
 
 @pytest.mark.usefixtures("single")
@@ -164,20 +261,61 @@ def test_masked_tokens_and_those_that_stay():
     pytest.importorskip("transformers")
     encoder = truth_text.Encoder.load("toy")
     model = truth_text.Sentiment(encoder.bert, truth_text._head("mlp", 16)).eval().requires_grad_(False)
-    x, mask = encoder.embedded("one two three four five")
+    x, baseline, groups = encoder.sentence("one two three four five")
     assert x.shape[1] == 7
-    names = ["cafe", "integrated_gradients", "cafe_refined"]
+    assert groups[:, 0].tolist() == [-1, 0, 1, 2, 3, 4, -1]
+    names = ["cafe", "integrated_gradients", *truth.EVALUATING, truth.EXACT]
     notes, found = truth_text._of_sentence(model, encoder, "one two three four five", names)
     effects = []
     for token in range(1, 6):
         other = x.clone()
-        other[:, token] = mask[:, token]
+        other[:, token] = encoder.bert.embeddings.word_embeddings.weight[2]
         effects.append((model(x) - model(other)).item())
-    scores = METHODS["integrated_gradients"](model, x, target=0).detach().sum(2)[0, 1:-1]
+    scores = METHODS["integrated_gradients"](model, x, target=0, baselines=baseline).detach().sum(2)[0, 1:-1]
     naive = np.corrcoef(scores.numpy(), np.array(effects))[0, 1]
     assert found["occlusion_correlation"]["integrated_gradients"].item() == pytest.approx(naive, abs=1e-4)
-    assert set(notes) == set(found["mask_correlation"]) == set(names)
-    assert "cafe_refined" not in found["occlusion_correlation"]  # it masks, and has no scores against zeros
+    assert set(notes) == set(found["occlusion_correlation"]) == set(names) - {truth.EXACT}
+    short = truth_text._of_short(model, encoder, "one two three four five", names, None)
+
+    def value(present):
+        rows = [
+            torch.where(torch.cat([torch.ones(1), row, torch.ones(1)]).bool()[:, None], x[0], baseline[0]) for row in present
+        ]
+        return model(torch.stack(rows))[:, 0].double()
+
+    exact = naive_shapley(value, 5)
+    apart = (scores.double() - exact).square().mean().sqrt().item()
+    assert short["shapley_rmse"]["integrated_gradients"].item() == pytest.approx(apart, abs=1e-4 * float(exact.abs().max()))
+    naive = np.corrcoef(exact.numpy(), np.array(effects))[0, 1]
+    assert short["short_correlation"][truth.EXACT].item() == pytest.approx(naive, abs=1e-4)
+
+
+def test_a_tuned_model_says_the_same_of_ids_and_of_embeddings(tmp_path):
+    pytest.importorskip("transformers")
+    encoder = truth_text.Encoder.load("toy")
+    texts = ["one two three", "four five six seven eight"]
+    whole = truth_text.Sentences(encoder.bert, encoder.pad).eval()
+    ids = encoder.padded(texts)
+    assert ids.shape == (2, 7)
+    single = truth_text.Sentiment(encoder.bert, whole.head)
+    torch.testing.assert_close(whole(ids), torch.cat([single(encoder.sentence(text)[0]) for text in texts]))
+    states = encoder.masked_means(texts[0], tmp_path)
+    assert states.shape == (8, 16)
+    torch.testing.assert_close(states[-1:], encoder.mean(encoder.sentence(texts[0])[0]))
+    torch.testing.assert_close(states[:1], encoder.mean(encoder.sentence(texts[0])[1]))
+    assert torch.equal(encoder.masked_means(texts[0], tmp_path), states)
+
+
+def test_a_vision_transformer_is_blind_to_the_order_of_patches_but_for_their_positions():
+    model = ViT(3, 8, 5, width=8, heads=2, blocks=2).eval()
+    x = torch.randn(2, 3, 8, 8)
+    assert model(x).shape == (2, 5)
+    swapped = torch.cat([x[..., 4:], x[..., :4]], -1)
+    assert not torch.allclose(model(x), model(swapped))
+    torch.nn.init.zeros_(model.positions)
+    torch.testing.assert_close(model(x), model(swapped))
+    with pytest.raises(ValueError, match="multiple of patch"):
+        ViT(3, 9, 5)
 
 
 def test_snippets_from_a_file_and_from_the_archive(tmp_path):
@@ -225,7 +363,8 @@ def test_the_page_of_evidence_is_that_of_the_committed_results():
     spec.loader.exec_module(evidence)
     text = (root / "docs" / "evidence.md").read_text()
     assert text == evidence.page(root / "studies")
-    assert all(f"## {name}" in text for name in evidence.SHOWN)
+    run_before = {folder.name.rpartition("-")[0] for folder in (root / "studies").iterdir()}
+    assert all(f"## {name}\n" in text for name in evidence.SHOWN if name in run_before)
 
 
 def test_large_scores_are_measured_without_a_warning():

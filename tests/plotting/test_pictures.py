@@ -238,8 +238,11 @@ def test_summary_holds_means_and_every_row():
     e = table(30)
     first = features(e)[0]
     place = e.names().index(first.name)
+    sizes = e.combined.abs().mean(0)
+    assert sizes[place] == sizes.max()
+    strong = features(e, "influence")[0]
     influence = (e.positive + e.negative).mean(0)
-    assert influence[place] == influence.max()
+    assert influence[e.names().index(strong.name)] == influence.max()
     assert first.positive == pytest.approx(e.positive[:, place].mean().item())
     np.testing.assert_allclose(first.nets, e.combined[:, place])
     assert np.argsort(first.values).tolist() == e.inputs[:, place].argsort().tolist()

@@ -99,15 +99,32 @@ def test_ledger_nets_are_positive_minus_negative():
         assert positive - negative == pytest.approx(net, abs=2e-3)
 
 
-def test_ledger_is_sorted_and_sums_the_rest():
+@pytest.mark.parametrize("order", ["net", "influence"])
+def test_ledger_is_sorted_and_sums_the_rest(order):
     explanation = wide()
-    lines = parts(explanation.ledger(0, 5))[1:-1]
+    lines = parts(explanation.ledger(0, 5, order))[1:-1]
     assert [name for name, _ in lines[-2:]] == ["295 others", "bias"]
-    sizes = [float(numbers[-3]) + float(numbers[-2]) for _, numbers in lines[:5]]
-    assert sizes == sorted(sizes, reverse=True)
-    strongest = (explanation.positive + explanation.negative)[0].argmax().item()
-    assert lines[0][0] == f"x{strongest}"
-    assert "1 other " in tabular().ledger(0, 3)
+    up, down, net = (getattr(explanation, side)[0] for side in ("positive", "negative", "combined"))
+    sizes = (net.abs() if order == "net" else up + down).tolist()
+    wanted = sorted(range(300), key=lambda place: -sizes[place])[:5]
+    assert [name for name, _ in lines[:5]] == [f"x{place}" for place in wanted]
+    assert explanation.top(0, 5, order)["feature"].tolist() == [f"x{place}" for place in wanted]
+    drawn = [label.get_text() for label in explanation.plot(0, 5, order=order).axes[0].get_yticklabels()]
+    assert [label.split(" = ")[0] for label in drawn[:5]] == [f"x{place}" for place in wanted]
+    assert "1 other " in tabular().ledger(0, 3, order)
+
+
+def test_equal_nets_are_ordered_by_influence():
+    e = tabular()
+    up, down = torch.tensor([[1.0, 3.0, 2.0, 5.0]]), torch.tensor([[1.0, 3.0, 1.0, 5.0]])
+    one = e[0].replace(positive=up, negative=down, combined=up - down)
+    assert one.top(0, 4)["combined"].tolist() == [1, 0, 0, 0]
+    assert one.top(0, 4)["feature"].tolist() == [NAMES[2], NAMES[3], NAMES[1], NAMES[0]]
+
+
+def test_an_unknown_order_says_what_is_allowed():
+    with pytest.raises(ValueError, match=r"order='size': unknown. Allowed values: 'net', 'influence'"):
+        tabular().ledger(0, order="size")
 
 
 def test_ledger_is_aligned_and_says_what_it_is_about():
@@ -116,7 +133,7 @@ def test_ledger_is_aligned_and_says_what_it_is_about():
     title, head, *_ = text.splitlines()
     assert f"output {explanation.target[0].item()}" in title
     assert "c = 0.5" in title
-    assert head.split() == ["value", "positive", "negative", "net"]
+    assert head.split() == ["value", "baseline", "positive", "negative", "net"]
     table = [line for line in text.splitlines()[1:] if not line.lower().startswith(("conflict", "completeness"))]
     assert {len(line) for line in table} == {len(head)}
     assert f"conflict (cancelled between features): {explanation.s_conf[0].item():.4g}" in text
@@ -201,7 +218,7 @@ def test_plot_bars_hold_the_scores():
     explanation = tabular()
     left = explanation.plot(0).axes[0]
     negative, positive = ([bar.get_width() for bar in group] for group in left.containers)
-    order = (explanation.positive + explanation.negative)[0].argsort(descending=True)
+    order = explanation.combined[0].abs().argsort(descending=True)
     assert positive == pytest.approx([*explanation.positive[0, order].tolist(), explanation.bias_positive[0].item()])
     assert negative == pytest.approx([*(-explanation.negative[0, order]).tolist(), -explanation.bias_negative[0].item()])
 

@@ -95,12 +95,15 @@ def texts():
 def check_table(table):
     """The digits of one ledger add up; its sums of ups and downs over the features are returned."""
     head, start, *lines, end = table
-    for column in range(4, len(head)):  # net, and refined where it is there
+    net = head.index("net")
+    assert head[1:] == [*["baseline"] * (net == 5), "down | up", "up", "down", "net", *["refined"] * (len(head) > net + 1)]
+    for column in range(net, len(head)):  # net, and refined where it is there
         assert sum((Decimal(line[column]) for line in lines), Decimal(start[column])) == Decimal(end[column])
     up = down = Decimal(0)
     for line in lines:
-        assert Decimal(line[2]) - Decimal(line[3]) == Decimal(line[4])
-        up, down = (up, down) if line[0] == "bias" else (up + Decimal(line[2]), down + Decimal(line[3]))
+        own_up, own_down, own = map(Decimal, line[net - 2 : net + 1])
+        assert own_up - own_down == own
+        up, down = (up, down) if line[0] == "bias" else (up + own_up, down + own_down)
     return up, down
 
 
@@ -114,7 +117,7 @@ def check_sums(text, rows):
         table = reader.tables[row["table"]]
         up, down = check_table(table)
         seen = piece.replace("\u2212", "-")
-        assert re.search(r"class=o>(-?[\d.]+)", seen)[1] == table[-1][4]
+        assert re.search(r"class=o>(-?[\d.]+)", seen)[1] == table[-1][table[0].index("net")]
         assert Decimal(re.search(r"class=c>([\d.]+)", seen)[1]) == min(up, down)
         if found := re.search(r"pushed the score up by ([\d.]+) and down by ([\d.]+): ([\d.]+) of each", seen):
             assert [Decimal(number) for number in found.groups()] == [up, down, min(up, down)]

@@ -23,7 +23,7 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Three storeys, one line per folder. Each line may import the lines above it, and nothing else.
 LAYERS = """
-    errors _docstrings _extras _files _processes           what all use
+    errors _docstrings _extras _files _logging _processes           what all use
     -- the engine
     _core                                                  the scored value
     _carriers                                              how influence is propagated
@@ -32,7 +32,7 @@ LAYERS = """
     explanation plotting reporting adapters                what comes out
     _engine                                                one explained pass
     -- what people use
-    refinement                                             scores corrected by evaluations
+    refinement blocks                                      scores corrected by evaluations; two blocks of features
     _old_forms                                             forms of earlier versions
     _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call
@@ -43,6 +43,7 @@ LAYERS = """
     comparison                                             many methods at once
     loading                                                models and data that come as files
     batch                                                  more rows than memory holds
+    monitor                                                what changed in new rows
     serving                                                single rows over HTTP
     explorer                                               the page in the browser
     -- the paper

@@ -27,7 +27,9 @@ def as_a_reader(tmp_path, monkeypatch, shipped_rules):
 OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # messages of our warnings
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/default.md", "docs/guide.md", "docs/inputs.md", "docs/pictures.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/default.md", "docs/guide.md", "docs/inputs.md", "docs/monitor.md", "docs/pictures.md"]
+)
 @pytest.mark.usefixtures("as_a_reader")
 def test_every_python_block_runs_without_a_deprecated_form(name):
     text = (ROOT / name).read_text(encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -21,41 +20,10 @@ pytest.importorskip("uvicorn")
 
 from cafexai import CAFE
 from command_files import NUMBERS, network, write_all
+from serve_process import ask, server
 
 ROW = [45, 5.2, 2]
 KIND = "Content-Type: application/json\r\n"
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@contextlib.contextmanager
-def server(folder, *words):
-    """``cafexai serve`` until the end of the block."""
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cafexai", "serve", *words, "--port", str(port)],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    try:
-        until = time.monotonic() + 120
-        while time.monotonic() < until and process.poll() is None:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            time.sleep(0.1)
-        assert process.poll() is None, process.stderr.read()
-        yield port, process
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +35,6 @@ def shop(tmp_path_factory):
 def net(shop):
     with server(shop, "shop:net", "--weights", "net.safetensors", "--columns", ",".join(NUMBERS)) as (port, _):
         yield port
-
-
-def ask(port, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    sent = json.dumps(body) if isinstance(body, (dict, list)) else body
-    connection.request(method, path, sent, {"Content-Type": "application/json", **headers} if sent is not None else headers)
-    answer = connection.getresponse()
-    told = answer.read().decode()
-    connection.close()
-    return answer.status, json.loads(told) if "json" in answer.getheader("content-type", "") else told
 
 
 def test_scores_are_those_of_explain(net):
@@ -96,7 +54,8 @@ def test_scores_are_those_of_explain(net):
 def test_one_bad_row_does_not_harm_the_others(net):
     rows = [ROW, [1, 2], [1, None, 3], [1, "two", 3], {"age": 1}, {"age": 1, "income": 2, "children": 3, "x": 4}, [], ROW]
     status, told = ask(net, "POST", "/v1/explain", {"rows": rows})
-    assert status == 200
+    assert status == 207
+    assert told["failed"] == [1, 2, 3, 4, 5, 6]
     errors = [result.get("error") for result in told["results"]]
     assert errors[0] is errors[-1] is None
     assert told["results"][0] == told["results"][-1]
@@ -196,8 +155,12 @@ def test_large_bodies_are_refused_before_they_are_read(net):
 
 def test_a_request_of_bad_rows_alone(net):
     status, told = ask(net, "POST", "/v1/explain", {"rows": [[None, 1, 2], [[], {}, 1e308], [True, 1, 2]]})
-    assert status == 200
+    assert status == 207
     assert ["error" in result for result in told["results"]] == [True, True, False]
+    status, told = ask(net, "POST", "/v1/explain", {"rows": [[None, 1, 2], [1, 2]]})
+    assert status == 422
+    assert told["failed"] == [0, 1]
+    assert "none of 2 rows could be explained" in told["error"]
 
 
 def test_many_at_once_are_explained_together(shop):
@@ -250,7 +213,7 @@ def test_slow_connections_are_closed_and_others_are_answered(net, half):
 
 def test_the_document_describes_the_answers(net):
     told = ask(net, "GET", "/openapi.json")[1]
-    assert set(told["paths"]) == {"/v1/explain", "/health", "/metrics", "/openapi.json"}
+    assert {"/v1/explain", "/v1/models/model:explain", "/v2/models/model/infer", "/health", "/metrics"} <= set(told["paths"])
     result = ask(net, "POST", "/v1/explain", {"rows": [ROW]})[1]["results"][0]
     described = told["components"]["schemas"]["Result"]
     assert set(described["required"]) <= set(result) <= set(described["properties"])
@@ -261,7 +224,7 @@ def test_what_is_under_way_is_finished_on_sigterm(shop):
         "import time\nfrom torch import nn\n\nclass Slow(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.body = nn.Linear(3, 1)\n\n    def forward(self, x):\n        time.sleep(1)\n        return self.body(x)\n"
     )
-    with server(shop, "slowly:Slow") as (port, process):
+    with server(shop, "slowly:Slow", "--drain", "0") as (port, process):
         answers = []
         thread = threading.Thread(target=lambda: answers.append(ask(port, "POST", "/v1/explain", {"rows": [ROW]})))
         thread.start()

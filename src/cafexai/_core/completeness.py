@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import LostInRounding, SumBroken, warn
+from ..errors import LostInRounding, ScoreWarning, SumBroken, warn
 from .tolerance import all_finite, tolerance, widest
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
         + ("." if chosen.by_feature else ', or leave the way to CAFE(model), which names no netting, or use netting="feature".')
     )
     if loud and passed.run.may_warn():
-        warn(f"explain(...): {told}")
+        warn(f"explain(...): {told}", ScoreWarning)
     return (told[0].upper() + told[1:],)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,6 +161,8 @@ def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) ->
         tokens=given.tokens if settings["layer"] is None else None,
         display=given.display if settings["layer"] is None and given.grouping is None else None,
         categories=given.categories if settings["layer"] is None and given.grouping is None else {},
+        baseline_display=given.baseline_values if settings["layer"] is None and given.grouping is None else None,
+        row_names=given.row_names,
         conflict_pairs=None if parts[0].pairs is None else column("pairs"),
         frozen=frozen,
         final=parts[0].final,
@@ -186,11 +189,16 @@ def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
     """
     parts = explanation.parts(explanation.positive)
     index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
+    known = explanation.features.baseline_display
     if isinstance(groups, Grouping):
-        values, categories = groups.values, groups.categories
+        values, categories, known = groups.values, groups.categories, groups.baselines
     else:
         shown = None if explanation.features.tokens is not None else explanation.flat(explanation.shown)
-        values, categories = values_of_groups(index, names, explanation.names(), shown, explanation.features.categories)
+        own, words = explanation.names(), explanation.features.categories
+        values, categories = values_of_groups(index, names, own, shown, words)
+        if known is None and shown is not None and explanation.features.display is None:
+            known = explanation.flat(explanation.baselines)
+        known, _ = values_of_groups(index, names, own, known, words)
     index = index.to(explanation.output.device)
 
     def summed(scores: Tensors) -> Tensor:
@@ -198,15 +206,32 @@ def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
         return flat.new_zeros(len(flat), len(names)).index_add_(1, index, flat)
 
     return explanation.replace(
-        positive=summed(explanation.positive),
-        negative=summed(explanation.negative),
-        combined=summed(explanation.combined),
+        **_sums(explanation, summed),
         feature_names=names,
         tokens=None,
         display=values,
         categories=categories,
+        baseline_display=known,
+        at_baseline=_whole_groups(explanation.at_baseline, index, len(names)),
         settings={**explanation.meta.settings, "grouped": True},
     )
+
+
+def _whole_groups(same: Tensor | None, index: Tensor, count: int) -> Tensor | None:
+    """Which groups are as in the baseline in all of their elements."""
+    if same is None:
+        return None
+    return same.new_zeros(len(same), count, dtype=torch.int32).index_add_(1, index, (~same).int()) == 0
+
+
+def _sums(explanation: Explanation, summed: Callable[[Tensors], Tensor]) -> dict[str, Tensor]:
+    """All scores, summed; the elements of a feature are in one block."""
+    scores = {name: getattr(explanation, name) for name in ("positive", "negative", "combined", "if_missing")}
+    sums = {name: summed(values) for name, values in scores.items() if values is not None}
+    if explanation.blocks is not None:
+        inside = explanation.parts(explanation.blocks)
+        sums["blocks"] = summed(tuple(part.to(explanation.output) for part in inside)) > 0
+    return sums
 
 
 def by_word(explanation: Explanation, words: Words) -> Explanation:
@@ -224,10 +249,9 @@ def by_word(explanation: Explanation, words: Words) -> Explanation:
         ups = pairs.new_zeros(rows, count + 1, pairs.shape[2]).scatter_add_(1, last[:, :, None].expand_as(pairs), pairs)
         pairs = ups.new_zeros(rows, count + 1, count + 1).scatter_add_(2, last[:, None].expand_as(ups), ups)
     return explanation.replace(
-        positive=summed(explanation.positive),
-        negative=summed(explanation.negative),
-        combined=summed(explanation.combined),
+        **_sums(explanation, summed),
         tokens=words.names,
         conflict_pairs=pairs,
+        at_baseline=None,
         settings={**explanation.meta.settings, "grouped": True},
     )

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .._core.backward import Outcome, Passed
+from .._inputs.baseline_values import same_as_baseline
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
 from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
@@ -20,11 +21,23 @@ from .forward import plain_output, redraw_output
 from .job import Job
 from .sides import measure_conflict
 
-SHARED = ("inputs", "baselines", "display")  # what the explanations of one job have in common is there once
+SHARED = (
+    "inputs",
+    "baselines",
+    "display",
+    "baseline_display",
+    "at_baseline",
+)  # what the explanations of one job have in common is there once
 
 
 def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations:
     """One explanation; or several, by class, by c or by both. ``meta`` describes the explainer."""
+    entries = {key: show_features(job, explanation) for key, explanation in explain_elements(job, meta).items()}
+    return _by_what_differs(entries, job.question.several_c is not None, job.question.every_class)
+
+
+def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation]:
+    """Explanations by c and class, with a score for each element of the inputs."""
     question, groups = job.question, job.request.feature_groups
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
@@ -32,7 +45,10 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
     measure = functools.partial(measure_conflict, job)
     for (place, number), chunks in run_job(job, finish, average_baselines, "explain", measure).items():
         c = several[place]
-        explanation = join_batches(chunks, job.given, {**meta, "c": dict(c) if isinstance(c, Mapping) else c})
+        settings = {**meta, "c": dict(c) if isinstance(c, Mapping) else c, "baselines": len(job.stack)}
+        explanation = join_batches(chunks, job.given, settings)
+        if len(job.stack) > 1 and question.layer is None:
+            explanation = explanation.replace(at_baseline=same_as_baseline(job.given.tensors, job.stack))
         if explanation.frozen and question.layer is None:
             explanation = _with_what_was_frozen(job, chunks, explanation, groups is not None)
         if entries:
@@ -40,13 +56,16 @@ def explain_job(job: Job, meta: Mapping[str, Any]) -> Explanation | Explanations
             shared = first.flat_fields()
             explanation = explanation.replace(**{name: shared[name] for name in SHARED})
         entries[place if isinstance(c, Mapping) else c, number] = explanation
-    if groups is not None:
-        entries = {key: sum_groups(explanation, groups) for key, explanation in entries.items()}
+    return entries
+
+
+def show_features(job: Job, explanation: Explanation) -> Explanation:
+    """The explanation with a score for each feature as the user knows it: groups, words."""
+    if job.request.feature_groups is not None:
+        explanation = sum_groups(explanation, job.request.feature_groups)
     if job.given.words is not None:
-        entries = {key: by_word(explanation, job.given.words) for key, explanation in entries.items()}
-    kept = job.without_model()
-    entries = {key: dataclasses.replace(explanation, job=kept) for key, explanation in entries.items()}
-    return _by_what_differs(entries, question.several_c is not None, question.every_class)
+        explanation = by_word(explanation, job.given.words)
+    return dataclasses.replace(explanation, job=job.without_model())
 
 
 def attribute_job(job: Job) -> tuple[tuple[Tensor, ...], Tensor]:

@@ -12,10 +12,11 @@ from .._carriers import CARRIERS, PAIRED
 from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
-from .._inputs.baselines import references
+from .._inputs.baseline_values import with_baseline_values
+from .._inputs.baselines import known_baselines, references
 from .._inputs.convert import convert_inputs
 from .._inputs.groups import default_names, join_groups, places
-from .._inputs.prepare import Inputs, model_dtype, prepare
+from .._inputs.prepare import Inputs, has_own_columns, model_dtype, prepare, row_names_of
 from .._inputs.words import mask_words
 from .job import Job, as_arguments
 from .model import Subject
@@ -59,13 +60,18 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     if ready.names:
         given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
     groups = request.feature_groups
-    if given.grouping is not None and layer is None and not only_net:
-        groups = given.grouping if groups is None else join_groups(given.grouping, groups)
     baselines = request.baselines
     about: tuple[str, ...] = ()
     if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
         baselines, about = mask_words(baselines, given.tensors[0], info.tokenizer)
+    if has_own_columns(subject.model):
+        baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
+    if layer is None and not only_net:
+        given = dataclasses.replace(
+            with_baseline_values(given, stack, baselines, subject.model), row_names=row_names_of(inputs)
+        )
+        groups = _groups(given, request)
     names = subject.names.values()
     several = question.several_c
     return Job(
@@ -85,6 +91,13 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         per_row=_per_row(info, request, ready.extra, given),
         only_net=only_net,
     )
+
+
+def _groups(given: Inputs, request: Request) -> Any:
+    """What one score is of: the user's groups of the features as people know them."""
+    if given.grouping is None:
+        return request.feature_groups
+    return given.grouping if request.feature_groups is None else join_groups(given.grouping, request.feature_groups)
 
 
 def _per_row(info: ModelInfo, request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:

@@ -133,22 +133,24 @@ def takes_request(
 
 
 def takes_request_and(make: Callable[..., Request]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """The same for a method (self, inputs, one more, request, *, ...) with parameters of its own."""
+    """The same for a method (self, inputs, perhaps one more, request, *, ...) with parameters of its own."""
 
     def decorate(method: Callable[..., R]) -> Callable[..., R]:
-        own = [name for name in inspect.signature(method).parameters if name not in ("self", "inputs", "request")]
-        first = own[0]
+        own = {one.name: one for one in inspect.signature(method).parameters.values()}
+        own = {name: one for name, one in own.items() if name not in ("self", "inputs", "request")}
+        needed = [name for name, one in own.items() if one.kind is not one.KEYWORD_ONLY]
 
         @functools.wraps(method)
         def call(self: Any, inputs: Any, *args: Any, **options: Any) -> R:
-            if not args and first not in options:
-                raise TypeError(f"{method.__name__}(inputs, {first}, ...): give {first}.")
-            one, args = (args[0], args[1:]) if args else (options.pop(first), args)
-            more = {name: options.pop(name) for name in own[1:] if name in options}
+            if missing := [name for name in needed[len(args) :] if name not in options]:
+                raise TypeError(f"{method.__name__}(inputs, {missing[0]}, ...): give {missing[0]}.")
+            first, args = args[: len(needed)], args[len(needed) :]
+            first += tuple(options.pop(name) for name in needed[len(first) :])
+            more = {name: options.pop(name) for name in own if name in options}
             if unknown := [name for name in options if name not in OPTIONS]:
-                known = ", ".join([first, *own[1:], *OPTIONS])
+                known = ", ".join([*own, *OPTIONS])
                 raise TypeError(f"{method.__name__}(..., {unknown[0]}=...): unknown parameter. Parameters: {known}.")
-            return method(self, inputs, one, make(*args, **options), **more)
+            return method(self, inputs, *first, make(*args, **options), **more)
 
         _describe(call, method)
         return call

@@ -70,13 +70,19 @@ def expand_baseline(baselines: Any, rows: Tensor, call: str) -> Tensor:
         ) from None
 
 
+def known_baselines(baselines: Any, background: Any, model: Any, call: str) -> Any:
+    """For a model with columns of its own: a word as the row of original values that it stands for."""
+    if isinstance(baselines, str):
+        _check_word(baselines, background, call)
+        baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
+    return baselines
+
+
 def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call: str) -> Any:
     """Baselines in the columns that people know, as the model takes them; others as they are."""
     schema = inputs.schema
     if has_own_columns(model):
-        if isinstance(baselines, str):
-            _check_word(baselines, background, call)
-            baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
+        baselines = known_baselines(baselines, background, model, call)
         return None if baselines is None else model.rows(baselines, f"{call}(..., baselines=...)")
     if schema is None:
         return baselines

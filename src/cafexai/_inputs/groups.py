@@ -22,12 +22,15 @@ class Grouping:
     names: tuple[str, ...]
     values: Tensor | None = None  # (rows, features): numbers, or codes of words; NaN is missing
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the words of its codes
+    baselines: Tensor | None = None  # like values: what the rows are compared with
 
 
 def join_groups(known: Grouping, groups: Any, call: str = "explain") -> Grouping:
     """Groups of features that are known already: a feature that stays alone keeps its value, several have none."""
     own, names = places(groups, [torch.Size([len(known.names)])], lambda: known.names, call)
-    return Grouping(own[known.index], names, *values_of_groups(own, names, known.names, known.values, known.categories))
+    values, categories = values_of_groups(own, names, known.names, known.values, known.categories)
+    baselines, _ = values_of_groups(own, names, known.names, known.baselines, known.categories)
+    return Grouping(own[known.index], names, values, categories, baselines)
 
 
 def values_of_groups(

@@ -33,6 +33,8 @@ class Inputs:
     words: Words | None = None  # the words that tokens are pieces of
     schema: Any = None  # the columns as the user has described them
     notes: tuple[str, ...] = ()
+    row_names: tuple[str, ...] | None = None  # the labels of the rows, where they have some
+    baseline_values: Tensor | None = None  # like display: the baseline
     keywords: tuple[str, ...] = ()  # the arguments of forward that the inputs are, if they go there by name
     rows: int = field(init=False)  # how many there are
 
@@ -191,6 +193,15 @@ def _read_display(display: Any, tensors: list[Tensor], columns: tuple[str, ...] 
 def is_frame(value: Any) -> bool:
     """Something like a data frame of pandas or polars."""
     return not isinstance(value, (Tensor, np.ndarray)) and hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
+def row_names_of(inputs: Any) -> tuple[str, ...] | None:
+    """The labels of the rows of a data frame; None if there are none, or they only count the rows."""
+    given = inputs.values() if isinstance(inputs, Mapping) else inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    index = next((part.index for part in given if is_frame(part) and hasattr(part, "index")), None)
+    if index is None or (index.nlevels == 1 and np.array_equal(index.to_numpy(), np.arange(len(index)))):
+        return None
+    return tuple(", ".join(map(str, label)) for label in index) if index.nlevels > 1 else tuple(index.astype(str))
 
 
 def columns_of(frame: Any, call: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._extras import needs
 from ..explanation import Explanation, Tensors
-from ..plotting.row_lines import feature_lines
+from ..plotting.row_lines import feature_lines, strongest_first
 
 if TYPE_CHECKING:
     import pandas
@@ -28,11 +28,19 @@ def long_table(e: Explanation) -> pandas.DataFrame:
     pandas = needs("pandas", "tabular")
     rows = len(e)
     names = [name for row in range(rows) for name in (*e.names(row), "(bias)")]
-    columns: dict[str, Any] = {"row": np.repeat(np.arange(rows), len(names) // max(rows, 1)), "feature": names}
+    each = len(names) // max(rows, 1)
+    columns: dict[str, Any] = {"row": np.repeat(np.arange(rows), each)}
+    if e.row_names is not None:
+        columns["name"] = [name for name in e.row_names for _ in range(each)]
+    for what, index in (("target", e.target), ("against", e.against)):
+        if index is not None:
+            columns[what] = [name for name in output_labels(e, index) for _ in range(each)]
+    columns["feature"] = names
     if e.features.tokens is None and (not e.grouped or e.features.display is not None):
         columns["value"] = _known(e, e.shown)
-        if e.features.display is None:
-            columns["baseline"] = _known(e, e.baselines)
+        starts = e.features.baseline_display
+        if starts is not None or e.features.display is None:
+            columns["baseline"] = _known(e, e.baselines if starts is None else starts)
     scores: list[tuple[str, Tensors, Tensor]] = [
         ("positive", e.positive, e.bias_positive),
         ("negative", e.negative, e.bias_negative),
@@ -40,10 +48,24 @@ def long_table(e: Explanation) -> pandas.DataFrame:
     ]
     if e.refinement is not None:
         scores.append(("refined", e.refined, e.bias))
+    if e.if_missing is not None:
+        scores.append(("if_missing", e.if_missing, torch.zeros_like(e.bias)))
     for name, features, bias in scores:
         columns[name] = torch.cat([e.flat(features), bias.to(e.flat(features))[:, None]], 1).flatten().cpu().numpy()
     frame = pandas.DataFrame(columns)
     return frame if "" not in names else frame[frame["feature"] != ""].reset_index(drop=True)
+
+
+def output_labels(e: Explanation, index: Tensor) -> list[Any]:
+    """The explained output of each row: the name of its class, else its place."""
+    names = e.class_names if e.meta.settings.get("target_layer") is None else None
+    found: list[Any] = []
+    for place in index.tolist():
+        if len(place) <= 1 and names is not None:
+            found.append(names[place[0] if place else 0])
+        else:
+            found.append(0 if not place else place[0] if len(place) == 1 else str(tuple(place)))
+    return found
 
 
 def storable(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -78,19 +100,20 @@ def _named_values(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     return np.where(found == None, "missing", found)  # noqa: E711
 
 
-def top(e: Explanation, row: int, most: int) -> pandas.DataFrame:
-    """The features with most influence on one row, in the order of the ledger."""
+def top(e: Explanation, row: int | str, most: int, order: str = "net") -> pandas.DataFrame:
+    """The strongest features of one row, in the order of the ledger."""
     pandas = needs("pandas", "tabular")
     one = e[row]
     names, values = one.names(), one.values()
-    influence = (one.flat(one.positive) + one.flat(one.negative))[0]
-    order = influence.argsort(descending=True, stable=True).tolist()
-    kept = [place for place in order if names[place]][:most]
     feature_lines(one, most)  # refuses what cannot be shown
+    scores = (one.flat(part)[0] for part in (one.positive, one.negative, one.combined))
+    kept = [place for place in strongest_first(order, *scores) if names[place]][:most]
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
-    if values is not None:
-        found["value"] = [values[place] for place in kept]
-    for name in ("positive", "negative", "combined", *(["refined"] if e.refinement is not None else [])):
+    for name, known in (("value", values), ("baseline", one.baseline_values())):
+        if known is not None:
+            found[name] = [known[place] for place in kept]
+    refined, missing = ["refined"] * (e.refinement is not None), ["if_missing"] * (e.if_missing is not None)
+    for name in ("positive", "negative", "combined", *refined, *missing):
         found[name] = one.flat(getattr(one, name))[0, kept].tolist()
     return pandas.DataFrame(found)
 

@@ -76,10 +76,9 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def _strongest(arrow: Any, flat: dict[str, Tensor], names: tuple[str, ...], top: int, words: tuple[str, ...]) -> dict[str, Any]:
-    """The features with the most influence, cancelled influence included, in the order of that."""
-    influence = flat["positive"] + flat["negative"]
-    most = min(top, influence.shape[1])
-    order = influence.sort(dim=1, descending=True, stable=True).indices[:, :most]
+    """The features with the largest net scores, up or down, in the order of these."""
+    most = min(top, flat["net"].shape[1])
+    order = flat["net"].abs().sort(dim=1, descending=True, stable=True).indices[:, :most]
     ends = arrow.array(np.arange(0, order.numel() + 1, most, dtype=np.int32))
 
     def lists(values: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..errors import warn
+from ..errors import ResultsWarning, warn
 from ..loading.file_errors import OutputProblem
 from ._sink import EARLIER, REFUSED, Sink, checksum
 
@@ -62,7 +62,7 @@ class Manifest:
         changed = [problem for problem in problems.values() if not problem.endswith("missing")]
         if changed:
             more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
-            warn(f"{self.sink.place}: {changed[0]}{more}. The rows are scored again.")
+            warn(f"{self.sink.place}: {changed[0]}{more}. The rows are scored again.", ResultsWarning)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Units whose files are not what was written, and why: sizes first, then every byte is read."""

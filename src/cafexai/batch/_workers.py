@@ -20,7 +20,7 @@ import torch
 from .._core import kernels
 from .._extras import needs
 from .._processes import deaf_children, end_with
-from ..errors import warn
+from ..errors import WorkersWarning, warn
 from ..loading.file_errors import short
 from . import _kernels
 from ._part import Done, make_part
@@ -97,7 +97,7 @@ def working(scorer: Scorer, workers: int | None) -> Iterator[Here | Beside]:
             except ValueError as error:
                 if workers:
                     raise
-                warn(f"{error} It is scored in this one alone.")
+                warn(f"{error} It is scored in this one alone.", WorkersWarning)
                 count = 0
         if not count:
             with one_thread():

@@ -13,6 +13,7 @@ from .errors import CODES
 from .explain import explain, report
 from .explore import explore
 from .methods import audit, compare, supported
+from .monitor import app as monitor
 from .serve import serve
 from .study import study
 
@@ -43,3 +44,4 @@ def root(
 
 for _command in (explain, report, explore, batch, compare, audit, supported, serve, study, demo):
     app.command()(_command)
+app.add_typer(monitor, name="monitor")

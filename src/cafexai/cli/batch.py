@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .._logging import configure_logging
 from ..loading import load_model
 from ..loading.file_errors import DataProblem
 from . import options, parsing
@@ -103,6 +104,8 @@ def batch(
     append: Append = False,
     dry_run: DryRun = False,
     verify: Verify = None,
+    log_level: options.LogLevel = "warning",
+    log_format: options.LogFormat = "text",
     json: options.Json = False,
 ) -> None:
     """Scores for more rows than memory holds.
@@ -113,6 +116,7 @@ def batch(
     from ..batch import estimate, score
     from ..batch._sink import sink_at
 
+    called(lambda: configure_logging(log_level, log_format), model, input)
     how.one_c("give one number; score each into a folder of its own.")
     if target == "all":
         raise UseProblem("--target all: a row of the result is about one output. Score each class into a folder of its own.")

@@ -18,6 +18,8 @@ CODES = {
     4: "model: not there, not readable, not trusted, or with an operation that has no rule",
     5: "the result cannot be written",
     6: "a package is missing",
+    10: "monitor check --fail-on: something changed (warn)",
+    11: "monitor check --fail-on: something changed that matters (alert)",
     130: "stopped by the user",
 }
 OPTIONS = {"baselines": "baseline"}  # words of Python that are other words here
@@ -25,7 +27,7 @@ OPTIONS |= {
     word: word.replace("_", "-")
     for word in """target against output c netting flows biases norms batch_size methods metrics
                    keep scores top workers rows_per_part max_bad engine address kernels encoding
-                   partition_by compression append""".split()
+                   partition_by compression append log_level log_format""".split()
 }
 
 

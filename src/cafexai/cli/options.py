@@ -66,6 +66,8 @@ Conflict = Annotated[
     str | None, typer.Option(help="How conflict is computed: measured (by two evaluations per row) or net (from net scores).")
 ]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows at a time; chosen to fit the cache if not given.")]
+LogLevel = Annotated[str, typer.Option(help="What is logged to standard error: debug, info, warning or error.")]
+LogFormat = Annotated[str, typer.Option(help="text, or json: one object a line.")]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output, for machines.")]
 
 

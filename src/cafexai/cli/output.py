@@ -107,9 +107,6 @@ def each(result: Explanation | Explanations) -> Iterator[tuple[dict[str, Any], E
 def to_frame(result: Any, data: Data) -> Any:
     """The long table, with the rows as they are numbered in the file, and their names if they have some."""
     frame = result.to_frame()
-    place = list(frame.columns).index("row")
-    if data.labels is not None:
-        frame.insert(place + 1, "name", [data.labels[row] for row in frame["row"]])
     frame["row"] = [data.places[row] for row in frame["row"]]
     return frame
 
@@ -181,9 +178,8 @@ def ledgers(result: Any, data: Data, most: int | None = None) -> str:
     parts = []
     for key, explanation in each(result):
         for row in range(len(explanation) if most is None else min(most, len(explanation))):
-            label = "" if data.labels is None else f" ({data.labels[row]})"
             what = "".join(f", {word} = {value}" for word, value in key.items())
-            parts.append(f"Row {data.places[row]}{label}{what}\n{explanation.ledger(row)}")
+            parts.append(f"Row {data.places[row]}{what}\n{explanation.ledger(row)}")
     return "\n\n".join(parts)
 
 

@@ -131,7 +131,7 @@ class Work:
             cafe = how.explainer(self.model, background=background, schema=self.schema, tokenizer=self.tokenizer)
             return cafe._explained(self.inputs, request, question)
 
-        return self.called(call)
+        return self.called(call).replace(row_names=self.data.labels)
 
     def given(self) -> Any:
         """The chosen rows as tensors."""

@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .._extras import needs
+from .._logging import configure_logging
 from . import options, parsing
 from .batch import Background, Baseline, Deterministic, class_names, model_of
 from .errors import UseProblem
 from .request import called
 from .status import Status
 
+if TYPE_CHECKING:
+    from ..serving.rows import Answerer
+
 Host = Annotated[str, typer.Option(help="Where it listens; 0.0.0.0 for everybody who can reach this machine.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="The port.")]
+Name = Annotated[str, typer.Option(help="The name of the model in the protocols.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that answer, each with the model in memory.")]
+Drain = Annotated[
+    float, typer.Option(min=0, help="Seconds from SIGTERM until it stops to listen; meanwhile it answers, and is not ready.")
+]
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Loads the model and what is asked of it: at the start, on SIGHUP, and in every process."""
+
+    source: options.Source
+    baseline: str
+    background: str | None
+    asked: options.Asked
+    how: options.How
+    deterministic: bool
+
+    def __call__(self) -> Answerer:
+        """The model, ready to answer."""
+        from ..loading import columns_of_model
+        from ..serving.rows import Answerer
+
+        source = self.source
+        with Status().running() as status:
+            made, known, baselines, about = model_of(source, self.baseline, status, self.background)
+        request = self.asked.request(class_names(made, known), baselines=baselines)
+        cafe = called(lambda: self.how.explainer(made, background=about, schema=known), source.model, "the settings")
+        names = parsing.names(source.columns) or (columns_of_model(made) if known is None else None)
+        return Answerer(cafe, names, request, self.deterministic)
 
 
 @options.expand
@@ -32,32 +68,37 @@ def serve(
     how: options.How,
     host: Host = "127.0.0.1",
     port: Port = 8000,
+    name: Name = "model",
+    workers: Workers = 1,
+    drain: Drain = 5.0,
     trust: options.Trust = False,
     deterministic: Deterministic = False,
+    log_level: options.LogLevel = "warning",
+    log_format: options.LogFormat = "text",
 ) -> None:
     """Scores of single rows over HTTP.
 
-    POST {"rows": [...]} to /v1/explain. /health, /metrics and /openapi.json say more.
+    POST {"rows": [...]} to /v1/explain, or talk KServe's protocol (/v1/models/NAME:explain) or the Open Inference Protocol
+    (/v2/models/NAME/infer). /health, /metrics and /openapi.json say more. SIGHUP loads the model again.
     """
-    needs("starlette", "explorer")
-    needs("uvicorn", "explorer")
-    from ..loading import columns_of_model
-    from ..serving.rows import Answerer
+    needs("starlette", "serve")
+    needs("uvicorn", "serve")
+    from ..serving.run import Settings
     from ..serving.run import serve as listen
 
     how.one_c("a result is about one c. Start a server for each.")
     if asked.target == "all":
         raise UseProblem("--target all: a result is about one output. Start a server for each.")
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
+        raise UseProblem(f"--name {name}: it is a part of addresses. Use letters, digits, '.', '_' and '-'.")
+    called(lambda: configure_logging(log_level, log_format), model, "the log")
     _free(host, port)
     source = options.Source(model, background or baseline, weights, columns, schema, trust=trust)
-    with Status().running() as status:
-        made, known, baselines, about = model_of(source, baseline, status, background)
-    request = asked.request(class_names(made, known), baselines=baselines)
-    cafe = called(lambda: how.explainer(made, background=about, schema=known), model, "the settings")
-    names = parsing.names(columns) or (columns_of_model(made) if known is None else None)
-    answerer = Answerer(cafe, names, request, deterministic)
+    loader = Loader(source, baseline, background, asked, how, deterministic)
+    first = [loader()]  # what is wrong is told before anything listens
+    load = loader if workers > 1 else lambda: first.pop() if first else loader()
     typer.echo(f"cafexai: http://{host}:{port}/v1/explain takes rows; Ctrl-C ends it.", err=True)
-    listen(answerer, host, port)
+    listen(load, Settings(host, port, name, workers, drain, log_level, log_format))
 
 
 def _free(host: str, port: int) -> None:

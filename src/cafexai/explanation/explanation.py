@@ -7,36 +7,27 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._files import read_file, write_file
-from .._inputs.groups import default_names, is_index
+from .._inputs.groups import is_index
 from ..errors import warn
 from .conflict import ConflictFields, ConflictInfo
+from .features import FeatureFields
 from .files import FORMAT, UNCHECKED, pack, unpack
 from .parts import KINDS, PLACES, Checks, FeatureInfo, Meta, Refinement, Tensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas
-    from typing_extensions import Unpack
-
-    from ..plotting.picture import Picture
-    from ..plotting.plots import Plots
-    from ..reporting import ReportOptions
-    from ..reporting.text_ledger import Ledger
+from .views import Views
 
 REQUIRED = ("checks", "features", "meta")  # parts that every explanation has
 PER_ROW = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 
 
 @dataclass(frozen=True)
-class Explanation(ConflictFields):
+class Explanation(ConflictFields, FeatureFields, Views):
     """Scores of one output for each row: ``baseline_output + bias + sum of combined = output``.
 
     ``positive``, ``negative`` >= 0 and ``combined`` = positive - negative (also as ``net``) are shaped like the explained
@@ -59,7 +50,10 @@ class Explanation(ConflictFields):
     against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
     probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
     conflict_info: ConflictInfo | None = None  # None: ``conflict`` is computed from net scores
+    if_missing: Tensors | None = None  # like combined: the share of each feature in what is lost without its block
+    blocks: Tensors | None = None  # like combined: true in the first block; both with CAFE.explain_blocks
     conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
+    row_names: tuple[str, ...] | None = None  # the labels of the rows, as the index of a frame has them
     job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
 
     @classmethod
@@ -102,8 +96,12 @@ class Explanation(ConflictFields):
             f"completeness_error={self.checks.completeness_error.abs().max().item() if len(self) else 0:.2g})"
         )
 
-    def __getitem__(self, rows: int | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanation:
-        """The explanation of some rows, by index, slice, indices or a mask; an integer keeps the row dimension."""
+    def __getitem__(self, rows: int | str | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanation:
+        """The explanation of some rows, by position, slice, positions or a mask, or of one row by its name.
+
+        An integer is always a position, also if the rows have integers as names: ``e["17"]`` is the row that is called 17.
+        The row dimension is kept.
+        """
         rows = self._places(rows)
 
         def pick(value: Any) -> Any:
@@ -116,6 +114,9 @@ class Explanation(ConflictFields):
         values = {name: pick(value) for name, value in self.flat_fields().items()}
         if self.features.tokens is not None:
             values["tokens"] = tuple(self.features.tokens[place] for place in torch.arange(len(self))[rows].tolist())
+        if self.row_names is not None:
+            places = range(len(self))[rows] if isinstance(rows, slice) else torch.arange(len(self))[rows].tolist()
+            values["row_names"] = tuple(self.row_names[place] for place in places)
         for name in PER_ROW:
             values[name] = {layer: pick(numbers) for layer, numbers in values[name].items()}
         return Explanation.of(**values, job=None if self.job is None else self.job.take(rows))
@@ -133,6 +134,9 @@ class Explanation(ConflictFields):
         """Rows as tensors take them."""
         if isinstance(rows, slice):
             return rows
+        if isinstance(rows, str):
+            place = self.position(rows)
+            return slice(place, place + 1)
         if is_index(rows):
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
@@ -219,6 +223,18 @@ class Explanation(ConflictFields):
         return sums if isinstance(self.combined, tuple) else sums[0]
 
     @property
+    def if_missing_error(self) -> Tensor:
+        """The sum of ``if_missing`` in each of the two blocks minus what the model loses without that block. (rows, 2)
+
+        Raises:
+            ValueError: The explanation is not one in blocks.
+        """
+        if self.if_missing is None or self.blocks is None or self.checks.lost is None:
+            raise ValueError("explanation.if_missing_error: not computed. Call cafe.explain_blocks(x) instead of explain.")
+        scores, inside = self.flat(self.if_missing), self.flat(self.blocks)
+        return torch.stack([(scores * part).sum(1) for part in (inside, ~inside)], 1) - self.checks.lost
+
+    @property
     def frozen_part(self) -> Tensor:
         """The output of the model at the baseline minus ``baseline_output``: the effect of what is frozen. (rows,)
 
@@ -228,142 +244,6 @@ class Explanation(ConflictFields):
         if self.checks.model_at_baseline is None:
             raise ValueError('frozen_part: not known. It needs biases="reference" and, for codes, a baseline.')
         return self.checks.model_at_baseline - self.baseline_output
-
-    def pairs(self, row: int = 0, most: int = 10) -> list[tuple[str, str, float]]:
-        """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
-
-        The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
-        """
-        if self.conflict_pairs is None:
-            raise ValueError('pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
-        names, amounts = (*self[row].names(), "(bias)"), self[row].conflict_pairs
-        assert amounts is not None
-        values, order = amounts[0].flatten().sort(descending=True, stable=True)
-        found = zip(values[:most].tolist(), order[:most].tolist(), strict=True)
-        return [(names[place // len(names)], names[place % len(names)], value) for value, place in found if value > 0]
-
-    @property
-    def grouped(self) -> bool:
-        """Scores are those of groups of features, which have no single value."""
-        return bool(self.meta.settings.get("grouped"))
-
-    @property
-    def shown(self) -> Tensors:
-        """The values of the features, in the units of the user."""
-        return self.inputs if self.features.display is None else self.features.display
-
-    def names(self, row: int = 0) -> tuple[str, ...]:
-        """A name for every feature; for tokens, the words of one row."""
-        if self.features.tokens is not None:
-            return self.features.tokens[row]
-        if self.features.names is not None:
-            return self.features.names
-        return default_names([part.shape[1:] for part in self.parts(self.positive)])
-
-    @property
-    def kind(self) -> str:
-        """What a row is: "text" (words), "image" (channels, height, width), or "table"."""
-        if self.features.tokens is not None:
-            return "text"
-        parts = self.parts(self.positive)
-        return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
-
-    def target_name(self, row: int = 0) -> str:
-        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
-        layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
-        names = self.class_names if layer is None else None
-        parts = [self.target] if self.against is None else [self.target, self.against]
-        called = [_called(index[row].tolist(), names) for index in parts]
-        kind = "unit" if layer is not None else "output" if names is None else "logit"
-        words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
-        words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
-        return " ".join(words)
-
-    def values(self, row: int = 0) -> list[str | float | None] | None:
-        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
-        if self.features.tokens is not None or (self.grouped and self.features.display is None):
-            return None
-        found: list[str | float | None] = []
-        numbers = self[row].flat(self[row].shown)[0].tolist()
-        for name, number in zip(self.names(row), numbers, strict=True):
-            known = self.features.categories.get(name)
-            code = None if number != number else number
-            found.append(known[int(number)] if known is not None and code is not None else code)
-        return found
-
-    def to_frame(self) -> pandas.DataFrame:
-        """A long table: one line per row and feature, and one for the bias; needs pandas."""
-        from ..adapters.exports import long_table
-
-        return long_table(self)
-
-    def top(self, row: int = 0, most: int = 3) -> pandas.DataFrame:
-        """The features with most influence on one row, as a small table; needs pandas."""
-        from ..adapters.exports import top
-
-        return top(self, row, most)
-
-    def to_shap(self, scores: str = "combined") -> Any:
-        """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output.
-
-        "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
-        first minus the second is the output. Several inputs stand side by side; pictures have their channels last.
-        """
-        from ..adapters.exports import for_shap
-
-        return for_shap(self, scores)
-
-    def to_shapash(self) -> Any:
-        """A compiled SmartExplainer of shapash with the combined scores of a table."""
-        from ..adapters.exports import for_shapash
-
-        return for_shapash(self)
-
-    def to_explainerdashboard(self, y: Any = None) -> Any:
-        """A RegressionExplainer for ExplainerDashboard with the combined scores of a table; ``y`` are the true values."""
-        from ..adapters.exports import for_explainerdashboard
-
-        return for_explainerdashboard(self, y)
-
-    def ledger(self, row: int = 0, most: int = 12) -> Ledger:
-        """One prediction as a table of text: features, bias, conflict, output; a notebook shows a table."""
-        from ..reporting.text_ledger import ledger
-
-        return ledger(self[row], most)
-
-    @property
-    def plot(self) -> Plots:
-        """Pictures: ``e.plot(0)`` for one row, ``e.plot.summary()``, ``.pairs()``, ``.biases()``; needs matplotlib."""
-        from ..plotting.plots import Plots
-
-        return Plots(self)
-
-    def summary(self, most: int = 12) -> Picture:
-        """All rows as a picture; the same as ``e.plot.summary()``."""
-        return self.plot.summary(most)
-
-    def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
-        """Deprecated: ``e.plot.pairs()``."""
-        warn("explanation.plot_pairs is deprecated and goes in 0.3. Write explanation.plot.pairs instead.", DeprecationWarning)
-        return self.plot.pairs(row, most)
-
-    def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
-        """Deprecated: ``e.plot.biases()``."""
-        warn(
-            "explanation.plot_biases is deprecated and goes in 0.3. Write explanation.plot.biases instead.", DeprecationWarning
-        )
-        return self.plot.biases(row, most)
-
-    def _repr_html_(self) -> str:
-        from ..reporting.notebook import explanation_page
-
-        return explanation_page(self)
-
-    def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
-        """Write a report: one HTML file for readers without Python. Options: see ``cafexai.reporting.write_report``."""
-        from ..reporting import write_report
-
-        return write_report(self, path, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with all numbers, settings and a checksum; needs safetensors.
@@ -377,10 +257,3 @@ class Explanation(ConflictFields):
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
         """Read what ``save`` wrote; refused if the file was changed, or if shapes, signs or sums are not right."""
         return unpack(cls, *read_file(path, "Explanation", FORMAT, UNCHECKED), f"Explanation.load({os.fspath(path)!r})")
-
-
-def _called(index: list[int], names: tuple[str, ...] | None) -> str:
-    """One output by its name, or by its place."""
-    if names is not None and len(index) <= 1:
-        return repr(names[index[0] if index else 0])
-    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

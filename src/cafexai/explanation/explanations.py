@@ -66,7 +66,11 @@ class Explanations(Mapping[Any, Explanation]):
             return tuple(torch.stack(parts) for parts in zip(*values, strict=True))
         raise ValueError(f"stack({name!r}): it is no tensor. Stack positive, negative, combined, bias, conflict, output ...")
 
-    def rows(self, rows: int | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanations:
+    def replace(self, **changes: Any) -> Explanations:
+        """Others with some values of each changed, by their flat names."""
+        return Explanations(self.by, {key: explanation.replace(**changes) for key, explanation in self._entries.items()})
+
+    def rows(self, rows: int | str | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanations:
         """Some rows of each."""
         return Explanations(self.by, {key: explanation[rows] for key, explanation in self._entries.items()})
 
@@ -77,7 +81,10 @@ class Explanations(Mapping[Any, Explanation]):
         for key, explanation in self._entries.items():
             frame = explanation.to_frame()
             for place, (name, value) in enumerate(zip(self.by, key if len(self.by) > 1 else (key,), strict=True)):
-                frame.insert(place, name, value)
+                if name == "target":  # the class by its name, as in the table of one explanation
+                    frame.insert(place, name, frame.pop(name))
+                else:
+                    frame.insert(place, name, value)
             frames.append(frame)
         return pandas.concat(frames, ignore_index=True)
 
@@ -87,11 +94,11 @@ class Explanations(Mapping[Any, Explanation]):
 
         return write_report(self, path, **options)
 
-    def plot(self, row: int = 0, most: int = 8) -> Picture:
+    def plot(self, row: int | str = 0, most: int = 8, order: str = "net") -> Picture:
         """One row of all: what c changes, or the nets (maps of images) side by side; needs matplotlib."""
         from ..plotting.comparison_plots import several
 
-        return several(self.by, self.rows(row), most)
+        return several(self.by, self.rows(row), most, order)
 
     def _repr_html_(self) -> str:
         from ..reporting.notebook import explanations_page

@@ -15,16 +15,10 @@ if TYPE_CHECKING:
     from .explanation import Explanation
 
 BY_NAME = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
-LEFT_OUT = (
-    "display",
-    "sides",
-    "conflict_pairs",
-    "final",
-    "model_at_baseline",
-    "class_names",
-    "probability",
-    "against",
-)  # where None
+LEFT_OUT = (  # where None
+    *("display", "sides", "conflict_pairs", "final", "model_at_baseline", "class_names", "probability", "against"),
+    *("if_missing", "blocks", "lost", "row_names", "baseline_display", "at_baseline"),
+)
 BEFORE = "Conflict comes from net scores: the file was written before conflict was measured."
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
 
@@ -75,7 +69,7 @@ def _rebuild(tensors: dict[str, Tensor], described: dict[str, Any]) -> dict[str,
         values["tokens"] = tuple(tuple(row) for row in values["tokens"])
         if values["settings"].get("grouped") and values.get("feature_names") is not None:
             values["tokens"] = None  # of groups of tokens, which once were kept
-    for name in ("feature_names", "frozen", "notes", "class_names"):
+    for name in ("feature_names", "frozen", "notes", "class_names", "row_names"):
         values[name] = None if values.get(name) is None else tuple(values[name])
     values["categories"] = {name: tuple(words) for name, words in values.get("categories", {}).items()}
     return values
@@ -96,6 +90,7 @@ def find_fault(e: Explanation) -> str | None:
     scores = [e.parts(part) for part in (e.positive, e.negative, e.combined)]
     about = [*e.parts(e.inputs), *e.parts(e.baselines), e.target]
     extra = [] if fit is None else [e.parts(part) for part in (fit.correction, fit.absent, fit.correction_error)]
+    extra += [e.parts(part) for part in (e.if_missing, e.blocks) if part is not None]
     shapes = [[part.shape for part in parts] for parts in (*scores, *extra)]
     if (
         any(one.shape != (rows,) for one in per_row)
@@ -106,11 +101,18 @@ def find_fault(e: Explanation) -> str | None:
         or (not e.grouped and shapes[0] != [part.shape for part in e.parts(e.inputs)])
         or len(e.parts(e.inputs)) != len(e.parts(e.baselines))
         or (e.features.display is not None and e.features.display.shape != e.parts(e.positive)[0].shape)
+        or any(
+            one is not None and one.shape != e.flat(e.positive).shape
+            for one in (e.features.baseline_display, e.features.at_baseline)
+        )
+        or (e.row_names is not None and len(e.row_names) != rows)
         or (e.against is not None and e.against.shape != e.target.shape)
         or (e.features.names is not None and len(e.features.names) != e.flat(e.positive).shape[1])
         or (e.features.tokens is not None and len(e.features.tokens) != rows)
         or (e.features.tokens is not None and any(len(row) != e.flat(e.positive).shape[1] for row in e.features.tokens))
         or (e.conflict_pairs is not None and len(e.conflict_pairs) != rows)
+        or any((part is None) != (e.if_missing is None) for part in (e.blocks, e.checks.lost))
+        or (e.checks.lost is not None and e.checks.lost.shape != (rows, 2))
     ):
         return "the shapes of its numbers do not fit each other"
     if e.sides is not None and (e.sides.ndim != 3 or e.sides.shape[::2] != (rows, 4) or not bool(e.sides.isfinite().all())):
@@ -134,4 +136,8 @@ def find_fault(e: Explanation) -> str | None:
     moved = torch.zeros_like(net) if fit is None else e.flat(fit.correction).double()
     if bool((moved.sum(1).abs() > rounding * (moved.abs().sum(1) + size)).any()):
         return "its correction changes the sum of its scores"
+    if e.if_missing is not None and not e.frozen:
+        apart = e.if_missing_error.abs().amax(1).double()
+        if bool((apart > rounding * (e.flat(e.if_missing).abs().sum(1) + size)).any()):
+            return "if_missing does not add up to what is lost without each block"
     return "its scores do not add up to its output" if bool((missed.abs() > rounding * size).any()) else None

@@ -21,6 +21,11 @@ class FeatureInfo:
     tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
     display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the names of its codes in ``display``
+    baseline_display: Tensor | None = None  # (rows, features): the baselines in the units of the user, where these are known;
+    # of several baselines the mean of a number, the most frequent category
+    at_baseline: Tensor | None = (
+        None  # (rows, features): the feature is as in every baseline; None: compare inputs and baselines
+    )
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Checks:
     model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model at the baseline
     cut: Mapping[str, Tensor] = field(default_factory=dict)  # feature whose gradient path is broken (cast, .item(),
     # .detach()) -> output change when it is set to its baseline, (rows,)
+    lost: Tensor | None = None  # (rows, 2): with explain_blocks, what the model loses without the first and the second block
 
 
 @dataclass(frozen=True)
@@ -73,9 +79,9 @@ class Refinement:
 
 # Where each flat name lives: in files, and as attributes of version 0.1.
 PLACES = {
-    **{name: ("features", name) for name in ("tokens", "display", "categories")},
+    **{name: ("features", name) for name in ("tokens", "display", "categories", "baseline_display", "at_baseline")},
     "feature_names": ("features", "names"),
-    **{name: ("checks", name) for name in ("completeness_error", "output_error", "model_at_baseline", "cut")},
+    **{name: ("checks", name) for name in ("completeness_error", "output_error", "model_at_baseline", "cut", "lost")},
     **{name: ("meta", name) for name in ("settings", "notes", "frozen", "final", "class_names")},
     **{name: ("refinement", name) for name in ("correction", "absent", "correction_error", "combined_error", "refined_error")},
     "conflict": ("conflict_info", "conflict"),
@@ -84,3 +90,10 @@ PLACES = {
     "sides": ("conflict_info", "sides"),
 }
 KINDS = {"conflict_info": ConflictInfo, "features": FeatureInfo, "checks": Checks, "meta": Meta, "refinement": Refinement}
+
+
+def name_output(index: list[int], names: tuple[str, ...] | None) -> str:
+    """One output by its name, or by its place."""
+    if names is not None and len(index) <= 1:
+        return repr(names[index[0] if index else 0])
+    return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
+from ..plotting.row_lines import ORDERS
 from .circuits import units_view
 from .classes import classes_of, usual_threshold
 from .conflicts import pairs_view
@@ -107,7 +108,8 @@ class Api:
 
     def row(self, body: dict[str, Any]) -> dict[str, Any]:
         """One row."""
-        return row_view(self.session, *self._row(body), whole(body.get("most", 20), "most", 2000) or 1)
+        order = word(body.get("order", "net"), ORDERS, "order")
+        return row_view(self.session, *self._row(body), whole(body.get("most", 20), "most", 2000) or 1, order)
 
     def pairs(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which features cancelled which."""

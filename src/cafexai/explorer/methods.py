@@ -35,6 +35,9 @@ LABELS = {
     "smoothgrad": "SmoothGrad",
     "kernel_shap": "Kernel SHAP",
     "lime": "LIME",
+    "cp_lrp": "CP-LRP",
+    "attn_lrp": "AttnLRP",
+    "gim": "GIM",
 }
 TRIED = 3  # calls of the model after which a method is taken to run
 

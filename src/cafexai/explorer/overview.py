@@ -18,8 +18,8 @@ FEATURES, SWARM, GROUPS, BINS = 20, 12, 10, 20
 
 def overview(scoring: Scoring) -> dict[str, Any]:
     """Mean scores of every feature, and single rows for the most important ones."""
-    names, up, down = _means(scoring)
-    order = np.argsort(-(up + down), kind="stable")
+    names, up, down, sizes = _means(scoring)
+    order = np.argsort(-sizes, kind="stable")  # by mean |net|
     bars = [
         {"name": names[i], "exact": [up[i], down[i], up[i] - down[i]], "up": number(up[i]), "down": number(down[i])}
         | {"net": number(up[i] - down[i])}
@@ -36,15 +36,16 @@ def overview(scoring: Scoring) -> dict[str, Any]:
     }
 
 
-def _means(scoring: Scoring) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _means(scoring: Scoring) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """By feature: mean positive, mean negative, mean |net|."""
+    rows = max(scoring.done, 1)
     if scoring.kind == "text":
         words = list(scoring.by_word)
-        counted = np.array([scoring.by_word[name] for name in words]).reshape(len(words), 3)
-        return words, counted[:, 1] / max(scoring.done, 1), counted[:, 2] / max(scoring.done, 1)
+        counted = np.array([scoring.by_word[name] for name in words]).reshape(len(words), 4)
+        return words, counted[:, 1] / rows, counted[:, 2] / rows, counted[:, 3] / rows
     if scoring.up is None:
-        return [], np.zeros(0), np.zeros(0)
-    rows = max(scoring.done, 1)
-    return list(scoring.names), scoring.up / rows, scoring.down / rows
+        return [], np.zeros(0), np.zeros(0), np.zeros(0)
+    return list(scoring.names), scoring.up / rows, scoring.down / rows, scoring.sizes / rows
 
 
 def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
@@ -113,8 +114,8 @@ def drift(first: Scoring, second: Scoring) -> dict[str, Any]:
     if first.done and second.done:
         shares = (first.columns["share"][: first.done], second.columns["share"][: second.done])
         found["apart"] = number(_apart(*shares))
-        names, up, down = _means(first)
-        known, more_up, more_down = _means(second)
+        names, up, down, _ = _means(first)
+        known, more_up, more_down, _ = _means(second)
         others = {name: (float(more_up[i]), float(more_down[i])) for i, name in enumerate(known)}
         moved = [(name, up[i], down[i], *others[name]) for i, name in enumerate(names) if name in others]
         moved.sort(key=lambda one: -(abs(one[3] - one[1]) + abs(one[4] - one[2])))

@@ -10,7 +10,7 @@ import torch
 
 from ..explanation import Explanation
 from ..plotting.rounding import shown
-from ..plotting.row_lines import conflict_share, number
+from ..plotting.row_lines import baseline_lines, conflict_share, number
 from ..reporting.pictures import CONFLICT, DOWN, UP, heat, picture
 from ..reporting.rows import FEATURE, kind_of, percent
 from ..reporting.sentences import sentences
@@ -24,7 +24,7 @@ SIDE = 224  # of a picture
 CLASSES = 5  # that are shown with their outputs
 
 
-def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: int) -> dict[str, Any]:
+def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: int, order: str = "net") -> dict[str, Any]:
     """A row and, if it was changed, what it was before: both about the output that was explained first."""
     before = session.of_row(place, choice)
     now = session.explain([place], session.aimed(place, choice), edits) if edits else before
@@ -33,8 +33,8 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
     view: dict[str, Any] = {
         "place": place,
         "name": rows.name(place),
-        "now": ledger(now, most),
-        "before": ledger(before, most) if edits else None,
+        "now": ledger(now, most, order),
+        "before": ledger(before, most, order) if edits else None,
         "outputs": _outputs(session, place, edits, now.meta.final),
         "outputs_before": _outputs(session, place, {}, now.meta.final) if edits else None,
         "cells": {name: str(value) if isinstance(value, bool) else value for name, value in cells.items()},
@@ -47,11 +47,11 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
     return view
 
 
-def ledger(e: Explanation, most: int) -> dict[str, Any]:
+def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
     """One explanation in the digits that every view of the library shows, and exact numbers for the bars."""
     kind = "text" if e.features.tokens is not None else kind_of(e)
     part = by_region(e) if kind == "image" else e
-    digits = shown(part, most)
+    digits = shown(part, most, order=order)
     share = conflict_share(e).item()
     found: dict[str, Any] = {
         "kind": kind,
@@ -67,6 +67,8 @@ def ledger(e: Explanation, most: int) -> dict[str, Any]:
             {
                 "name": line.name,
                 "value": line.value,
+                "baseline": line.baseline,
+                "same": line.exact.same,
                 "positive": line.positive,
                 "negative": line.negative,
                 "net": line.net,
@@ -77,7 +79,7 @@ def ledger(e: Explanation, most: int) -> dict[str, Any]:
             if line.name
         ],
         "sentences": [text_of(one) for one in sentences(part, digits, share, kind)],
-        "notes": [*frozen_lines(e), *e.notes],
+        "notes": [*baseline_lines(part), *frozen_lines(e), *e.notes],
         "error": f"{e.completeness_error.abs().item():.1e}",
     }
     if kind == "image":

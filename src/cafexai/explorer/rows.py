@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._extras import needs
+from .._inputs.prepare import row_names_of
 from .._inputs.table_values import is_date_column, word
 from ..loading import Data, columns_of_model, model_inputs
 from ..loading.tables import kinds_of
@@ -89,7 +90,8 @@ class Rows:
         """The columns that can be changed, by name."""
         if self.data.form != "table":
             return {}
-        known = {} if self.schema is None else {column.name: column.labels for column in self.schema.columns}
+        known = _encoded_categories(self.model)
+        known |= {} if self.schema is None else {column.name: column.labels for column in self.schema.columns}
         found = {}
         for name in self.columns:
             kind = self.data.kinds.get(name, "nothing")
@@ -178,13 +180,19 @@ class Rows:
         return top, left, bottom, right
 
 
+def _encoded_categories(model: Any) -> dict[str, tuple[str, ...]]:
+    """The categories that encoders of a pipeline know, by column; these may be numbers."""
+    names = getattr(model, "raw_names", None) or ()
+    return {names[place]: labels for place, labels in getattr(model, "labels", {}).items()}
+
+
 def table_of(values: Any) -> Data:
     """Data from what people have in Python: a frame, an array or tensor, several, or a list of texts or pictures."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     if hasattr(values, "columns") and hasattr(values, "iloc"):
         frame = values.rename(columns=str)
-        return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))))
+        return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))), row_names_of(values))
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
         frame = needs("pandas", "tabular").DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
         return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))))
@@ -252,8 +260,8 @@ def _with_cells(data: Data, cells: Mapping[str, Any]) -> Data:
 
 def _like(column: Any, text: str) -> Any:
     """The value of the column that is written like this."""
-    kinds = column.cat.categories if hasattr(column, "cat") else ()
-    return next((value for value in kinds if str(value) == text), text)
+    kinds = column.cat.categories if hasattr(column, "cat") else column.dropna().unique() if column.dtype.kind in "iuf" else ()
+    return next((value for value in kinds if word(value) == text), text)
 
 
 def _without(text: str, struck: Sequence[int]) -> str:

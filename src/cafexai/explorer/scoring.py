@@ -37,7 +37,8 @@ class Scoring:
         self.categories: dict[str, tuple[str, ...]] = {}
         self.up: Any = None  # sums of scores over the rows, one per feature
         self.down: Any = None
-        self.by_word: dict[str, list[float]] = {}  # for texts: how often, up, down
+        self.sizes: Any = None  # sums of |net|
+        self.by_word: dict[str, list[float]] = {}  # for texts: how often, up, down, |net|
         self.kept: list[tuple[int, np.ndarray, np.ndarray | None]] = []  # place, net scores and values of some rows
         self.sample = set(np.random.default_rng(0).choice(total, min(SAMPLE, total), replace=False).tolist())
         self.kind = "table"
@@ -105,6 +106,8 @@ class Scoring:
         self.names, self.categories = part.names(), dict(part.categories)
         self.up = up.sum(0).numpy() if self.up is None else self.up + up.sum(0).numpy()
         self.down = down.sum(0).numpy() if self.down is None else self.down + down.sum(0).numpy()
+        sizes = (up - down).abs().sum(0).numpy()
+        self.sizes = sizes if self.sizes is None else self.sizes + sizes
         own_places = [i for i, place in enumerate(places) if place in self.sample]
         wanted = [places[i] for i in own_places]
         if wanted:
@@ -120,10 +123,11 @@ class Scoring:
         for row in range(len(e)):
             for place, name in enumerate(e.names(row)):
                 if name and (name in self.by_word or len(self.by_word) < MOST_WORDS):
-                    entry = self.by_word.setdefault(name, [0, 0.0, 0.0])
+                    entry = self.by_word.setdefault(name, [0, 0.0, 0.0, 0.0])
                     entry[0] += 1
                     entry[1] += up[row][place]
                     entry[2] += down[row][place]
+                    entry[3] += abs(up[row][place] - down[row][place])
 
     def told(self) -> dict[str, Any]:
         """How far it is."""

@@ -88,7 +88,9 @@ class Session:
         baseline = self.baseline(choice.baseline)
         if edits and edits.get("regions"):
             inputs, display = painted(inputs, display, edits["regions"], baseline)
-        return self._explained(choice, inputs, baseline, display, more)
+        labels = (self.rows if rows is None else rows).data.labels
+        e = self._explained(choice, inputs, baseline, display, more)
+        return e if labels is None else e.replace(row_names=tuple(labels[place] for place in places))
 
     def of_row(self, place: int, choice: Choice) -> Explanation:
         """One row as it is; the last ones are remembered, for changes are held against them."""

@@ -52,7 +52,7 @@ class Data:
         """
         kept = list(places)
         if self.form == "table":
-            rows = self.rows.iloc[kept]
+            rows = self.rows.iloc[kept].reset_index(drop=True)  # labels are kept apart
         elif self.form == "arrays":
             rows = {name: array[kept] for name, array in self.rows.items()}
         else:

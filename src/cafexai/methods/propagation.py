@@ -19,8 +19,10 @@ from .._engine.model import Subject
 from .._engine.request import Request
 from .._inputs.perturbations import DataNoise
 from .._inputs.prepare import Inputs
+from ..blocks.cut import alternate_groups
 from ..cafe import CAFE
 from ..errors import UnsupportedOperation
+from ..explanation import Explanation
 from ..refinement.refine import Refine
 from .case import Case, method
 from .deeplift import RelevanceScores, RescaleScores, RevealCancelScores
@@ -85,6 +87,36 @@ def cafe_refined(
     e = cafe.refine(cafe.explain(case.x, case.stack, case.wanted), how)
     assert e.refinement is not None
     return cast(Tensor, e.refined) + cast(Tensor, e.refinement.absent)
+
+
+@method(aimed=False)
+def cafe_blocks(case: Case, *, c: C = 0.5, variant: str | Variant = "default") -> Tensor:
+    """The net scores of ``CAFE(model).explain_blocks``: close to Shapley values.
+
+    Args:
+        feature_groups: Groups of elements that share a block.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+    """
+    return cast(Tensor, _in_blocks(case, c, variant).combined)
+
+
+@method(aimed=False)
+def cafe_if_missing(case: Case, *, c: C = 0.5, variant: str | Variant = "default") -> Tensor:
+    """``if_missing`` of ``CAFE(model).explain_blocks``: what the output would lose without a feature, or group.
+
+    Args:
+        feature_groups: Groups of elements that share a block.
+        c: The conflict sensitivity, as in ``CAFE``.
+        variant: The variant, as in ``CAFE``.
+    """
+    return cast(Tensor, _in_blocks(case, c, variant).if_missing)
+
+
+def _in_blocks(case: Case, c: C, variant: str | Variant) -> Explanation:
+    grouped = int(case.groups.max()) + 1 < case.groups.numel()
+    blocks = alternate_groups(case.groups.cpu()) if grouped else None
+    return CAFE(case.model, c, variant).explain_blocks(case.x, case.stack, case.wanted, blocks=blocks)
 
 
 @method(baselines=False, aimed=False)

@@ -17,7 +17,7 @@ def occlusion_correlation(part: Part, scores: Tensor, *, ranks: bool = False) ->
         ranks: Spearman's correlation instead of Pearson's.
     """
     effects = _effects(part)[:, None]
-    return _correlation(_ranks(scores), _ranks(effects)) if ranks else _correlation(scores, effects)
+    return correlation(_ranks(scores), _ranks(effects)) if ranks else correlation(scores, effects)
 
 
 @by_removal("sign agreement", "high")
@@ -41,7 +41,7 @@ def _effects(part: Part) -> Tensor:
     return torch.cat([part.drops(sets.expand(rows, -1, -1)) for sets in single], 1)
 
 
-def _correlation(a: Tensor, b: Tensor) -> Tensor:
+def correlation(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's, over the last dimension; 0 where one of the two does not vary by more than rounding."""
     directions = []
     for values in (a, b):

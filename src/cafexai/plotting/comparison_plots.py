@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from ..explanation import Explanation
 from .dispatch import view
@@ -15,7 +16,7 @@ from .labels import class_name, labels
 from .palette import CONFLICT, NET, SERIES
 from .pixels import maps, reach
 from .rounding import Shown, in_digits
-from .row_lines import Line, bias_line, number
+from .row_lines import Line, bias_line, number, strongest_first
 
 if TYPE_CHECKING:
     from .picture import Picture
@@ -23,20 +24,20 @@ if TYPE_CHECKING:
 COLUMNS = 12  # explanations that are shown side by side
 
 
-def several(by: tuple[str, ...], entries: Mapping[Any, Explanation], most: int = 8) -> Picture:
+def several(by: tuple[str, ...], entries: Mapping[Any, Explanation], most: int = 8, order: str = "net") -> Picture:
     """One row of each: lines over c, maps of images, or a table of nets with a column for each."""
     if by == ("c",) and len(entries) > 1 and view(next(iter(entries.values()))) != "image":
-        return sweep(entries, most)
+        return sweep(entries, most, order)
     kept = dict(list(entries.items())[:COLUMNS])
     more = f" ({len(entries) - len(kept)} more not shown)" if len(entries) > len(kept) else ""
     heads = {key: _head(by, key, one) for key, one in kept.items()}
     if view(next(iter(kept.values()))) == "image":
         return _maps(kept, heads, more)
-    return _nets(kept, heads, most, more)
+    return _nets(kept, heads, most, more, order)
 
 
-def columns(entries: Mapping[Any, Explanation], most: int) -> dict[Any, Shown]:
-    """The same lines for each: the features with most influence over all of them, others, the biases."""
+def columns(entries: Mapping[Any, Explanation], most: int, order: str = "net") -> dict[Any, Shown]:
+    """The same lines for each: the strongest features over all of them, others, the biases."""
     first = next(iter(entries.values()))
     names = [name for name in first.names() if name]
     kept = [i for i, name in enumerate(first.names()) if name]
@@ -44,13 +45,14 @@ def columns(entries: Mapping[Any, Explanation], most: int) -> dict[Any, Shown]:
         key: np.stack([one.flat(part)[0].double().cpu().numpy()[kept] for part in (one.positive, one.negative, one.combined)])
         for key, one in entries.items()
     }
-    order = np.argsort(-sum(three[0] + three[1] for three in scores.values()), kind="stable")
+    whole = [sum(np.abs(three[side]) for three in scores.values()) for side in range(3)]
+    places = strongest_first(order, *map(torch.as_tensor, whole))
     found = {}
     for key, one in entries.items():
-        lines = [_line(names[i], scores[key][:, i], True) for i in order[:most]]
-        if len(order) > most:
-            others = f"{len(order) - most} other{'s' * (len(order) - most > 1)}"
-            lines.append(_line(others, scores[key][:, order[most:]].sum(1), False))
+        lines = [_line(names[i], scores[key][:, i], True) for i in places[:most]]
+        if len(places) > most:
+            others = f"{len(places) - most} other{'s' * (len(places) - most > 1)}"
+            lines.append(_line(others, scores[key][:, places[most:]].sum(1), False))
         start, end = one.baseline_output.item(), one.output.item()
         found[key] = in_digits([*lines, bias_line(one)], start, end, 3)
     return found
@@ -69,9 +71,9 @@ def _head(by: tuple[str, ...], key: Any, one: Explanation) -> str:
     return "\n".join(words)
 
 
-def _nets(entries: Mapping[Any, Explanation], heads: Mapping[Any, str], most: int, more: str) -> Picture:
+def _nets(entries: Mapping[Any, Explanation], heads: Mapping[Any, str], most: int, more: str, order: str) -> Picture:
     """Cells with the nets; every column adds up from the baseline output to the output."""
-    rows = columns(entries, most)
+    rows = columns(entries, most, order)
     lines = next(iter(rows.values())).lines
     names = ["baseline output", *labels([line.name for line in lines], 34), "output"]
     cells = np.array([[0.0, *(line.exact.net for line in row.lines), 0.0] for row in rows.values()]).T
@@ -111,12 +113,12 @@ def _maps(entries: Mapping[Any, Explanation], heads: Mapping[Any, str], more: st
     return drawn
 
 
-def sweep(entries: Mapping[Any, Explanation], most: int = 8) -> Picture:
+def sweep(entries: Mapping[Any, Explanation], most: int = 8, order: str = "net") -> Picture:
     """What c changes: positive and negative scores of the strongest features, their nets, and the conflict."""
     most = min(most, len(SERIES))
-    rows = columns(entries, most)
+    rows = columns(entries, most, order)
     c = [float(key) for key in entries]
-    order = np.argsort(c)
+    along = np.argsort(c)
     drawn = figure(12.5, 5.2)
     axes = drawn.subplots(1, 3)
     singles = [line.name for line in next(iter(rows.values())).lines if line.exact.single]
@@ -124,13 +126,13 @@ def sweep(entries: Mapping[Any, Explanation], most: int = 8) -> Picture:
     for i, name in enumerate(labels(singles, 26)):
         exact = [row.lines[i].exact for row in rows.values()]
         looks: dict[str, Any] = {"color": SERIES[i], "marker": "o", "markersize": 4}
-        handles += _curve(axes[0], c, [line.positive for line in exact], order, looks | {"label": name})
-        _curve(axes[0], c, [-line.negative for line in exact], order, looks | {"linestyle": "--"})
-        _curve(axes[1], c, [line.net for line in exact], order, looks)
+        handles += _curve(axes[0], c, [line.positive for line in exact], along, looks | {"label": name})
+        _curve(axes[0], c, [-line.negative for line in exact], along, looks | {"linestyle": "--"})
+        _curve(axes[1], c, [line.net for line in exact], along, looks)
     nets = {"conflict": ([one.s_conf.item() for one in entries.values()], CONFLICT)}
     nets["output"] = ([one.output.item() for one in entries.values()], NET)
     for label, (values, colour) in nets.items():
-        _curve(axes[2], c, values, order, {"color": colour, "marker": "o", "label": label})
+        _curve(axes[2], c, values, along, {"color": colour, "marker": "o", "label": label})
     axes[2].legend(frameon=False)
     titles = ("positive (above 0) and negative (dashed, below)", "net", "conflict and output")
     for one, title in zip(axes, titles, strict=True):

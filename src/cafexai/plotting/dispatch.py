@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from .picture import Picture
 
 
-def picture_of(explanation: Explanation, row: int, most: int, beside: Any) -> Picture:
+def picture_of(explanation: Explanation, row: int | str, most: int, beside: Any, order: str) -> Picture:
     """One row as what it is."""
     one, kind = explanation[row], view(explanation)
     if kind == "image":
         from .images import image
 
-        return image(one, _row_of(beside, row, explanation))
+        return image(one, _row_of(beside, explanation.position(row), explanation))
     if beside is not None:
         raise ValueError(f"plot({row}, beside=...): only images are shown beside other scores, and this is a {kind}.")
     if kind == "text":
@@ -27,7 +27,7 @@ def picture_of(explanation: Explanation, row: int, most: int, beside: Any) -> Pi
         return text(one)
     from .table_plot import bars
 
-    return bars(one, most)
+    return bars(one, most, order)
 
 
 def view(explanation: Explanation) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..explanation import Explanation
-from .row_lines import Line, bias_line, feature_lines
+from .row_lines import Line, Order, bias_line, feature_lines
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,18 @@ class ShownLine:
     refined: str  # "" if the scores were not refined
     exact: Line  # as it is, for lengths of bars
 
+    @property
+    def baseline(self) -> str:
+        """What the value is compared with; "" if that is not known."""
+        return self.exact.baseline
+
 
 @dataclass(frozen=True)
 class Shown:
     """start + the nets of all lines = end, in the digits shown; ``times`` stands beside numbers too large or small for them."""
 
     start: str
-    lines: tuple[ShownLine, ...]  # features by influence, "n others", the biases last
+    lines: tuple[ShownLine, ...]  # features, strongest first, "n others", the biases last
     end: str
     up: str  # what all lines but the last, the biases, pushed up, down,
     down: str
@@ -39,9 +44,9 @@ class Shown:
     times: str = ""  # such as "x 1e+12": what all numbers are to be multiplied by
 
 
-def shown(explanation: Explanation, most: int = 12, digits: int = 4) -> Shown:
+def shown(explanation: Explanation, most: int = 12, digits: int = 4, order: Order = "net") -> Shown:
     """The explanation of one row, with ``digits`` significant digits for the largest net score, start or end."""
-    lines = [*feature_lines(explanation, most), bias_line(explanation)]
+    lines = [*feature_lines(explanation, most, order), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()
     return in_digits(lines, start, end, digits, explanation.refinement is not None)
 

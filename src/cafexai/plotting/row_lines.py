@@ -1,4 +1,4 @@
-"""What one row is made of: its features by influence, and the biases."""
+"""What one row is made of: its features, the strongest first, and the biases."""
 
 from __future__ import annotations
 
@@ -22,10 +22,29 @@ class Line(NamedTuple):
     net: float
     single: bool = False  # one feature, not a sum of several
     refined: float | None = None  # the net score as evaluations of the model correct it
+    baseline: str = ""  # what the value is compared with; "" if that is not known
+    same: bool = False  # as in the baseline, so that there can be no score
 
 
-def feature_lines(explanation: Explanation, most: int) -> list[Line]:
-    """The features of one row by positive + negative, largest first; all beyond ``most`` summed into one line."""
+ORDERS = ("net", "influence")  # by |net|, or by positive + negative
+Order = str | Sequence[int]  # one of these, or the places of the features
+
+
+def strongest_first(order: Order, up: Tensor, down: Tensor, net: Tensor) -> list[int]:
+    """The places of features, the strongest first: by |net| (equal ones by influence), by influence alone, or as given."""
+    if not isinstance(order, str):
+        return list(order)
+    if order not in ORDERS:
+        raise ValueError(f"order={order!r}: unknown. Allowed values: {', '.join(map(repr, ORDERS))}.")
+    places = (up + down).argsort(descending=True, stable=True)
+    if order == "net":
+        places = places[net.abs()[places].argsort(descending=True, stable=True)]
+    found: list[int] = places.tolist()
+    return found
+
+
+def feature_lines(explanation: Explanation, most: int, order: Order = "net") -> list[Line]:
+    """The features of one row, strongest first; all beyond ``most`` summed into one line, those at the baseline in another."""
     if len(explanation) != 1:
         raise ValueError(f"This shows one row and the explanation has {len(explanation)}. Choose one: explanation[i].")
     if most < 1:
@@ -33,19 +52,65 @@ def feature_lines(explanation: Explanation, most: int) -> list[Line]:
     parts = (explanation.positive, explanation.negative, explanation.combined)
     positive, negative, net = (explanation.flat(part)[0].double().cpu() for part in parts)
     refined = None if explanation.refinement is None else explanation.flat(explanation.refined)[0].double().cpu()
-    names, values = explanation.names(), explanation.values()
-    order = [i for i in (positive + negative).argsort(descending=True, stable=True).tolist() if names[i]]  # "": nothing there
-    lines = []
-    for i in order[:most]:
-        value = "" if values is None else _written(values[i])
+    names, values, starts = explanation.names(), explanation.values(), baseline_texts(explanation)
+    same = set(features_at_baseline(explanation))
+    ordered = [i for i in strongest_first(order, positive, negative, net) if names[i]]  # "": nothing there
+    places = [i for i in ordered if i not in same]
+
+    def line(i: int) -> Line:
+        value, start = "" if values is None else _written(values[i]), "" if starts is None else starts[i]
         better = None if refined is None else refined[i].item()
-        lines.append(Line(names[i], value, positive[i].item(), negative[i].item(), net[i].item(), True, better))
-    rest = order[most:]
+        scores = positive[i].item(), negative[i].item(), net[i].item()
+        return Line(names[i], value, *scores, True, better, start, i in same)
+
+    lines = [line(i) for i in places[:most]]
+    rest = places[most:]
     if len(rest):
         label = f"{len(rest)} other{'s' * (len(rest) > 1)}"
         up, down, left = (part[rest].sum().item() for part in (positive, negative, net))
         lines.append(Line(label, "", up, down, left, refined=None if refined is None else refined[rest].sum().item()))
+    if len(same) == 1:
+        lines.append(line(*same))
+    elif same:
+        lines.append(
+            Line(f"{len(same)} as in the baseline", "", 0.0, 0.0, 0.0, refined=None if refined is None else 0.0, same=True)
+        )
     return lines
+
+
+def features_at_baseline(explanation: Explanation) -> list[int]:
+    """The places of the features of one row that are as in the baseline and therefore have no score."""
+    same = explanation.at_baseline
+    if same is None:
+        return []
+    scores = explanation.flat(explanation.positive)[0] + explanation.flat(explanation.negative)[0]
+    names = explanation.names()
+    return [i for i in (same[0] & (scores == 0)).nonzero()[:, 0].tolist() if names[i]]
+
+
+def baseline_texts(explanation: Explanation) -> list[str] | None:
+    """What the features of one row are compared with, as text; of several baselines the mean, or what most of them have."""
+    found = explanation.baseline_values()
+    if found is None:
+        return None
+    texts = [_written(one) for one in found]
+    if explanation.meta.settings.get("baselines", 1) == 1:
+        return texts
+    same = explanation.at_baseline
+    fixed = [False] * len(texts) if same is None else same[0].tolist()
+    told = zip(found, texts, fixed, strict=True)
+    return [text if own else f"{'mostly' if isinstance(one, str) else 'mean'} {text}" for one, text, own in told]
+
+
+def baseline_lines(explanation: Explanation, most: int = 12) -> list[str]:
+    """A remark on the features of one row that are as in the baseline: no score does not mean that they play no role."""
+    places = features_at_baseline(explanation)
+    if not places:
+        return []
+    names, values = explanation.names(), explanation.values()
+    told = [names[i] if values is None or values[i] == "" else f"{names[i]} = {_written(values[i])}" for i in places[:most]]
+    more = f" and {len(places) - most} more" if len(places) > most else ""
+    return [f"as in the baseline, so no score: {', '.join(told)}{more}. Another baseline shows what they do."]
 
 
 def bias_line(explanation: Explanation) -> Line:

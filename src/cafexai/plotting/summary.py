@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from ..explanation import Explanation
 from .dispatch import view
@@ -14,7 +15,7 @@ from .images import draw_map
 from .labels import class_name, labels, percent
 from .palette import CONFLICT, DOWN, NET, QUIET, UP, VALUES
 from .pixels import per_pixel, reach
-from .row_lines import conflict_share, number
+from .row_lines import conflict_share, number, strongest_first
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,11 +33,12 @@ class Feature:
     name: str
     positive: float  # means
     negative: float
+    size: float  # mean |net|
     nets: np.ndarray
     values: np.ndarray  # ranks from 0 to 1; nan where unknown
 
 
-def summary(explanation: Explanation, most: int = 12) -> Picture:
+def summary(explanation: Explanation, most: int = 12, order: str = "net") -> Picture:
     """All rows: mean scores and a swarm of nets per feature (mean maps for images), conflicts, the rows with most of them."""
     rows = len(explanation)
     if not rows:
@@ -45,7 +47,7 @@ def summary(explanation: Explanation, most: int = 12) -> Picture:
         raise ValueError(f"summary(most={most}): give the number of features to show, at least 1.")
     if view(explanation) == "image":
         return _of_images(explanation)
-    found = features(explanation)
+    found = features(explanation, order)
     shown = found[:most]
     drawn = figure(12.5, 4.6 + 0.36 * len(shown))
     halves: Any = drawn.subfigures(2, 1, height_ratios=(1.1 + 0.36 * len(shown), 2.7))
@@ -57,8 +59,8 @@ def summary(explanation: Explanation, most: int = 12) -> Picture:
     return drawn
 
 
-def features(explanation: Explanation) -> list[Feature]:
-    """By mean influence, largest first; words that occur in several rows are one."""
+def features(explanation: Explanation, order: str = "net") -> list[Feature]:
+    """By mean |net| or by mean influence, largest first; words that occur in several rows are one."""
     parts = (explanation.positive, explanation.negative, explanation.combined)
     up, down, net = (explanation.flat(part).double().cpu().numpy() for part in parts)
     rows = len(explanation)
@@ -82,8 +84,9 @@ def features(explanation: Explanation) -> list[Feature]:
         for name, where in cells.items():
             index = tuple(np.array(where).T)
             own.append((name, up[index], down[index], net[index], np.full(len(where), np.nan)))
-    made = [Feature(name, a.sum() / rows, b.sum() / rows, c, d) for name, a, b, c, d in own]
-    return sorted(made, key=lambda feature: -feature.positive - feature.negative)
+    made = [Feature(name, a.sum() / rows, b.sum() / rows, abs(c).sum() / rows, c, d) for name, a, b, c, d in own]
+    columns = (torch.tensor([getattr(one, side) for one in made]) for side in ("positive", "negative", "size"))
+    return [made[place] for place in strongest_first(order, *columns)]
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -172,7 +175,8 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
     named = []
     for place, row in enumerate(order):
         own = explanation[int(row)]
-        named.append(f"row {row}: {class_name(own) or own.target_name()} {number(outputs[row])}")
+        called = f"row {row}" if own.row_names is None else own.row_names[0]
+        named.append(f"{called}: {class_name(own) or own.target_name()} {number(outputs[row])}")
         looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
         right.annotate(percent(share[row]), (conflict[row], place), (4, 0), **looks)
     rows_down(right, labels(named, 40), 9)

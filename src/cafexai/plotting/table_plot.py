@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
 from .figures import figure, headed, light, rows_down
-from .labels import labels, percent, probability, with_c
+from .labels import labels, percent, probability, shortened, with_c
 from .palette import DOWN, NET, PALE_DOWN, PALE_UP, UP
 from .rounding import Shown, ShownLine, in_digits, shown
-from .row_lines import Line, conflict_share, number
+from .row_lines import Line, baseline_lines, conflict_share, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 THICK = 0.62  # of a bar
 
 
-def bars(explanation: Explanation, most: int = 12) -> Picture:
+def bars(explanation: Explanation, most: int = 12, order: str = "net") -> Picture:
     """The explanation of one row: scores of both signs on the left, on the right the nets from baseline to output."""
-    row = shown(explanation, most)
+    row = shown(explanation, most, order=order)
     said = f"Bias: the constants inside the model. {with_c(explanation)}."
     meaning = f"Conflict: influence of the features in both directions that cancelled out. {said}"
     drawn, handles = two_sided(row, explanation.baseline_output.item(), ("What each feature did", "output"))
-    headed(drawn, headline(explanation, row), "\n".join([meaning, *explanation.notes]), handles)
+    headed(drawn, headline(explanation, row), "\n".join([meaning, *baseline_lines(explanation), *explanation.notes]), handles)
     return drawn
 
 
@@ -54,7 +54,8 @@ def headline(explanation: Explanation, row: Shown) -> str:
     """What is explained, from where to where, and how much was cancelled."""
     target, chance, times = explanation.target_name(), probability(explanation), f" ({row.times})" if row.times else ""
     target = f"{target[0].upper()}{target[1:]}"
-    words = f"{target}: {row.start} at the baseline, {row.end} here{times}"
+    called = "" if explanation.row_names is None else f"{shortened(explanation.row_names[0], 40)}: "
+    words = f"{called}{target}: {row.start} at the baseline, {row.end} here{times}"
     share = percent(conflict_share(explanation).item())
     return f"{words}{f' ({chance})' if chance else ''}\nConflict: {row.conflict}, {share} of all influence"
 
@@ -65,7 +66,7 @@ def two_sided(row: Shown, start: float, titles: tuple[str, str]) -> tuple[Pictur
     drawn = figure(11, 2.5 + 0.33 * len(lines))
     left, right = drawn.subplots(1, 2, sharey=True, width_ratios=(1.15, 1))
     names = labels([line.name for line in lines], 34)
-    rows_down(left, [f"{name} = {_value(line)}" if line.value else name for name, line in zip(names, lines, strict=True)])
+    rows_down(left, [_label(name, line) for name, line in zip(names, lines, strict=True)])
     handles = _scores(left, [line.exact for line in lines], titles[0])
     _walk(right, row, start, titles[1])
     for axes in (left, right):
@@ -76,8 +77,10 @@ def two_sided(row: Shown, start: float, titles: tuple[str, str]) -> tuple[Pictur
     return drawn, handles
 
 
-def _value(line: ShownLine) -> str:
-    return labels([line.value], 22)[0]
+def _label(name: str, line: ShownLine) -> str:
+    """A feature with its value; that it is as in the baseline, if so."""
+    words = f"{name} = {shortened(line.value, 22)}" if line.value else name
+    return f"{words} (as in the baseline)" if line.exact.same and line.exact.single else words
 
 
 def _scores(axes: Axes, lines: Sequence[Line], title: str) -> list[Any]:

@@ -24,6 +24,7 @@ def write_report(
     ``title``: of the page. ``model``: the model itself, of which layers, parameters and a fingerprint are shown, or words
     about it. ``data``: words about the data. ``most``: how many features each row shows, the others summed; by default 12,
     fewer above 250 rows.
+    ``order``: features by the size of their net score, "net", or by positive + negative, "influence".
     ``row_names``: one for each row. ``command``: the command line that makes the report again, if there was one.
     """
     name = os.fspath(path)

@@ -6,19 +6,24 @@ from ..plotting.rounding import Shown, ShownLine
 from .escape import Html, html, tag
 
 STEPS = 100  # of a bar, from the middle to its end
+_KINDS = {"baseline": "v", "down | up": "b"}  # classes of columns
 STEP = 0.47  # per cent of the width: a little room is left on both sides
 
 
 def ledger(row: Shown, first: str = "baseline output", last: str = "output", feature: str = "feature") -> Html:
     """The table: what it starts from, every line with both signs and the net, what it ends with."""
-    refined = any(line.refined for line in row.lines)
-    head = [feature, "down | up", "up", "down", "net", *["refined"] * refined]
+    refined, starts = any(line.refined for line in row.lines), any(line.baseline for line in row.lines)
+    head = [feature, *["baseline"] * starts, "down | up", "up", "down", "net", *["refined"] * refined]
     reach = _reach(row)
-    body = [_end(first, row.start, refined), *(_line(line, reach) for line in row.lines), _end(last, row.end, refined, "z")]
+    body = [
+        _end(first, row.start, refined, starts),
+        *(_line(line, reach, starts) for line in row.lines),
+        _end(last, row.end, refined, starts, "z"),
+    ]
     return tag(
         "table",
         tag("caption", f"all numbers {row.times}") if row.times else "",
-        tag("thead", tag("tr", *(tag("th", word) for word in head))),
+        tag("thead", tag("tr", *(tag("th", word, kind=_KINDS.get(word)) for word in head))),
         tag("tbody", *body),
     )
 
@@ -44,18 +49,20 @@ def bar_styles() -> str:
     return "".join([*ends, *(f".n{i}{{--n:{50 + STEP * i:g}%}}.m{i}{{--n:{50 - STEP * i:g}%}}" for i in half)])
 
 
-def _line(line: ShownLine, reach: float) -> Html:
+def _line(line: ShownLine, reach: float, starts: bool) -> Html:
     exact = line.exact
     name = tag("th", line.name, *([" ", tag("span", line.value)] if line.value else []))
     numbers = [line.positive, line.negative, line.net, *([line.refined] if line.refined else [])]
-    picture = bar("td", exact.positive, exact.negative, exact.net, reach)
-    return tag("tr", name, picture, *(tag("td", signed(one)) for one in numbers), kind=None if exact.single else "s")
+    picture = bar("td", exact.positive, exact.negative, exact.net, reach, "b")
+    start = [tag("td", line.baseline, kind="v")] * starts
+    return tag("tr", name, *start, picture, *(tag("td", signed(one)) for one in numbers), kind=None if exact.single else "s")
 
 
-def _end(name: str, number: str, refined: bool, kind: str = "a") -> Html:
+def _end(name: str, number: str, refined: bool, starts: bool, kind: str = "a") -> Html:
     return tag(
         "tr",
         tag("th", name),
+        *[tag("td", kind="v")] * starts,
         tag("td", kind="b"),
         tag("td"),
         tag("td"),

@@ -46,27 +46,45 @@ def table(
     return f"<div>{''.join(parts)}</div>"
 
 
-def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = None) -> str:
+def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = None, order: str = "net") -> str:
     """The table of one row, with a bar for each line; the column "net" adds up. ``row``: other lines than those of features."""
-    row = row or shown(explanation, most)
+    row = row or shown(explanation, most, order=order)
     refined = any(line.refined for line in row.lines)
     reach = max((max(line.exact.positive, line.exact.negative) for line in row.lines if line.exact.single), default=0.0)
     reach = reach or max(max(line.exact.positive, line.exact.negative) for line in row.lines)
-    values = any(line.value for line in row.lines)
+    values, starts = (any(texts) for texts in zip(*((line.value, line.baseline) for line in row.lines), strict=True))
 
-    def cells(name: str, value: str, up: str, down: str, net: str, better: str, drawn: str) -> list[str]:
-        texts = [name, *([value] if values else []), up, down, net, *([better] if refined else [])]
+    def cells(name: str, value: str, start: str, up: str, down: str, net: str, better: str, drawn: str) -> list[str]:
+        texts = [
+            name,
+            *([value] if values else []),
+            *([start] if starts else []),
+            up,
+            down,
+            net,
+            *([better] if refined else []),
+        ]
         return [*(escape(one) for one in texts), drawn]
 
-    head = ["", *(["value"] if values else []), "positive", "negative", "net", *(["refined"] if refined else []), ""]
-    lines = [cells("baseline output", "", "", "", row.start, row.start, "")]
+    head = [
+        "",
+        *(["value"] if values else []),
+        *(["baseline"] if starts else []),
+        "positive",
+        "negative",
+        "net",
+        *(["refined"] if refined else []),
+        "",
+    ]
+    lines = [cells("baseline output", "", "", "", "", row.start, row.start, "")]
     for name, line in zip(labels([line.name for line in row.lines], 40), row.lines, strict=True):
         drawn = bar(line.exact.positive, line.exact.negative, line.exact.net, reach)
-        lines.append(cells(name, line.value, line.positive, line.negative, line.net, line.refined, drawn))
-    lines.append([f"<strong>{cell}</strong>" if cell else "" for cell in cells("output", "", "", "", row.end, row.end, "")])
+        lines.append(cells(name, line.value, line.baseline, line.positive, line.negative, line.net, line.refined, drawn))
+    lines.append([f"<strong>{cell}</strong>" if cell else "" for cell in cells("output", "", "", "", "", row.end, row.end, "")])
     chance = f", {probability(explanation)}" if explanation.probability is not None else ""
     times = f"; all numbers {row.times}" if row.times else ""
-    title = f"What moved {explanation.target_name()}{chance} ({with_c(explanation)}){times}"
+    called = "" if explanation.row_names is None else f"{explanation.row_names[0]}: "
+    title = f"{called}What moved {explanation.target_name()}{chance} ({with_c(explanation)}){times}"
     return table(head, lines, title, remarks(explanation))
 
 
@@ -88,7 +106,11 @@ def _rows(explanation: Explanation) -> str:
     for row in kept:
         one = explanation[row]
         strongest = [f"{shortened(line.name, 24)} {_signed(line.net)}" for line in feature_lines(one, 3) if line.single]
-        cells = [str(row), class_name(one) or one.target_name(), number(one.output.item())]
+        cells = [
+            str(row) if one.row_names is None else one.row_names[0],
+            class_name(one) or one.target_name(),
+            number(one.output.item()),
+        ]
         cells += [] if one.probability is None else [percent(one.probability.item())]
         cells += [number(one.s_conf.item()), percent(share[row].item()), ", ".join(strongest)]
         lines.append([escape(cell) for cell in cells])

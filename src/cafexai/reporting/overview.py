@@ -1,4 +1,4 @@
-"""What all rows have in common: features by mean influence, and how much of it cancelled."""
+"""What all rows have in common: features by the mean size of their nets, and how much cancelled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from ..explanation import Explanation
 from ..plotting.rounding import shown
-from ..plotting.row_lines import conflict_share, number
+from ..plotting.row_lines import conflict_share, number, strongest_first
 from .escape import Html, joined, tag
 from .ledger_table import ledger
 from .rows import FEATURE, kind_of, percent, targets
@@ -21,14 +21,16 @@ OUTPUTS = 4  # so many explained outputs have an average of their own
 DOTS = 2000
 
 
-def overview(explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int = 15) -> Html:
+def overview(
+    explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int = 15, order: str = "net"
+) -> Html:
     """Averages, pictures, and the rows with most conflict."""
     shares = conflict_share(explanation)
     worst = [row for row in shares.argsort(descending=True).tolist()[:5] if shares[row] > 0]
     links = joined((tag("a", f"{names[row]} ({percent(shares[row].item())})", href=f"#{prefix}{row}") for row in worst), ", ")
     return joined(
         [
-            *_averages(explanation, label, most),
+            *_averages(explanation, label, most, order),
             tag(
                 "div",
                 tag("figure", _histogram(shares), tag("figcaption", "How much of all influence cancelled, in how many rows")),
@@ -40,7 +42,7 @@ def overview(explanation: Explanation, names: Sequence[str], prefix: str, label:
     )
 
 
-def _averages(explanation: Explanation, label: str, most: int) -> list[Html]:
+def _averages(explanation: Explanation, label: str, most: int, order: str) -> list[Html]:
     """The average row of each explained output; of all together where there are many of these."""
     found: dict[str, list[int]] = {}
     for row, target in enumerate(targets(explanation)):
@@ -52,7 +54,7 @@ def _averages(explanation: Explanation, label: str, most: int) -> list[Html]:
         part = explanation[rows]
         kind = kind_of(part)
         regions = by_region(part) if kind == "image" else by_word(part) if kind == "text" else part
-        mean = shown(average(regions), most)
+        mean = shown(average(regions), most, order=_by_mean_size(regions, order))
         values = value_ranges(part)
         lines = tuple(dataclasses.replace(line, value=values.get(line.name, "")) for line in mean.lines)
         count = f"{len(rows)} row{'s' * (len(rows) > 1)}"
@@ -60,6 +62,12 @@ def _averages(explanation: Explanation, label: str, most: int) -> list[Html]:
         what = FEATURE.get(kind, "feature, and its values in these rows")
         tables.append(ledger(dataclasses.replace(mean, lines=lines), "mean baseline output", "mean output", what))
     return tables
+
+
+def _by_mean_size(explanation: Explanation, order: str) -> list[int]:
+    """The places of the features by mean |net|, which opposite nets of two rows do not cancel, or by mean influence."""
+    up, down = (explanation.flat(part).double().mean(0) for part in (explanation.positive, explanation.negative))
+    return strongest_first(order, up, down, explanation.flat(explanation.combined).double().abs().mean(0))
 
 
 def value_ranges(explanation: Explanation) -> dict[str, str]:

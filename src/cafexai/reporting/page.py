@@ -27,6 +27,7 @@ class ReportOptions(TypedDict, total=False):
     most: int | None
     row_names: Sequence[Any] | None
     command: str | None
+    order: str
 
 
 ORDERS = (
@@ -49,10 +50,12 @@ def report_page(
     most: int | None = None,
     row_names: Sequence[Any] | None = None,
     command: str | None = None,
+    order: str = "net",
 ) -> str:
     """The text of the page that ``write_report`` writes."""
     entries, by = _entries(explanation)
     first = next(iter(entries.values()))
+    row_names = first.row_names if row_names is None else row_names
     names = [f"Row {row}" for row in range(len(first))] if row_names is None else [str(name) for name in row_names]
     if len(names) != len(first):
         raise ValueError(f"report(..., row_names=...): {len(names)} names for {len(first)} rows. Give one for each row.")
@@ -65,11 +68,11 @@ def report_page(
         _section("What this is about", tiles(entries) if len(first) else "", _facts([*facts, *about_data(first, data)])),
         _section("How to read it", _reading(first)),
         *(
-            _section(f"Overview{f': {label}' if label else ''}", overview(one, names, prefixes[label], label))
+            _section(f"Overview{f': {label}' if label else ''}", overview(one, names, prefixes[label], label, order=order))
             for label, one in entries.items()
             if len(one)
         ),
-        _section("Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most), kind="rows"),
+        _section("Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order), kind="rows"),
         _section("What the scores leave out", left_out(first)),
         _section("Do the sums add up?", *(check(one, names, prefixes[label]) for label, one in list(entries.items())[:1])),
         _section("What a score is not", _limits()),
@@ -186,9 +189,9 @@ def _tools(entries: Mapping[str, Explanation]) -> Html:
     )
 
 
-def _rows(entries: Mapping[str, Explanation], names: list[str], prefixes: Mapping[str, str], most: int) -> Html:
+def _rows(entries: Mapping[str, Explanation], names: list[str], prefixes: Mapping[str, str], most: int, order: str) -> Html:
     """All rows; those of several explanations side by side."""
-    made = [rows(one, names, prefixes[label], label, most) for label, one in entries.items()]
+    made = [rows(one, names, prefixes[label], label, most, order) for label, one in entries.items()]
     return tag("div", *(joined(["\n", one]) for same in zip(*made, strict=True) for one in same), id="rows")
 
 

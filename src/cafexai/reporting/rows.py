@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..explanation import Explanation
 from ..plotting.rounding import Shown, shown
-from ..plotting.row_lines import conflict_share, number
+from ..plotting.row_lines import baseline_lines, conflict_share, number
 from .escape import Html, joined, tag
 from .ledger_table import bar, ledger, signed
 from .pictures import image_row, text_row
@@ -19,7 +19,9 @@ MANY = 1000  # rows, above which each is told in fewer words
 FEATURE = {"image": "part of the picture", "text": "word"}  # what a line of the table is
 
 
-def rows(explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int) -> Iterator[Html]:
+def rows(
+    explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int, order: str = "net"
+) -> Iterator[Html]:
     """One element per row; ``prefix`` begins its address in the page, ``label`` says which of several explanations it is of."""
     kind, count = kind_of(explanation), len(explanation)
     shares = conflict_share(explanation).tolist()
@@ -31,9 +33,9 @@ def rows(explanation: Explanation, names: Sequence[str], prefix: str, label: str
     parts = by_region(explanation) if kind == "image" else explanation
     for place, (name, share) in enumerate(zip(names, shares, strict=True)):
         one, part = explanation[place], parts[place]
-        row = shown(part, most)
+        row = shown(part, most, order=order)
         up, down = (one_side[place].item() for one_side in sides)
-        more = [*frozen_lines(one), *refined_lines(one)]
+        more = [*baseline_lines(part), *frozen_lines(one), *refined_lines(one)]
         yield tag(
             "details",
             _head(one, row, name, labels[place], share, bar("span", up, down, up - down, reach, "b")),

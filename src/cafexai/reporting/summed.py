@@ -28,6 +28,8 @@ def summed(explanation: Explanation, places: Tensor, names: Sequence[str]) -> Ex
         feature_names=tuple(names),
         tokens=None,
         display=None,
+        baseline_display=None,
+        at_baseline=None,
         categories={},
         conflict_pairs=None,
         settings={**explanation.meta.settings, "grouped": True},
@@ -78,6 +80,8 @@ def average(explanation: Explanation) -> Explanation:
         feature_names=explanation.names(),
         tokens=None,
         display=None,
+        baseline_display=None,
+        at_baseline=None,
         conflict_pairs=None,
         settings={**explanation.meta.settings, "grouped": True},
     )

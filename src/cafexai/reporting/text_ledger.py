@@ -7,7 +7,7 @@ import math
 from ..explanation import Explanation
 from ..plotting.labels import labels, percent, probability, shortened, with_c
 from ..plotting.rounding import shown
-from ..plotting.row_lines import conflict_share
+from ..plotting.row_lines import baseline_lines, conflict_share
 
 
 class Ledger(str):
@@ -15,6 +15,7 @@ class Ledger(str):
 
     row: Explanation
     most: int
+    order: str
 
     def __repr__(self) -> str:
         return str(self)
@@ -22,30 +23,31 @@ class Ledger(str):
     def _repr_html_(self) -> str:
         from .notebook import ledger_page
 
-        return ledger_page(self.row, self.most)
+        return ledger_page(self.row, self.most, order=self.order)
 
 
-def ledger(explanation: Explanation, most: int = 12) -> Ledger:
+def ledger(explanation: Explanation, most: int = 12, order: str = "net") -> Ledger:
     """The explanation of one row for a terminal: the column "net" adds up from the baseline output to the output."""
-    made = Ledger(_text(explanation, most))
-    made.row, made.most = explanation, most
+    made = Ledger(_text(explanation, most, order))
+    made.row, made.most, made.order = explanation, most, order
     return made
 
 
-def _text(explanation: Explanation, most: int) -> str:
-    row = shown(explanation, most)
-    table: list[tuple[str, ...]] = [("", "value", "positive", "negative", "net", "refined")]
+def _text(explanation: Explanation, most: int, order: str) -> str:
+    row = shown(explanation, most, order=order)
+    table: list[tuple[str, ...]] = [("", "value", "baseline", "positive", "negative", "net", "refined")]
     refined = explanation.refinement is not None
-    table.append(("baseline output", "", "", "", row.start, row.start if refined else ""))
+    table.append(("baseline output", "", "", "", "", row.start, row.start if refined else ""))
     for name, line in zip(labels([line.name for line in row.lines], 40), row.lines, strict=True):
-        table.append((name, line.value, line.positive, line.negative, line.net, line.refined))
-    table.append(("output", "", "", "", row.end, row.end if refined else ""))
+        table.append((name, line.value, line.baseline, line.positive, line.negative, line.net, line.refined))
+    table.append(("output", "", "", "", "", row.end, row.end if refined else ""))
     body = _columns(table)
     body.insert(-1, "-" * len(body[0]))
+    called = "" if explanation.row_names is None else f"{explanation.row_names[0]}: "
     chance = f", {probability(explanation)}" if explanation.probability is not None else ""
     return "\n".join(
         [
-            f"What moved {explanation.target_name()}{chance} ({with_c(explanation)})",
+            f"{called}What moved {explanation.target_name()}{chance} ({with_c(explanation)})",
             *([f"all numbers {row.times}"] if row.times else []),
             *body,
             *remarks(explanation),
@@ -59,6 +61,7 @@ def remarks(explanation: Explanation) -> list[str]:
         f"conflict (cancelled between features): {explanation.s_conf.item():.4g}, "
         f"{percent(conflict_share(explanation).item())} of all influence",
         *pair_lines(explanation),
+        *baseline_lines(explanation),
         *refined_lines(explanation),
         f"completeness error: {explanation.completeness_error.item():.1e}",
         *frozen_lines(explanation),

@@ -1,79 +1,117 @@
-"""The server: POST rows, get scores."""
+"""The server: POST rows, get scores. Own route, KServe's version 1, and the Open Inference Protocol (version 2)."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
-import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from .. import __version__
 from .batching import Full, Together
-from .guard import is_json
-from .metrics import Counts
+from .bodies import Limits, Refusal, read_json, rows_of
+from .observe import note
 from .openapi import document
-from .rows import Answerer
+from .rows import Asked, Result, Row
+from .service import MADE, Service
+from .tensors import metadata_of, outputs_of, rows_of_tensors
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What is held against too much."""
-
-    body: int = 1 << 20  # bytes of a request
-    rows: int = 1000  # of a request
-    waiting: int = 4000  # rows in all
-    seconds: float = 10.0  # until a request must have come in
-    connections: int = 512
-
-
-class Refusal(HTTPException):
-    """An answer that says what is wrong."""
-
-
-def application(answerer: Answerer, limits: Limits) -> Starlette:
+def application(service: Service, limits: Limits) -> Starlette:
     """All routes."""
-    counts = Counts()
-    together = Together(answerer, counts, limits.waiting)
-    described = document(__version__, answerer.columns, limits.rows)
+    together = Together(service, service.counts, limits.waiting)
+
+    async def explained(request: Request, rows: Sequence[Row], asked: Asked) -> tuple[list[Result], dict[str, str]]:
+        """Results of the rows and the fingerprints of the one model that made all of them."""
+        note(request, rows=len(rows))
+        while True:
+            try:
+                results = await together.explain(rows, asked)
+            except Full:
+                raise Refusal(503, "too many rows wait; try again in a second", {"Retry-After": "1"}) from None
+            except RuntimeError as error:
+                raise Refusal(500, str(error)) from None
+            made = [result.pop(MADE) for result in results]
+            if all(one == made[0] for one in made):  # else the model was loaded again in between
+                note(request, failed=sum("error" in result for result in results))
+                return results, made[0]
+
+    async def answer_rows(request: Request, key: str, answer: str) -> Response:
+        rows, asked = rows_of(await read_json(request, limits), key, limits)
+        results, made = await explained(request, rows, asked)
+        failed = [place for place, result in enumerate(results) if "error" in result]
+        body = {answer: results, MADE: made}
+        if len(failed) == len(results):
+            told = f"none of {len(results)} rows could be explained; the first: {results[0]['error']}"
+            return JSONResponse({"error": told, **body, "failed": failed}, 422)
+        return JSONResponse({**body, "failed": failed}, 207) if failed else JSONResponse(body)
 
     async def explain(request: Request) -> Response:
-        begin = time.monotonic()
-        try:
-            rows = _rows(await _body(request, limits), limits)
-            results = await together.explain(rows)
-        except HTTPException as error:
-            counts.request(error.status_code, time.monotonic() - begin)
-            raise
-        except Full:
-            counts.request(503, time.monotonic() - begin)
-            return _error(503, "too many rows wait; try again in a second", {"Retry-After": "1"})
-        except RuntimeError as error:
-            counts.request(500, time.monotonic() - begin)
-            return _error(500, str(error))
-        counts.request(200, time.monotonic() - begin)
-        return JSONResponse({"results": results})
+        return await answer_rows(request, "rows", "results")
+
+    async def kserve_explain(request: Request) -> Response:
+        _known(request, service)
+        return await answer_rows(request, "instances", "explanations")
+
+    async def kserve_models(_: Request) -> Response:
+        return JSONResponse({"models": [service.name]})
+
+    async def kserve_model(request: Request) -> Response:
+        _known(request, service)
+        return JSONResponse({"name": service.name, "ready": service.ready}, 200 if service.ready else 503)
+
+    async def infer(request: Request) -> Response:
+        _known(request, service)
+        answerer, body = service.answerer, await read_json(request, limits)
+        rows, asked, wanted = rows_of_tensors(body, answerer, limits)
+        results, made = await explained(request, rows, asked)
+        for place, result in enumerate(results):
+            if "error" in result:
+                raise Refusal(422, f"row {place}: {result['error']}; a tensor has no room for reasons, so no scores are sent")
+        answer: dict[str, Any] = {"model_name": service.name, "model_version": made["id"][:12]}
+        answer["outputs"] = outputs_of(results, wanted)
+        answer["parameters"] = {f"{MADE}_{name}": value for name, value in made.items()}
+        return JSONResponse({**answer, **({"id": body["id"]} if isinstance(body.get("id"), str) else {})})
+
+    async def model(request: Request) -> Response:
+        _known(request, service)
+        return JSONResponse(metadata_of(service.name, service.version, service.answerer))
+
+    async def server(_: Request) -> Response:
+        return JSONResponse({"name": "cafexai", "version": __version__, "extensions": []})
+
+    async def live(_: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def alive(_: Request) -> Response:
+        return JSONResponse({"status": "alive"})  # as KServe says it
+
+    async def ready(request: Request) -> Response:
+        if "name" in request.path_params:
+            _known(request, service)
+        return JSONResponse({"ready": service.ready}, 200 if service.ready else 503)
 
     async def health(_: Request) -> Response:
-        return JSONResponse({"status": "ok", "version": __version__, "rows_waiting": together.waiting})
+        state = {"status": "ok" if service.ready else "draining", "version": __version__, "model": service.name}
+        return JSONResponse({**state, MADE: service.answerer.fingerprint, "rows_waiting": together.waiting})
 
     async def metrics(_: Request) -> Response:
-        return PlainTextResponse(counts.text(together.waiting))
+        service.counts.gauge("cafexai_rows_waiting", together.waiting)
+        info = {"name": service.name, "version": __version__, **service.answerer.fingerprint}
+        return PlainTextResponse(service.counts.text(info))
 
     async def openapi(_: Request) -> Response:
-        return JSONResponse(described)
+        return JSONResponse(document(__version__, service.name, service.answerer, limits.rows))
 
-    async def refused(_: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _error(error.status_code, error.detail, error.headers)
+        told = {"error": error.detail, "request_id": note(request)["request_id"]}
+        return JSONResponse(told, error.status_code, headers=dict(error.headers or {}))
 
     @contextlib.asynccontextmanager
     async def running(_: Starlette) -> AsyncIterator[None]:
@@ -82,74 +120,33 @@ def application(answerer: Answerer, limits: Limits) -> Starlette:
             yield
         finally:
             await together.stop()
+            service.counts.keep()
 
     routes = [
         Route("/v1/explain", explain, methods=["POST"]),
+        Route("/", alive),
+        Route("/v1/models", kserve_models),
+        Route("/v1/models/{name}:explain", kserve_explain, methods=["POST"]),
+        Route("/v1/models/{name}", kserve_model),
+        Route("/v2", server),
+        Route("/v2/health/live", live),
+        Route("/v2/health/ready", ready),
         Route("/health", health),
         Route("/metrics", metrics),
         Route("/openapi.json", openapi),
     ]
+    for start in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+        routes += [
+            Route(f"{start}/infer", infer, methods=["POST"]),
+            Route(f"{start}/ready", ready),
+            Route(start, model),
+        ]
     return Starlette(routes=routes, lifespan=running, exception_handlers={HTTPException: refused})
 
 
-def _error(status: int, message: str, headers: Any = None) -> Response:
-    return JSONResponse({"error": message}, status, headers=dict(headers or {}))
-
-
-async def _body(request: Request, limits: Limits) -> bytes:
-    """The body, if it is small enough and comes in time."""
-    if not is_json(request.scope):
-        kind = request.headers.get("content-type", "of no kind that is told")
-        raise Refusal(415, f"the body is {kind[:100]}; send Content-Type: application/json")
-    told = request.headers.get("content-length", "0")
-    try:
-        if told.isdecimal() and int(told) > limits.body:
-            raise _TooLarge
-        return await asyncio.wait_for(_read(request, limits.body), limits.seconds)
-    except _TooLarge:
-        raise Refusal(413, f"the body is larger than {limits.body} bytes; send fewer rows", {"Connection": "close"}) from None
-    except asyncio.TimeoutError:
-        raise Refusal(408, f"the body has not come within {limits.seconds:g} s", {"Connection": "close"}) from None
-    except ClientDisconnect:
-        raise Refusal(400, "the body is not complete") from None
-
-
-async def _read(request: Request, most: int) -> bytes:
-    found = bytearray()
-    async for part in request.stream():
-        found += part
-        if len(found) > most:
-            raise _TooLarge
-    return bytes(found)
-
-
-class _TooLarge(Exception):
-    pass
-
-
-def _rows(body: bytes, limits: Limits) -> list[Any]:
-    try:
-        asked = json.loads(body, parse_constant=_no_constant, object_pairs_hook=_by_key)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(400, f"the body is no JSON: {error}"[:300]) from None
-    if not isinstance(asked, dict) or set(asked) != {"rows"} or not isinstance(asked["rows"], list) or not asked["rows"]:
-        raise Refusal(422, 'send {"rows": [...]} with at least one row and nothing else')
-    rows = asked["rows"]
-    if len(rows) > limits.rows:
-        raise Refusal(422, f"{len(rows)} rows; send {limits.rows} at most")
-    if not all(isinstance(row, (dict, list)) for row in rows):
-        raise Refusal(422, 'a row is {"column": value, ...} or a list of values')
-    return rows
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
-
-
-def _by_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; one of two values of the same key would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)[:100]!r} is there twice")
-    return found
+def _known(request: Request, service: Service) -> None:
+    """Refuse another model, or another version of it."""
+    name, version = request.path_params["name"], request.path_params.get("version", service.version)
+    if (name, version) != (service.name, service.version):
+        there = f"there is {service.name!r} of version {service.version!r}"
+        raise Refusal(404, f"there is no model {name[:60]!r} of version {version[:60]!r}; {there}")

@@ -7,9 +7,10 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import NamedTuple
 
 from .metrics import Counts
+from .rows import Asked, Result, Row
 
 WAIT = 0.005  # seconds for which the first row waits for others
 MOST = 256  # rows of a batch
@@ -19,12 +20,19 @@ class Full(Exception):
     """More rows wait than can be answered soon."""
 
 
+class _Waiting(NamedTuple):
+    row: Row
+    asked: Asked
+    since: float
+    future: asyncio.Future[Result]
+
+
 class Together:
     """A queue of rows and one thread that explains them, batch after batch."""
 
-    def __init__(self, answer: Callable[[Sequence[Any]], list[dict[str, Any]]], counts: Counts, limit: int) -> None:
+    def __init__(self, answer: Callable[[Sequence[Row], Sequence[Asked]], list[Result]], counts: Counts, limit: int) -> None:
         self._answer, self._counts, self._limit = answer, counts, limit
-        self._queue: asyncio.Queue[tuple[Any, float, asyncio.Future[dict[str, Any]]]] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, "cafexai-explain")
         self._task: asyncio.Task[None] | None = None
 
@@ -33,14 +41,14 @@ class Together:
         """Rows that are not under way yet."""
         return self._queue.qsize()
 
-    async def explain(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    async def explain(self, rows: Sequence[Row], asked: Asked) -> list[Result]:
         """The results of these rows, in their order."""
         if self._queue.qsize() + len(rows) > self._limit:
             raise Full
         loop, now = asyncio.get_running_loop(), time.monotonic()
-        futures: list[asyncio.Future[dict[str, Any]]] = [loop.create_future() for _ in rows]
+        futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in rows]
         for row, future in zip(rows, futures, strict=True):
-            self._queue.put_nowait((row, now, future))
+            self._queue.put_nowait(_Waiting(row, asked, now, future))
         return list(await asyncio.gather(*futures))
 
     async def start(self) -> None:
@@ -60,23 +68,24 @@ class Together:
         while True:
             batch = [await self._queue.get()]
             while len(batch) < MOST:
-                left = batch[0][1] + WAIT - time.monotonic()
+                left = batch[0].since + WAIT - time.monotonic()
                 try:
                     batch.append(self._queue.get_nowait() if left <= 0 else await asyncio.wait_for(self._queue.get(), left))
                 except (asyncio.QueueEmpty, asyncio.TimeoutError):
                     break
             await self._answered(loop, batch)
 
-    async def _answered(self, loop: asyncio.AbstractEventLoop, batch: list[Any]) -> None:
+    async def _answered(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting]) -> None:
         begin = time.monotonic()
+        rows, asked = [one.row for one in batch], [one.asked for one in batch]
         try:
-            results = await loop.run_in_executor(self._thread, self._answer, [row for row, *_ in batch])
+            results = await loop.run_in_executor(self._thread, self._answer, rows, asked)
         except Exception as error:  # not of a row: these are told in its result
-            for *_, future in batch:
-                if not future.done():
-                    future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+            for one in batch:
+                if not one.future.done():
+                    one.future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
             return
-        self._counts.batch(len(batch), sum("error" in result for result in results), time.monotonic() - begin)
-        for (*_, future), result in zip(batch, results, strict=True):
-            if not future.done():  # whoever asked may be gone
-                future.set_result(result)
+        self._counts.batch(results, time.monotonic() - begin)
+        for one, result in zip(batch, results, strict=True):
+            if not one.future.done():  # whoever asked may be gone
+                one.future.set_result(result)

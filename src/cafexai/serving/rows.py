@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,33 @@ from .._engine.request import Request
 from .._extras import needs
 from .._inputs.table_values import number_of
 from ..batch._bad_rows import explained_apart
+from ..batch._fingerprint import Fingerprints
 from ..batch._workers import one_thread
 from ..cafe import CAFE
 from ..explanation import Explanation
 
 Row = Mapping[str, Any] | Sequence[Any]
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks of its rows; None leaves it to the server.
+
+    Args:
+        target: The output to explain: its index, the name of a class, or a tuple of indices.
+        against: Explain the difference between the target and this output.
+        top: Answer with so many of the strongest features only.
+    """
+
+    target: int | str | tuple[int, ...] | None = None
+    against: int | str | tuple[int, ...] | None = None
+    top: int | None = None
+
+    def request(self, usual: Request) -> Request:
+        """The options of ``explain``."""
+        given = {name: value for name in ("target", "against") if (value := getattr(self, name)) is not None}
+        return usual.replace(**given)
 
 
 class Answerer:
@@ -29,35 +53,40 @@ class Answerer:
         request: Request | None = None,
         deterministic: bool = False,
     ) -> None:
-        self._cafe, self._request = cafe, (request or Request()).replace(show_progress=False)
+        self.cafe, self._request = cafe, (request or Request()).replace(show_progress=False)
         self._deterministic = deterministic
         self.raw = hasattr(type(cafe.model), "from_raw")
         known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names
         self.columns = None if known is None else tuple(known)
+        self.fingerprint = Fingerprints.of(cafe, self._request, self.columns).as_dict()
 
-    def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """One result for each row, in their order: {"output": ...} or {"error": ...}."""
-        results: list[dict[str, Any]] = [{} for _ in rows]
+    def __call__(self, rows: Sequence[Row], asked: Sequence[Asked] | None = None) -> list[Result]:
+        """One result for each row, in their order: {"output": ...} or {"error": ...}.
+
+        ``asked`` says for each row what is asked of it; rows of which the same is asked are explained together.
+        """
+        results: list[Result] = [{} for _ in rows]
         bad: dict[int, str] = {}
-        for places in self._alike(rows, bad):
+        for one, places in self._alike(rows, asked or [Asked()] * len(rows), bad).items():
             some, kept = self._as_inputs([rows[place] for place in places], places, bad)
-            for explanation, where in explained_apart(self._explain, some, kept, bad) if len(kept) else ():
-                for place, result in zip(where.tolist(), _results(explanation), strict=True):
+            explain = functools.partial(self._explain, one[0].request(self._request))
+            for explanation, where in explained_apart(explain, some, kept, bad) if len(kept) else ():
+                for place, result in zip(where.tolist(), _results(explanation, one[0].top), strict=True):
                     results[place] = result
         for place, reason in bad.items():
             results[place] = {"error": reason}
         return results
 
-    def _explain(self, rows: Any) -> Explanation:
-        plain = isinstance(rows, np.ndarray) and self.columns is not None and self._cafe.feature_names is None
-        cafe = self._cafe.replace(feature_names=self.columns) if plain else self._cafe
+    def _explain(self, request: Request, rows: Any) -> Explanation:
+        plain = isinstance(rows, np.ndarray) and self.columns is not None and self.cafe.feature_names is None
+        cafe = self.cafe.replace(feature_names=self.columns) if plain else self.cafe
         if self._deterministic:
             with kernels.use_kernels("never"), one_thread():
-                return cafe.explain(rows, **vars(self._request.replace(batch_size=1)))
-        return cafe.explain(rows, **vars(self._request))
+                return cafe.explain(rows, **vars(request.replace(batch_size=1)))
+        return cafe.explain(rows, **vars(request))
 
-    def _alike(self, rows: Sequence[Row], bad: dict[int, str]) -> list[list[int]]:
-        """Places of rows that can be put into one table."""
+    def _alike(self, rows: Sequence[Row], asked: Sequence[Asked], bad: dict[int, str]) -> dict[Any, list[int]]:
+        """Places of rows that can be put into one table, by what is asked of them and their columns."""
         groups: dict[Any, list[int]] = {}
         for place, row in enumerate(rows):
             if isinstance(row, Mapping):
@@ -78,16 +107,16 @@ class Answerer:
                 continue
             else:
                 key = self.columns or len(row)
-            groups.setdefault(key, []).append(place)
-        return list(groups.values())
+            groups.setdefault((asked[place], key), []).append(place)
+        return groups
 
     def _as_inputs(self, rows: list[Row], places: list[int], bad: dict[int, str]) -> tuple[Any, np.ndarray]:
         """In the form that the model takes, without rows that are told in ``bad``."""
         names = self.columns or (tuple(rows[0]) if isinstance(rows[0], Mapping) else None)
         cells = [[row[name] for name in names] if isinstance(row, Mapping) and names else list(row) for row in rows]
-        if self._cafe.schema is not None or (self.raw and names is not None):
-            frame = needs("pandas", "explorer").DataFrame(cells, columns=list(names or ()))
-            wrong = self._cafe.schema.check(frame) if self._cafe.schema is not None else {}
+        if self.cafe.schema is not None or (self.raw and names is not None):
+            frame = needs("pandas", "serve").DataFrame(cells, columns=list(names or ()))
+            wrong = self.cafe.schema.check(frame) if self.cafe.schema is not None else {}
             bad |= {places[place]: reason for place, reason in wrong.items()}
             kept = [place for place in range(len(rows)) if place not in wrong]
             return frame.iloc[kept].reset_index(drop=True), np.array([places[place] for place in kept], dtype=np.int64)
@@ -113,8 +142,8 @@ def _as_numbers(row: Sequence[Any], names: Sequence[str] | None) -> tuple[list[f
     return found, None if found else "there are no values"
 
 
-def _results(explanation: Explanation) -> list[dict[str, Any]]:
-    """Plain numbers and words of all rows."""
+def _results(explanation: Explanation, top: int | None) -> list[Result]:
+    """Plain numbers and words of all rows, with the scores of all features or of the ``top`` strongest."""
     names = explanation.names()
     scores = [explanation.flat(part).tolist() for part in (explanation.positive, explanation.negative, explanation.combined)]
     single = {
@@ -136,6 +165,8 @@ def _results(explanation: Explanation) -> list[dict[str, Any]]:
             {"name": name, "positive": positive, "negative": negative, "net": net}
             for name, positive, negative, net in zip(names, *(part[row] for part in scores), strict=True)
         ]
+        if top is not None:
+            features = sorted(features, key=lambda one: -one["positive"] - one["negative"])[:top]
         about: dict[str, Any] = {name: values[row] for name, values in lists.items()}
         about["conflict_kind"] = explanation.conflict_kind
         about["target"] = target[0] if len(target) == 1 else target

@@ -1,18 +1,63 @@
-"""The server on a port: connections that are slow, or too many, are closed."""
+"""The server on a port: slow or too many connections are closed; it drains before it ends, and may be several processes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import logging
+import os
+import signal
+import socket
+import tempfile
+import threading
 import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
+import torch
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .app import Limits, application
+from .._logging import configure_logging
+from .._processes import end_with
+from .app import application
+from .bodies import Limits
 from .guard import Guard
+from .metrics import Counts
+from .observe import Observed
 from .rows import Answerer
+from .service import Service
+
+KEPT = 1.0  # seconds between two writes of the counts for other processes
+AGAIN = 1.0  # seconds until a process that has died is started again
+logger = logging.getLogger("cafexai.serve")
+Load = Callable[[], Answerer]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a server runs.
+
+    Args:
+        host: Where it listens.
+        port: The port.
+        name: The model's name in the protocols.
+        workers: Processes, each with the model.
+        drain: Seconds from SIGTERM until it stops listening; it says that it is not ready in between.
+        log_level: What is logged.
+        log_format: "text" or "json".
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    name: str = "model"
+    workers: int = 1
+    drain: float = 5.0
+    log_level: str = "warning"
+    log_format: str = "text"
 
 
 def protocol(limits: Limits) -> type[H11Protocol]:
@@ -57,14 +102,49 @@ def protocol(limits: Limits) -> type[H11Protocol]:
     return Watched
 
 
-def serve(answerer: Answerer, host: str, port: int, limits: Limits | None = None) -> None:
-    """Answer until SIGTERM or Ctrl-C; what is under way then is finished."""
-    limits = limits or Limits()
+class _Server(uvicorn.Server):
+    """On SIGTERM it first says that it is not ready, for a while; a second signal ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, drain: float) -> None:
+        super().__init__(config)
+        self._service, self._drain = service, drain
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Drain, or end."""
+        if sig == signal.SIGTERM and self._drain > 0 and not self._service.draining:
+            self._service.draining = True
+            logger.info("SIGTERM: not ready any more; it stops to listen in %g s", self._drain)
+            end = threading.Timer(self._drain, super().handle_exit, (sig, frame))
+            end.daemon = True
+            end.start()
+            return
+        self._service.draining = True
+        super().handle_exit(sig, frame)
+
+
+def serve(load: Load, settings: Settings | None = None, limits: Limits | None = None) -> None:
+    """Answer until SIGTERM or Ctrl-C; what is under way then is finished. SIGHUP loads the model again.
+
+    Args:
+        load: Makes the answerer. For several processes it is sent to each of them.
+        settings: Where it listens, and in how many processes.
+        limits: What is held against too much.
+    """
+    settings, limits = settings or Settings(), limits or Limits()
+    if settings.workers > 1:
+        _supervise(load, settings, limits)
+    else:
+        _listen(load, settings, limits, None, None, 0)
+
+
+def _listen(load: Load, settings: Settings, limits: Limits, sock: socket.socket | None, folder: str | None, place: int) -> None:
+    counts = Counts(folder, place)
+    service = Service(load(), settings.name, counts, load)
     limits = dataclasses.replace(limits, connections=min(limits.connections, _files() // 2))
     config = uvicorn.Config(
-        Guard(application(answerer, limits), host, port),
-        host=host,
-        port=port,
+        Observed(Guard(application(service, limits), settings.host, settings.port), service),
+        host=settings.host,
+        port=settings.port,
         http=protocol(limits),
         ws="none",
         lifespan="on",
@@ -75,7 +155,78 @@ def serve(answerer: Answerer, host: str, port: int, limits: Limits | None = None
         h11_max_incomplete_event_size=64 * 1024,
         server_header=False,
     )
-    uvicorn.Server(config).run()
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: service.reload())
+    if folder is not None:
+        threading.Thread(target=_keep, args=(counts,), daemon=True).start()
+    logger.info("model %s, fingerprint %s", settings.name, service.answerer.fingerprint["id"])
+    _Server(config, service, settings.drain).run(None if sock is None else [sock])
+
+
+def _keep(counts: Counts) -> None:
+    while True:
+        time.sleep(KEPT)
+        with contextlib.suppress(OSError, RuntimeError):  # the folder goes first at the end; counts may just change
+            counts.keep()
+
+
+def _supervise(load: Load, settings: Settings, limits: Limits) -> None:
+    """Several processes that listen to one socket; one that dies is started again."""
+    context = get_context("spawn")  # a fork would copy the locks of torch's threads
+    life, held = context.Pipe(duplex=False)
+    signals: list[int] = []
+    heard, hear = socket.socketpair()  # wakes the loop below
+
+    def listen(sig: int, _: Any) -> None:
+        signals.append(sig)
+        with contextlib.suppress(OSError):
+            hear.send(b"x")
+
+    for one in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
+        signal.signal(one, listen)
+    with tempfile.TemporaryDirectory(prefix="cafexai-") as folder, _bound(settings) as sock:
+
+        def start(place: int) -> Any:
+            process = context.Process(target=_child, args=(load, settings, limits, sock, folder, place, life))
+            process.start()
+            return process
+
+        processes = [start(place) for place in range(settings.workers)]
+        ending = False
+        while any(process.is_alive() for process in processes) or not ending:
+            wait([heard, *(process.sentinel for process in processes if process.is_alive())], 1.0)
+            while signals:
+                sig = signals.pop(0)
+                ending = ending or sig in (signal.SIGTERM, signal.SIGINT)
+                for process in processes:
+                    if process.is_alive() and process.pid is not None:
+                        os.kill(process.pid, sig)
+            for place, process in enumerate(processes):
+                if not ending and not process.is_alive():
+                    logger.error("process %s has ended with code %s; it is started again", process.pid, process.exitcode)
+                    time.sleep(AGAIN)
+                    processes[place] = start(place)
+        held.close()
+
+
+def _child(
+    load: Load, settings: Settings, limits: Limits, sock: socket.socket, folder: str, place: int, life: Connection
+) -> None:
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C is for the process that started this one, which hands it on
+    end_with(life)
+    configure_logging(settings.log_level, settings.log_format)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.workers))
+    _listen(load, settings, limits, sock, folder, place)
+
+
+def _bound(settings: Settings) -> socket.socket:
+    family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((settings.host, settings.port))
+    sock.set_inheritable(True)
+    return sock
 
 
 def _files() -> int:

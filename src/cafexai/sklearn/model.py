@@ -173,6 +173,42 @@ class SklearnModel(nn.Module):
             flat = needs("pandas", "tabular").DataFrame(flat, columns=self.raw_names).infer_objects()
         return self.from_raw(flat, call=call).ready.reshape(*array.shape[:-1], self.count)
 
+    def known_cells(self, given: Any) -> np.ndarray | None:
+        """Baselines in original values, (..., rows, features), in the order in which ``from_raw`` shows features.
+
+        Features that are made of several columns have NaN (``mixed_features``). None if no column is shown as such.
+        """
+        assert self.raw_names is not None
+        if isinstance(given, Mapping):
+            given = [[given[name] for name in self.raw_names]] if set(self.raw_names) <= set(given) else None
+        elif hasattr(given, "to_frame") and hasattr(given, "index"):
+            given = given.to_frame().T
+        if given is None:
+            return None
+        if hasattr(given, "columns"):
+            cells = np.stack([column_of(given, place, name) for place, name in enumerate(self.raw_names)], -1)
+        else:
+            plain = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+            cells = np.array(plain, dtype=object)
+        cells = cells if cells.ndim > 1 else cells[None]
+        order = self._shown_order()
+        if all(key < 0 for key in order):
+            return None
+        made = np.full((*cells.shape[:-1], len(order)), np.nan, dtype=object)
+        for place, key in enumerate(order):
+            if key >= 0:
+                made[..., place] = cells[..., key]
+        return made
+
+    def mixed_features(self) -> dict[int, int]:
+        """Features that are made of several columns -> their place in what the perceptron gets."""
+        return {place: -1 - key for place, key in enumerate(self._shown_order()) if key < 0}
+
+    def _shown_order(self) -> list[int]:
+        """For every feature that is shown its column, or -1 - its place in what the perceptron gets."""
+        keys = [min(columns) if len(columns) == 1 else -1 - place for place, columns in enumerate(self.sources)]
+        return list(dict.fromkeys(keys))
+
     def typical(self, statistic: str, background: Any) -> Any:
         """A row of original values: mean, median or mode of numbers and dates, the most frequent category."""
         assert self.raw_names is not None

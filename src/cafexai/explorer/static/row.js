@@ -1,7 +1,7 @@
 // One row: its ledger, what if, undo.
 import { ask, latest } from "./api.js";
 import { choices } from "./choices.js";
-import { byId, clear, field, fresh, h, many, minus, say, wrong } from "./dom.js";
+import { byId, clear, field, h, minus, options, say, wrong } from "./dom.js";
 import { whatIfCurve } from "./charts.js";
 import { Ledger } from "./ledger.js";
 import { picture } from "./picture.js";

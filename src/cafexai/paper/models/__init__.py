@@ -7,6 +7,7 @@ from .group import train_group
 from .networks import CONCAT_WIDTHS, concat_cnn, mlp, openxai_mlp, procedural, residual_cnn, residual_mlp, seeded, small_cnn
 from .setups import CONFLICT_WIDTHS, IMAGE_RECIPE, SHIFT_TRANSFORMERS, SHIFT_WIDTHS, Setup, conflict_setup, setup, shift_setup
 from .training import Diverged, Recipe, Training, evaluate, train
+from .vit import ViT
 
 __all__ = [
     "CONCAT_WIDTHS",
@@ -20,6 +21,7 @@ __all__ = [
     "Recipe",
     "Setup",
     "Training",
+    "ViT",
     "concat_cnn",
     "conflict_setup",
     "evaluate",

@@ -27,8 +27,6 @@ OWN = (
     "feature c=1",
     "unit c=0.5",
     "unit c=1",
-    "deep c=0.5",
-    "deep c=1",
     DEFAULT,
     "default c=1",
 )
@@ -121,7 +119,7 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
         return ", ".join(f"{value:.3g}" for value in values)
 
     at = f"at {', '.join(map(str, depths))} layers"
-    for name in [name for name in ("cafe c=1", "feature c=1", "unit c=1", "deep c=1") if name in settings["methods"]]:
+    for name in [name for name in ("cafe c=1", "feature c=1", "unit c=1", "default c=1") if name in settings["methods"]]:
         found = means(name)
         yield Finding(f"{title(name)} is exactly 0.00 at every depth", max(found) < 0.005, f"RMSE {at}: {shown(found)}.")
     if {DEFAULT, "cafe c=0.5"} <= set(settings["methods"]):

@@ -1,11 +1,11 @@
-"""What the studies of the truth on deep models share: attributions by name, and numbers of rows summed up."""
+"""What the studies of the truth share: attributions by name, and numbers of rows summed up."""
 
 from __future__ import annotations
 
 import functools
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -19,30 +19,36 @@ from ...refinement.refine import Refine
 from .methods import large_scores
 
 DEFAULT, PUBLISHED, RIVAL = "cafe", "cafe_published", "integrated_gradients"
-REFINED, SAMPLED = "cafe_refined", "shapley_value_sampling"
-EVALUATING = (REFINED, SAMPLED)  # they put features away themselves
+FROZEN = "cafe attention=frozen"  # what the default was before attention was open
+APART = (RIVAL, PUBLISHED, FROZEN)  # the methods that all others are compared with row by row
+REFINED, EXACT = "cafe_refined", "shapley_exact"
+BLOCKS, MISSING = "cafe_blocks", "cafe_if_missing"
+EVALUATING = (REFINED, BLOCKS, MISSING)  # they see the model with features put away
 RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
-DEEP = "unit mean reference open"  # the default variant, by its options
-FEATURE = "feature mean reference frozen c=0.5"  # a carrier with a price per feature
+FEATURE = "cafe netting=feature norms=frozen"  # a carrier with a price per feature
 VARIANTS = (
-    "path peak reference frozen c=0.5",
-    "unit peak reference frozen c=0.5",
-    "unit mean reference frozen c=0.5",
+    "cafe netting=path flows=peak norms=frozen",
+    "cafe flows=peak norms=frozen",
+    "cafe norms=frozen",
     FEATURE,
 )
-CONSTANTS = tuple(f"{DEEP} c={c}" for c in ("0", "0.25", "1"))  # c = 0.5 is the default itself
+CONSTANTS = tuple(f"cafe c={c}" for c in ("0", "0.25", "1"))  # c = 0.5 is the default itself
 CANDIDATES = (DEFAULT, PUBLISHED, *VARIANTS, *CONSTANTS, *RIVALS)
 CHEAP = tuple(name for name in CANDIDATES if name != FEATURE)
-FINALISTS = (DEFAULT, PUBLISHED, "unit mean reference frozen c=0.5", f"{DEEP} c=0", RIVAL, "deeplift_rescale")  # with all seeds
+FINALISTS = (DEFAULT, PUBLISHED, "cafe norms=frozen", "cafe c=0", RIVAL, "deeplift_rescale")  # with all seeds
+
+BACKWARD = ("gim", "attn_lrp", "cp_lrp")  # one backward pass, for models with attention
+TRANSFORMERS = (DEFAULT, FROZEN, "cafe c=0.25", PUBLISHED, *RIVALS[:2], *BACKWARD)
 
 
 def candidate(name: str) -> Method:
-    """ "unit mean reference open c=0.5" is CAFE with that netting, flows, biases, norms and constant; others are METHODS."""
-    words, given, c = name.partition(" c=")
-    if not given:
-        return METHODS[name]
-    options = dict(zip(("netting", "flows", "biases", "norms"), words.split(), strict=True))
-    return functools.partial(METHODS["cafe"], c=float(c), **options)
+    """ "cafe norms=frozen c=0.25" is the default variant of CAFE with these options changed; others are METHODS."""
+    method, *changes = name.split(" ")
+    if not changes:
+        return METHODS[method]
+    options: dict[str, Any] = dict(change.split("=") for change in changes)
+    constant = {"c": float(options.pop("c"))} if "c" in options else {}
+    return functools.partial(METHODS[method], variant="default", **constant, **options)
 
 
 def attributed(names: Iterable[str], model: Any, x: Tensor, **options: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -62,42 +68,43 @@ def attributed(names: Iterable[str], model: Any, x: Tensor, **options: Any) -> t
 
 
 def evaluating(
-    names: Iterable[str], model: Any, x: Tensor, target: Any, groups: Tensor, baselines: Any = None, samples: int = 20
+    names: Collection[str], model: Any, x: Tensor, target: Any, groups: Tensor, baselines: Any = None, samples: int = 20
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The same for methods that put groups (tokens, cells) away, negative ones staying: so many draws, or orders, each."""
+    """The same for methods that put groups (tokens, cells) away, negative ones staying; refine has so many ``samples``."""
     scores: dict[str, Tensor] = {}
     notes: dict[str, Any] = {}
     _, numbers, sizes = groups.unique(return_inverse=True, return_counts=True)
-    for name in names:
-        start = time.perf_counter()
-        if name == REFINED:
-            how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
-            cafe = CAFE(model)
-            of_group = cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined
-            found = torch.as_tensor(of_group)[:, numbers]
-        else:
-            own = {"target": target, "baselines": baselines, "feature_groups": numbers, "n_samples": samples}
-            found = METHODS[name](model, x, **own).detach()
-        scores[name] = found.to(x) / sizes[numbers]  # metrics sum over the elements of a group
+    cafe = CAFE(model)
+
+    def keep(name: str, of_groups: Any, start: float) -> None:
+        scores[name] = torch.as_tensor(of_groups)[:, numbers].to(x) / sizes[numbers]  # metrics sum over a group
         notes[name] = {"seconds": time.perf_counter() - start}
+
+    start = time.perf_counter()
+    if REFINED in names:
+        how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
+        keep(REFINED, cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined, start)
+    start = time.perf_counter()
+    if BLOCKS in names:
+        e = cafe.explain_blocks(x, baselines, target, feature_groups=numbers)
+        keep(BLOCKS, e.combined, start)
+        keep(MISSING, e.if_missing, start)
     return scores, notes
 
 
 def summary(values: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    """Of each method: mean and standard error over the rows, and the same of its distance to Integrated Gradients."""
-    return {name: [*_level(own), *_level(own - values[RIVAL])] for name, own in values.items()}
+    """Of each method: mean and standard error over the rows, and the same of its distance to each of ``APART``."""
+    rivals = [values[name] for name in APART if name in values]
+    return {name: [*_level(own), *(part for rival in rivals for part in _level(own - rival))] for name, own in values.items()}
 
 
-def entry(
-    scores: Mapping[str, Tensor], notes: Mapping[str, Any], measured: Mapping[str, Mapping[str, Tensor]]
-) -> dict[str, Any]:
+def entry(notes: Mapping[str, Any], measured: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
     """What a task keeps of its methods: notes, and the summary of every measure."""
     found: dict[str, Any] = {name: dict(note) for name, note in notes.items()}
     for measure, values in measured.items():
         for name, numbers in summary(values).items():
             found[name][measure] = numbers
-    same = torch.equal(scores[DEFAULT], scores[PUBLISHED]) if {DEFAULT, PUBLISHED} <= set(scores) else None
-    return {"methods": found, "published": same}
+    return {"methods": found}
 
 
 def _level(values: Tensor) -> tuple[float, float]:

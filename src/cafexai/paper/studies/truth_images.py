@@ -10,16 +10,19 @@ from torch import Tensor, nn
 
 from ... import metrics as measure
 from ..datasets import Dataset, load
-from ..models import Recipe, residual_cnn, seeded, small_cnn, train
+from ..models import Recipe, ViT, residual_cnn, seeded, small_cnn, train
 from .photos import PACKAGES, installed, network, pictures
 from .record import Settings, Study, Task, Workplace
-from .truth import CHEAP, DEEP, FINALISTS, REFINED, attributed, entry, evaluating
-from .truth_report import families, key_of, report
+from .truth import CHEAP, EVALUATING, FINALISTS, REFINED, TRANSFORMERS, attributed, entry, evaluating
+from .truth_numbers import families, key_of
+from .truth_report import report
+from .truth_shapley import agreement, paired
 
 CELLS = {"photos": 32}  # pixels on a side; 4 elsewhere
 NETWORKS: dict[str, Callable[[Dataset, int], nn.Module]] = {
     "residual": lambda data, width: residual_cnn(data.x_train.shape[1], 10, width),
     "cnn": lambda data, width: small_cnn(data.x_train.shape[1], data.x_train.shape[-1], 10, (width, 2 * width, 4 * width)),
+    "vit": lambda data, width: ViT(data.x_train.shape[1], data.x_train.shape[-1], 10, width=width),
 }
 
 
@@ -48,7 +51,7 @@ def measured(kind: str, name: str, seed: int, settings: Settings, place: Workpla
     found = {metric: {key: torch.cat([part[2][metric][key] for part in parts]) for key in scores} for metric in parts[0][2]}
     notes = {key: {"seconds": sum(part[1][key]["seconds"] for part in parts)} if key in scores else note
              for key, note in parts[0][1].items()}  # fmt: skip
-    return {"rows": len(x), "accuracy": right, "way": DEEP, **entry(scores, notes, found)}
+    return {"rows": len(x), "accuracy": right, **entry(notes, found)}
 
 
 def _of_images(
@@ -58,10 +61,12 @@ def _of_images(
     target = model(x).argmax(1)
     groups = measure.cells(x, side)
     options: dict[str, Any] = {"target": target, "feature_groups": groups}
-    scores, notes = attributed([name for name in settings["methods"] if name != REFINED], model, x, target=target)
-    more, seconds = evaluating([name for name in settings["methods"] if name == REFINED], model, x, target, groups)
+    passing, rest = ([name for name in settings["methods"] if (name in EVALUATING) is there] for there in (False, True))
+    scores, notes = attributed(passing, model, x, target=target)
+    more, seconds = evaluating(rest, model, x, target, groups)
     scores, notes = scores | more, notes | seconds
     steps = {"steps": settings["steps"]}
+    shapley = _shapley(model, x, target, groups, scores, settings["pairs"]) if "pairs" in settings else {}
     return scores, notes, {
         "occlusion_correlation": measure.occlusion_correlation(model, x, scores, **options),
         "sign_agreement": measure.sign_agreement(model, x, scores, **options),
@@ -71,7 +76,26 @@ def _of_images(
         "insertion_as_is": measure.insertion(model, x, scores, **options, **steps, normalize=False),
         "comprehensiveness": measure.comprehensiveness(model, x, scores, **options),
         "sufficiency": measure.sufficiency(model, x, scores, **options),
+        **shapley,
     }  # fmt: skip
+
+
+def _shapley(
+    model: nn.Module, x: Tensor, target: Tensor, cells: Tensor, scores: dict[str, Tensor], pairs: int
+) -> dict[str, dict[str, Tensor]]:
+    """How near the scores are to the Shapley values of the cells against zeros, from so many pairs of orders."""
+    count = int(cells.max()) + 1
+    truth = torch.stack([_of_cells(model, *row, cells, pairs) for row in zip(x, target.tolist(), strict=True)])
+    flat = {name: own.new_zeros(len(own), count).index_add(1, cells.flatten(), own.flatten(1)) for name, own in scores.items()}
+    return agreement(truth, flat)
+
+
+def _of_cells(model: nn.Module, image: Tensor, label: int, cells: Tensor, pairs: int) -> Tensor:
+    def value(present: Tensor) -> Tensor:
+        with torch.no_grad():
+            return model(image * present[:, cells])[:, label]
+
+    return paired(value, int(cells.max()) + 1, pairs)
 
 
 def _trained(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> tuple[nn.Module, Tensor, float]:
@@ -106,4 +130,22 @@ IMAGES = Study(
     tasks,
     report,
 )  # fmt: skip
-STUDIES = (IMAGES,)
+VISION = {
+    "networks": {"vit": OURS}, "methods": [*TRANSFORMERS, *EVALUATING], "width": 48, "steps": 8, "at_once": 12, "pairs": 20,
+    "train_rows": 5000, "epochs": 8, "rows": 12,
+}  # fmt: skip
+VIT = Study(
+    "truth-vit",
+    "do the scores say what a vision transformer does? Cells put away, and Shapley values of the cells (ours)",
+    "cifar10, fashion_mnist",
+    {
+        "toy": VISION | {"networks": {"vit": ["fashion_mnist"]}, "width": 8, "train_rows": 20, "epochs": 1, "rows": 3,
+                         "steps": 4, "pairs": 2, "seeds": [42]},
+        "quick": VISION | {"seeds": [42]},
+        "full": VISION | {"seeds": [42, 43, 44, 45, 46]},
+    },
+    {"toy": "0.2", "quick": "15", "full": "60"},
+    tasks,
+    report,
+)  # fmt: skip
+STUDIES = (IMAGES, VIT)

@@ -1,0 +1,168 @@
+"""What the features of a row are called, what they are, and what they are compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from .._inputs.groups import default_names
+from .parts import name_output
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
+    from .parts import FeatureInfo, Tensors
+
+
+class FeatureFields:
+    """Names, values and baselines of the features of an explanation, and the names of its rows."""
+
+    if TYPE_CHECKING:
+        positive: Tensors
+        inputs: Tensors
+        baselines: Tensors
+        target: Tensor
+        against: Tensor | None
+        conflict_pairs: Tensor | None
+        features: FeatureInfo
+        row_names: tuple[str, ...] | None
+        meta: Any
+
+        @property
+        def class_names(self) -> tuple[str, ...] | None: ...
+        @staticmethod
+        def parts(tensors: Tensors) -> tuple[Tensor, ...]: ...
+        def flat(self, tensors: Tensors) -> Tensor: ...
+        def __len__(self) -> int: ...
+        def __getitem__(self, rows: Any) -> Explanation: ...
+
+    def position(self, row: int | str) -> int:
+        """The position of a row that is given by its name, or by its position.
+
+        Args:
+            row: A name of ``e.row_names``, or a position, from the end if negative.
+
+        Returns:
+            The position, from 0 on.
+
+        Raises:
+            KeyError: No row has this name, or several rows have it.
+            IndexError: There is no such position.
+
+        Example:
+            >>> import pandas, torch, cafexai
+            >>> frame = pandas.DataFrame({"a": [1.0, 2.0]}, index=["first", "second"])
+            >>> cafexai.CAFE(torch.nn.Linear(1, 1)).explain(frame).position("second")
+            1
+        """
+        if not isinstance(row, str):
+            if not -len(self) <= row < len(self):
+                raise IndexError(f"explanation[{row}]: there are {len(self)} rows.")
+            return int(row) % len(self)
+        found = [place for place, name in enumerate(self.row_names or ()) if name == row]
+        if len(found) == 1:
+            return found[0]
+        if self.row_names is None:
+            raise KeyError(f"explanation[{row!r}]: the rows have no names. Take a position, explanation[0].")
+        if found:
+            raise KeyError(
+                f"explanation[{row!r}]: {len(found)} rows have this name, at the positions {', '.join(map(str, found[:10]))}"
+                f"{' ...' * (len(found) > 10)}. Take one by its position."
+            )
+        raise KeyError(f"explanation[{row!r}]: no row has this name. Names: {', '.join(self.row_names[:10])} ...")
+
+    def pairs(self, row: int | str = 0, most: int = 10) -> list[tuple[str, str, float]]:
+        """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
+
+        The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
+        """
+        if self.conflict_pairs is None:
+            raise ValueError('pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
+        names, amounts = (*self[row].names(), "(bias)"), self[row].conflict_pairs
+        assert amounts is not None
+        values, order = amounts[0].flatten().sort(descending=True, stable=True)
+        found = zip(values[:most].tolist(), order[:most].tolist(), strict=True)
+        return [(names[place // len(names)], names[place % len(names)], value) for value, place in found if value > 0]
+
+    @property
+    def grouped(self) -> bool:
+        """Scores are those of groups of features, which have no single value."""
+        return bool(self.meta.settings.get("grouped"))
+
+    @property
+    def shown(self) -> Tensors:
+        """The values of the features, in the units of the user."""
+        return self.inputs if self.features.display is None else self.features.display
+
+    def names(self, row: int | str = 0) -> tuple[str, ...]:
+        """A name for every feature; for tokens, the words of one row."""
+        if self.features.tokens is not None:
+            return self.features.tokens[self.position(row)]
+        if self.features.names is not None:
+            return self.features.names
+        return default_names([part.shape[1:] for part in self.parts(self.positive)])
+
+    @property
+    def kind(self) -> str:
+        """What a row is: "text" (words), "image" (channels, height, width), or "table"."""
+        if self.features.tokens is not None:
+            return "text"
+        parts = self.parts(self.positive)
+        return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
+
+    def target_name(self, row: int | str = 0) -> str:
+        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
+        layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
+        names = self.class_names if layer is None else None
+        parts = [self.target] if self.against is None else [self.target, self.against]
+        place = self.position(row)
+        called = [name_output(index[place].tolist(), names) for index in parts]
+        kind = "unit" if layer is not None else "output" if names is None else "logit"
+        words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
+        words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
+        return " ".join(words)
+
+    def values(self, row: int | str = 0) -> list[str | float | None] | None:
+        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
+        if self.features.tokens is not None or (self.grouped and self.features.display is None):
+            return None
+        found: list[str | float | None] = []
+        numbers = self[row].flat(self[row].shown)[0].tolist()
+        for name, number in zip(self.names(row), numbers, strict=True):
+            known = self.features.categories.get(name)
+            code = None if number != number else number
+            found.append(known[int(number)] if known is not None and code is not None else code)
+        return found
+
+    @property
+    def at_baseline(self) -> Tensor | None:
+        """Which features of a row are as in every baseline, and so cannot have a score. (rows, features); None: not known."""
+        if self.features.at_baseline is not None:
+            return self.features.at_baseline
+        if self.grouped or self.features.tokens is not None or self.meta.settings.get("baselines", 1) != 1:
+            return None
+        pairs = zip(self.parts(self.inputs), self.parts(self.baselines), strict=True)
+        return self.flat(tuple(x == r for x, r in pairs))
+
+    def baseline_values(self, row: int | str = 0) -> list[str | float | None] | None:
+        """What every feature is compared with, as people know it, like ``values``; None if that is not known.
+
+        Of several baselines a number is the mean, a category the most frequent one. "" stands for a single value that is not
+        known, "(none)" for no category.
+        """
+        one = self[row]
+        if self.features.tokens is not None or one.values() is None:
+            return None
+        numbers = one.features.baseline_display
+        if numbers is None and (one.grouped or one.features.display is not None):
+            return None
+        found: list[str | float | None] = []
+        flat = (one.flat(one.baselines) if numbers is None else numbers)[0].tolist()
+        for name, number in zip(one.names(), flat, strict=True):
+            words = self.features.categories.get(name)
+            if words is None:
+                found.append(None if number != number else number)
+            else:
+                known = number == number and number == int(number) and 0 <= int(number) < len(words)
+                found.append(words[int(number)] if known else "(none)")
+        return found

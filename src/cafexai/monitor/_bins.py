@@ -1,0 +1,58 @@
+"""Bins of one column, fixed when a monitor is fitted: counts in them can be added up exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+LEVELS = 64  # bins of a column with many values: equal shares of the reference
+FEW = 32  # up to so many different values, each has a bin of its own
+NEW, MISSING = LEVELS, LEVELS + 1  # the last two bins: values never seen (of columns with few values), and missing ones
+WIDTH = LEVELS + 2  # counts per column; bins that a column does not need stay 0
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Where the values of one column are counted.
+
+    ``points`` are the values themselves if there are few of them (``few``), else the inner edges between bins; ``low`` and
+    ``high`` are the smallest and largest value of the reference.
+    """
+
+    points: Numbers
+    few: bool
+    low: float
+    high: float
+
+    @classmethod
+    def fit(cls, values: Numbers) -> Bins:
+        """The bins for a reference; missing values (NaN) are left out."""
+        known = values[~np.isnan(values)]
+        different = np.unique(known)
+        low, high = (float(different[0]), float(different[-1])) if len(different) else (0.0, 0.0)
+        if len(different) <= FEW:
+            return cls(different, True, low, high)
+        return cls(np.unique(np.quantile(known, np.arange(1, LEVELS) / LEVELS)), False, low, high)
+
+    def place(self, values: Numbers) -> Counts:
+        """The bin of every value."""
+        found = np.searchsorted(self.points, values, side="left" if self.few else "right")
+        if self.few:
+            inside = np.minimum(found, max(len(self.points) - 1, 0))
+            seen = self.points[inside] == values if len(self.points) else np.zeros(len(values), bool)
+            found = np.where(seen, inside, NEW)
+        return np.where(np.isnan(values), MISSING, found)
+
+    def widths(self) -> Numbers:
+        """Distances between the middles of neighbouring bins of known values; 0 for bins that are not needed."""
+        if self.few:
+            steps = np.diff(self.points)
+        else:
+            ends = np.concatenate([[self.low], self.points, [self.high]])
+            steps = np.diff((ends[1:] + ends[:-1]) / 2)
+        return np.pad(steps, (0, LEVELS - 1 - len(steps)))

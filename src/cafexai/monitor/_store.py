@@ -1,0 +1,88 @@
+"""Monitors on disk: one safetensors file, with everything that is no array as JSON in its header."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._files import read_file, write_file
+from ..batch._fingerprint import fingerprint
+from ._bins import Bins
+from ._reference import Reference
+from ._window import Standard, Window
+
+if TYPE_CHECKING:
+    from ..cafe import CAFE
+
+FORMAT = "monitor-1"
+ARRAYS = ("counts", "sums", "products", "sizes", "output")  # of a window
+
+
+def fingerprint_fit(cafe: CAFE, reference: Reference, options: dict[str, Any]) -> str:
+    """Of the model, its settings, the bins and the limits."""
+    bins = [(one.points, one.few, one.low, one.high) for one in reference.bins]
+    fitted = (bins, reference.window.counts, reference.standard.center, reference.standard.spread, dict(reference.limits))
+    return fingerprint((cafe.model, str(cafe.c), str(cafe.variant), reference.features, fitted, options))
+
+
+def save_monitor(
+    path: str | os.PathLike[str], identity: str, reference: Reference, window: Window, options: dict[str, Any]
+) -> None:
+    """Write a monitor."""
+    try:
+        json.dumps(options)
+    except TypeError:
+        raise ValueError(
+            f"monitor.save({os.fspath(path)!r}): target and baselines are written as JSON. Give Monitor.fit numbers or "
+            'words, such as baselines="median".'
+        ) from None
+    arrays: dict[str, Any] = {"center": reference.standard.center, "spread": reference.standard.spread}
+    arrays |= {"pair_noise": reference.pair_noise, "points": np.concatenate([one.points for one in reference.bins])}
+    for prefix, one in (("reference", reference.window), ("window", window)):
+        arrays |= {f"{prefix}.{name}": getattr(one, name) for name in ARRAYS}
+    described = {
+        "format": FORMAT,
+        "fingerprint": identity,
+        "features": list(reference.features),
+        "bins": [(len(one.points), one.few, one.low, one.high) for one in reference.bins],
+        "limits": dict(reference.limits),
+        "false_alarms": reference.false_alarms,
+        "chunk_rows": reference.chunk_rows,
+        "options": options,
+        **{
+            prefix: (one.rows, one.right, one.labelled) for prefix, one in (("reference", reference.window), ("window", window))
+        },
+    }
+    write_file(
+        path, "Monitor", {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}, described
+    )
+
+
+def load_monitor(path: str | os.PathLike[str]) -> tuple[str, Reference, Window, dict[str, Any]]:
+    """What ``save_monitor`` wrote: fingerprint, reference, window, options."""
+    tensors, described = read_file(path, "Monitor", FORMAT, None)
+    points, bins, start = tensors["points"].numpy(), [], 0
+    for size, few, low, high in described["bins"]:
+        bins.append(Bins(points[start : start + size], few, low, high))
+        start += size
+    reference = Reference(
+        tuple(described["features"]),
+        tuple(bins),
+        Standard(tensors["center"].numpy(), tensors["spread"].numpy()),
+        _window("reference", tensors, described),
+        tensors["pair_noise"].numpy(),
+        described["limits"],
+        described["false_alarms"],
+        described["chunk_rows"],
+    )
+    return described["fingerprint"], reference, _window("window", tensors, described), described["options"]
+
+
+def _window(prefix: str, tensors: dict[str, Tensor], described: dict[str, Any]) -> Window:
+    rows, right, labelled = described[prefix]
+    return Window(rows, **{name: tensors[f"{prefix}.{name}"].numpy() for name in ARRAYS}, right=right, labelled=labelled)

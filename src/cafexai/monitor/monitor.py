@@ -1,0 +1,271 @@
+"""Monitor: what changed in new rows, and whether it matters to the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..cafe import CAFE
+from ..explanation import Explanation
+from ._judge import judge
+from ._reference import Reference, fit_reference
+from ._rows import CHUNK, explain_rows, take_rows
+from ._signals import Signals
+from ._store import fingerprint_fit, load_monitor, save_monitor
+from ._verdict import Verdict
+from ._window import Window, summarise
+
+
+class Monitor:
+    """Compares new rows with a reference: inputs, scores, conflict and output of a model.
+
+    Bins, limits and the output to watch are fixed by ``fit``. ``update`` adds rows to the open window, in constant memory;
+    ``check`` judges the open window, or rows that are passed to it.
+
+    Example:
+        >>> cafe = CAFE(torch.nn.Linear(2, 1))
+        >>> monitor = Monitor.fit(cafe, torch.randn(400, 2))
+        >>> monitor.check(torch.randn(200, 2)).rows
+        200
+    """
+
+    def __init__(self, cafe: CAFE, reference: Reference, options: dict[str, Any], window: Window | None = None) -> None:
+        self.cafe, self.reference, self.options = cafe, reference, options
+        self.window = Window.empty(len(reference.features)) if window is None else window
+
+    @classmethod
+    def fit(
+        cls,
+        cafe: CAFE,
+        reference: Any,
+        labels: Any = None,
+        *,
+        target: Any = None,
+        baselines: Any = None,
+        false_alarms: float = 0.01,
+        chunk_rows: int = 500,
+        seed: int = 0,
+    ) -> Monitor:
+        """A monitor for a model, from rows of a time when all was well.
+
+        Args:
+            cafe: The explainer of the model; its variant and c make the scores.
+            reference: Rows as ``cafe.explain`` takes them, or an explanation of such rows.
+            labels: The true classes of these rows, if known: then ``check`` compares accuracies.
+            target: The output to watch, as for ``explain``. A model with several outputs needs it.
+            baselines: What rows are compared with, as for ``explain``.
+            false_alarms: The share of windows without any change that may raise an alarm.
+            chunk_rows: Rows of the chunks of the reference that the limits come from; at most a fourth of the reference.
+            seed: Of the draw of these chunks.
+
+        Returns:
+            The monitor, with an empty window.
+
+        Raises:
+            ValueError: There are too few rows, several outputs and no target, or an argument is not allowed.
+
+        Example:
+            >>> Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2)).reference.window.rows
+            400
+        """
+        if not 0 < false_alarms < 1:
+            raise ValueError(f"Monitor.fit(..., false_alarms={false_alarms}): give a share between 0 and 1, such as 0.01.")
+        options = {"target": target, "baselines": baselines}
+        parts = list(explain_rows(cafe, reference, options, "Monitor.fit"))
+        signals = Signals(parts[0].features, np.concatenate([part.values for part in parts]))
+        rows = len(signals.values)
+        if rows < 200:
+            raise ValueError(f"Monitor.fit(...): the reference has {rows} rows. Give at least 200; thousands are better.")
+        if not np.isfinite(signals.values[:, len(signals.features) :]).all():
+            raise ValueError("Monitor.fit(...): some scores or outputs of the reference are not finite.")
+        right, labelled = _count_right(cafe, reference, labels, "Monitor.fit")
+        found = fit_reference(signals, false_alarms, min(chunk_rows, rows // 4), seed, right, labelled)
+        return cls(cafe, found, options)
+
+    def update(self, rows: Any, labels: Any = None) -> Monitor:
+        """Add rows to the open window. Only counts and sums are kept.
+
+        Args:
+            rows: Rows as ``cafe.explain`` takes them, or an explanation of them.
+            labels: Their true classes, if known.
+
+        Returns:
+            This monitor.
+
+        Raises:
+            ValueError: The rows have other features than the reference.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> monitor.update(torch.randn(50, 2)).window.rows
+            50
+        """
+        self.window = self.window + self._summarise(rows, labels, "monitor.update")
+        return self
+
+    def reset(self) -> Monitor:
+        """Begin a new window.
+
+        Returns:
+            This monitor.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> monitor.update(torch.randn(50, 2)).reset().window.rows
+            0
+        """
+        self.window = Window.empty(len(self.reference.features))
+        return self
+
+    def check(self, rows: Any = None, labels: Any = None) -> Verdict:
+        """Judge a window.
+
+        Args:
+            rows: The rows of the window; None judges the open window, which ``update`` filled.
+            labels: The true classes of these rows, if known.
+
+        Returns:
+            The verdict; ``str(verdict)`` is one sentence.
+
+        Raises:
+            ValueError: The window has too few rows for a verdict.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> monitor.check(torch.randn(200, 2) + 3).kind
+            'covariate shift'
+        """
+        window = self.window if rows is None else self._summarise(rows, labels, "monitor.check")
+        if window.rows < self.reference.minimum:
+            raise ValueError(
+                f"monitor.check(...): the window has {window.rows} rows. It needs at least {self.reference.minimum} to show a "
+                "clear change of one column beside chance. Collect more rows with monitor.update."
+            )
+        return judge(self.reference, window)
+
+    def merge(self, other: Monitor) -> Monitor:
+        """Add the open window of a monitor of the same fit, for example that of another worker.
+
+        Args:
+            other: A copy of this monitor that saw other rows.
+
+        Returns:
+            This monitor.
+
+        Raises:
+            ValueError: The other monitor has another fit, model or other settings.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> monitor.merge(monitor.copy().update(torch.randn(50, 2))).window.rows
+            50
+        """
+        if self.fingerprint != other.fingerprint:
+            raise ValueError("monitor.merge(other): the other monitor has another reference, model or settings. Fit only once.")
+        self.window = self.window + other.window
+        return self
+
+    def copy(self) -> Monitor:
+        """The same monitor with an empty window.
+
+        Returns:
+            The copy.
+
+        Example:
+            >>> Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2)).copy().window.rows
+            0
+        """
+        return Monitor(self.cafe, self.reference, self.options)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short text that is the same only for the same reference, model and settings."""
+        return fingerprint_fit(self.cafe, self.reference, self.options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the reference and the open window into one safetensors file; the model is not in it.
+
+        Args:
+            path: A name that ends in .safetensors.
+
+        Raises:
+            ValueError: The name has another ending, or the baselines or target cannot be written as JSON.
+
+        Example:
+            >>> import tempfile
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> with tempfile.TemporaryDirectory() as folder: monitor.save(f"{folder}/monitor.safetensors")
+        """
+        save_monitor(path, self.fingerprint, self.reference, self.window, self.options)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], cafe: CAFE) -> Monitor:
+        """Read a monitor.
+
+        Args:
+            path: What ``save`` wrote.
+            cafe: The explainer of the same model with the same settings.
+
+        Returns:
+            The monitor with its window.
+
+        Raises:
+            ValueError: The file is not a monitor, was changed, or belongs to another model or other settings.
+
+        Example:
+            >>> import tempfile
+            >>> cafe = CAFE(torch.nn.Linear(2, 1))
+            >>> monitor = Monitor.fit(cafe, torch.randn(400, 2))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     monitor.save(f"{folder}/monitor.safetensors")
+            ...     again = Monitor.load(f"{folder}/monitor.safetensors", cafe)
+            >>> again.fingerprint == monitor.fingerprint
+            True
+        """
+        fingerprint, reference, window, options = load_monitor(path)
+        found = cls(cafe, reference, options, window)
+        if found.fingerprint != fingerprint:
+            raise ValueError(
+                f"Monitor.load({os.fspath(path)!r}, cafe): it was fitted with another model, variant or c. Give that explainer."
+            )
+        return found
+
+    def _summarise(self, rows: Any, labels: Any, call: str) -> Window:
+        total = Window.empty(len(self.reference.features))
+        for signals in explain_rows(self.cafe, rows, self.options, call):
+            if signals.features != self.reference.features:
+                raise ValueError(
+                    f"{call}(...): the rows have other features than the reference: {', '.join(signals.features)}."
+                )
+            total = total + summarise(self.reference.bins, self.reference.standard, signals)
+        right, labelled = _count_right(self.cafe, rows, labels, call)
+        return dataclasses.replace(total, right=right, labelled=labelled)
+
+
+def _count_right(cafe: CAFE, rows: Any, labels: Any, call: str) -> tuple[int, int]:
+    """How many labels the model predicts, and how many there are."""
+    if labels is None:
+        return 0, 0
+    if isinstance(rows, Explanation):
+        raise ValueError(f"{call}(..., labels=...): labels need the rows themselves, not an explanation.")
+    found = torch.cat(
+        [_predicted(cafe, take_rows(rows, slice(start, start + CHUNK))) for start in range(0, len(labels), CHUNK)]
+    )
+    names = list(cafe.class_names)
+    known = [names.index(str(one)) if str(one) in names else one for one in np.asarray(labels).tolist()]
+    if len(known) != len(found):
+        raise ValueError(f"{call}(..., labels=...): {len(known)} labels for {len(found)} rows. Give one label per row.")
+    return int((found == torch.tensor(known)).sum()), len(known)
+
+
+def _predicted(cafe: CAFE, rows: Any) -> Tensor:
+    """The predicted class of every row."""
+    e = cafe.explain(rows, conflict="net", show_progress=False)
+    if e.target.shape[1] == 0 or (not e.target.any() and bool((e.output < 0).any())):
+        return (e.output > 0).long().cpu()
+    return e.target[:, 0].cpu()

@@ -1,0 +1,118 @@
+"""Tables and findings of the study of the monitor."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .monitor_shifts import KINDS
+from .record import Finding, Report, Results, Settings, Table
+
+RIGHT = 0.9  # the share of windows whose kind must be right
+INPUTS = ("monitor, inputs", "monitor, correlations")  # what no model is needed for
+
+
+def report(settings: Settings, results: Results) -> Report:
+    """AUROC by statistic and shift, kinds, false alarms, alarms beside harm."""
+    tables = [_by_statistic(results), _by_shift(results), _kinds(results), _false_alarms(results)]
+    return Report(tables, list(_findings(settings, results)))
+
+
+def _cells(results: Results) -> Iterable[tuple[str, str, str, Mapping[str, Any]]]:
+    """Task, shift, window size, and what was found."""
+    for key, result in results.items():
+        for shift, sizes in result["shifts"].items():
+            for size, found in sizes.items():
+                yield key, shift, size, found
+
+
+def _by_statistic(results: Results) -> Table:
+    tasks = list(results)
+    values: dict[str, dict[str, list[float]]] = {}
+    for key, _, _, found in _cells(results):
+        for name, value in found["auroc"].items():
+            values.setdefault(name, {}).setdefault(key, []).append(value)
+    rows = [[name, *(round(statistics.fmean(by[key]), 3) for key in tasks)] for name, by in values.items()]
+    note = "AUROC of clean against shifted windows, mean over shifts and window sizes."
+    return Table("statistics", "What sees shifts", ["statistic", *tasks], rows, note)
+
+
+def _by_shift(results: Results) -> Table:
+    names = list(dict.fromkeys(name for _, _, _, found in _cells(results) for name in found["auroc"]))
+    shifts = list(dict.fromkeys(shift for _, shift, _, _ in _cells(results)))
+    rows = []
+    for name in names:
+        cells = [[found["auroc"][name] for _, own, _, found in _cells(results) if own == shift] for shift in shifts]
+        rows.append([name, *(round(statistics.fmean(values), 3) for values in cells)])
+    return Table("shifts", "By shift", ["statistic", *shifts], rows, "AUROC, mean over data sets, variants and window sizes.")
+
+
+def _kinds(results: Results) -> Table:
+    rows = []
+    for key, shift, size, found in _cells(results):
+        harm = None if found["harm"] is None else round(found["harm"], 3)
+        kind = None if found["kind"] is None else round(found["kind"], 2)
+        alarms = [round(found[name], 2) for name in ("alarms", "alerts")]
+        rows.append([key, shift, int(size), *alarms, kind, round(found["output"], 2), harm])
+    columns = ["task", "shift", "rows", "alarms", "alerts", "right kind", "output moved", "loss of accuracy"]
+    note = "Shares of windows; the output moved by so many standard deviations. An alert: the change matters to the model."
+    return Table("verdicts", "Alarms, kinds and harm", columns, rows, note)
+
+
+def _false_alarms(results: Results) -> Table:
+    rows = []
+    for key, result in results.items():
+        for size, (count, total) in result["false alarms"].items():
+            low, high = binomial_interval(count, total)
+            rows.append([key, int(size), count, total, f"{low:.3f} to {high:.3f}"])
+    return Table(
+        "false-alarms", "Alarms on windows without a shift", ["task", "rows", "alarms", "windows", "95 % interval"], rows
+    )
+
+
+def binomial_interval(count: int, total: int) -> tuple[float, float]:
+    """The exact 95 % interval of a share (Clopper and Pearson), by bisection."""
+
+    def tail(p: float, at_least: int) -> float:
+        return sum(math.comb(total, k) * p**k * (1 - p) ** (total - k) for k in range(at_least, total + 1))
+
+    def solve(wanted: float, at_least: int) -> float:
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if tail(middle, at_least) < wanted else (low, middle)
+        return (low + high) / 2
+
+    return (0.0 if count == 0 else solve(0.025, count)), (1.0 if count == total else solve(0.975, count + 1))
+
+
+def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
+    rate = settings["false_alarms"]
+    counts = {f"{key}, {size} rows": pair for key, result in results.items() for size, pair in result["false alarms"].items()}
+    beyond = {name: pair for name, pair in counts.items() if binomial_interval(*pair)[0] > rate}
+    shown = "; ".join(f"{name} {count} of {total}" for name, (count, total) in counts.items())
+    yield Finding(f"false alarms within the stated rate of {rate:g}", not beyond, f"{shown}.")
+    for shift, kind in KINDS.items():
+        shares = {f"{key}, {size} rows": found["kind"] for key, own, size, found in _cells(results) if own == shift}
+        if shares:
+            good = sum(share >= RIGHT for share in shares.values())
+            worst = min(shares, key=lambda name: shares[name])
+            numbers = f"In {good} of {len(shares)} cases; lowest {shares[worst]:.2f} ({worst})."
+            yield Finding(f"{shift}: the kind is {kind!r} in nine of ten windows", good == len(shares), numbers)
+    worse = []
+    for key, shift, size, found in _cells(results):
+        best = max(found["auroc"][name] for name in INPUTS)
+        error = math.sqrt(max(best * (1 - best), 0.0025) / settings["count"])
+        if found["auroc"]["monitor, all"] < best - 2 * error:
+            worse.append(f"{key}, {shift}, {size} rows: {found['auroc']['monitor, all']:.2f} against {best:.2f}")
+    claim = "the monitor as a whole sees every shift as well as the better of inputs and correlations (two standard errors)"
+    yield Finding(claim, not worse, f"{'; '.join(worse) if worse else 'No exception'}.")
+    quiet = [found for _, shift, _, found in _cells(results) if shift == "least important"]
+    if quiet:
+        alarms, alerts = (statistics.fmean(found[name] for found in quiet) for name in ("alarms", "alerts"))
+        numbers = f"Alarms in {alarms:.0%}, alerts in {alerts:.0%} of the windows."
+        yield Finding(
+            "shuffling the least important columns raises alarms, but no alerts", alarms > 0.5 > 0.1 > alerts, numbers
+        )

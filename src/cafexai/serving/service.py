@@ -1,0 +1,65 @@
+"""What the server is at the moment: the model that answers, its name, and whether it takes more requests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from .metrics import Counts
+from .rows import Answerer, Asked, Result, Row
+
+MADE = "fingerprint"  # key of a result: what made it
+logger = logging.getLogger("cafexai.serve")
+
+
+class Service:
+    """A model under a name. It can be loaded again while it answers; what is under way is finished by the old one.
+
+    Args:
+        answerer: Explains rows.
+        name: The model's name in the protocols.
+        counts: What was done so far.
+        load: Loads the model again.
+    """
+
+    def __init__(
+        self, answerer: Answerer, name: str = "model", counts: Counts | None = None, load: Callable[[], Answerer] | None = None
+    ) -> None:
+        self.answerer, self.name, self.counts, self._load = answerer, name, counts or Counts(), load
+        self.draining = False
+        self._wanted, self._one = threading.Event(), threading.Lock()
+
+    def __call__(self, rows: Sequence[Row], asked: Sequence[Asked]) -> list[Result]:
+        """One result for each row, with the fingerprint of what made it."""
+        answerer = self.answerer
+        return [{**result, MADE: answerer.fingerprint} for result in answerer(rows, asked)]
+
+    @property
+    def ready(self) -> bool:
+        """Whether more requests are welcome."""
+        return not self.draining
+
+    @property
+    def version(self) -> str:
+        """The model as it is now."""
+        return self.answerer.fingerprint["id"][:12]
+
+    def reload(self) -> None:
+        """Load the model again, in another thread; if that fails, the present one goes on."""
+        self._wanted.set()
+        threading.Thread(target=self._reloaded, name="cafexai-reload", daemon=True).start()
+
+    def _reloaded(self) -> None:
+        with self._one:
+            if not self._wanted.is_set() or self._load is None:  # another thread has done it
+                return
+            self._wanted.clear()
+            try:
+                self.answerer = self._load()
+            except Exception as error:  # of the user's files; the old model goes on
+                self.counts.count("cafexai_reloads_total", result="failed")
+                logger.error("the model cannot be loaded again, the present one stays: %s", error)
+                return
+            self.counts.count("cafexai_reloads_total", result="done")
+            logger.info("the model was loaded again: fingerprint %s", self.answerer.fingerprint["id"])

@@ -1,0 +1,231 @@
+"""The monitor: statistics against their definitions, merging, files, verdicts on shifts of a trained network."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from cafexai import CAFE
+from cafexai.monitor import Monitor
+from cafexai.monitor import _statistics as statistics
+from cafexai.monitor._bins import FEW, LEVELS, MISSING, NEW, WIDTH, Bins
+
+NAMES = ["age", "income", "debts", "rooms", "kind"]
+
+
+def draw(rows, seed):
+    """Two columns that move together, two others, and one with three values."""
+    random = np.random.default_rng(seed)
+    base = random.normal(size=(rows, 4))
+    base[:, 2] = 0.9 * base[:, 1] + 0.4 * base[:, 2]
+    return torch.tensor(np.column_stack([base, random.integers(0, 3, rows)]), dtype=torch.float32)
+
+
+def label(x):
+    return ((x[:, 1] * x[:, 2] + x[:, 0]) > 0.5).long()
+
+
+@pytest.fixture(scope="module")
+def cafe():
+    torch.manual_seed(0)
+    with torch.random.fork_rng():
+        net = nn.Sequential(nn.Linear(5, 32), nn.ReLU(), nn.Linear(32, 1)).float()
+        x = draw(3000, 1)
+        optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+        for _ in range(150):
+            optimiser.zero_grad()
+            nn.functional.binary_cross_entropy_with_logits(net(x)[:, 0], label(x).float()).backward()
+            optimiser.step()
+    return CAFE(net.eval(), feature_names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def fitted(cafe):
+    x = draw(3000, 2)
+    return Monitor.fit(cafe, x, label(x), false_alarms=0.05)
+
+
+@pytest.fixture
+def monitor(fitted):
+    return fitted.copy()
+
+
+def counts(bins, values):
+    return np.bincount(bins.place(values), minlength=WIDTH)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=30), st.lists(st.integers(-4, 4), min_size=1, max_size=30))
+def test_distance_of_few_values_is_that_of_the_samples(one, two):
+    one, two = np.array(one, float), np.array([v for v in two if v in one] or one[:1], float)
+    bins = Bins.fit(one)
+    points = np.unique(np.concatenate([one, two]))
+    naive = max(abs((one <= p).mean() - (two <= p).mean()) for p in points)
+    assert statistics.kolmogorov_smirnov(counts(bins, one), counts(bins, two)) == pytest.approx(naive)
+    grid = np.unique(one)
+    area = sum(abs((one <= a).mean() - (two <= a).mean()) * (b - a) for a, b in itertools.pairwise(grid))
+    assert statistics.wasserstein(bins, counts(bins, one), counts(bins, two)) == pytest.approx(area)
+
+
+def test_distance_of_many_values_is_never_too_large():
+    random = np.random.default_rng(0)
+    one, two = random.normal(size=2000), random.normal(0.3, 1, size=500)
+    bins = Bins.fit(one)
+    points = np.concatenate([one, two])
+    exact = max(abs((one <= p).mean() - (two <= p).mean()) for p in points)
+    found = statistics.kolmogorov_smirnov(counts(bins, one), counts(bins, two))
+    assert exact - 1.5 / LEVELS <= found <= exact + 1e-12
+    assert statistics.wasserstein(bins, counts(bins, one), counts(bins, two)) == pytest.approx(0.3, abs=0.06)
+
+
+def test_new_and_missing_values_have_places_of_their_own():
+    few = Bins.fit(np.array([1.0, 2.0, np.nan]))
+    assert few.place(np.array([1.0, 2.0, 3.0, 1.5, np.nan])).tolist() == [0, 1, NEW, NEW, MISSING]
+    many = Bins.fit(np.arange(FEW + 1.0))
+    assert many.place(np.array([-5.0, 500.0, np.nan])).tolist() == [0, len(many.points), MISSING]
+    assert Bins.fit(np.array([np.nan, np.nan])).place(np.array([0.0, np.nan])).tolist() == [NEW, MISSING]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_correction_of_many_tests(p):
+    p = np.array(p)
+    factor = sum(1 / k for k in range(1, len(p) + 1))
+    ranks = [sorted(p).index(value) + 1 for value in p]  # ties have the first rank: the minimum below makes them equal
+    naive = [min(1.0, *(sorted(p)[k - 1] * len(p) * factor / k for k in range(rank, len(p) + 1))) for rank in ranks]
+    assert statistics.correct(p) == pytest.approx(np.minimum(naive, 1.0))
+
+
+@pytest.mark.parametrize(("scaled", "p"), [(1.3581, 0.05), (1.6276, 0.01), (0.1, 1.0), (0.8276, 0.5)])
+def test_p_values_of_kolmogorov(scaled, p):
+    assert statistics.smirnov_p(np.array(scaled)) == pytest.approx(p, rel=2e-3)
+
+
+def test_correlations_are_those_of_numpy():
+    x = np.random.default_rng(0).normal(size=(200, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0], [0, 0, 1]])
+    found = statistics.correlations(x.sum(0), x.T @ x, len(x))
+    assert found == pytest.approx(np.corrcoef(x.T))
+    x[:, 1] = 4.0
+    assert statistics.correlations(x.sum(0), x.T @ x, len(x))[1].tolist() == [0, 0, 0]
+
+
+def test_ten_monitors_are_one(monitor):
+    x = draw(1000, 3)
+    whole = monitor.copy().update(x)
+    parts = [monitor.copy().update(part) for part in x.split(100)]
+    merged = parts[0]
+    for part in parts[1:]:
+        merged.merge(part)
+    assert np.array_equal(merged.window.counts, whole.window.counts)
+    assert merged.window.products == pytest.approx(whole.window.products, rel=1e-12, abs=1e-9)
+    assert str(merged.check()) == str(whole.check())
+    assert whole.check().statistics["inputs"] == merged.check().statistics["inputs"]
+
+
+def test_other_monitors_are_not_merged(monitor, cafe):
+    other = Monitor.fit(cafe, draw(500, 9), false_alarms=0.2)
+    with pytest.raises(ValueError, match="another reference, model or settings"):
+        monitor.merge(other)
+
+
+def test_files(monitor, cafe, tmp_path):
+    monitor.update(draw(300, 4))
+    path = tmp_path / "monitor.safetensors"
+    monitor.save(path)
+    again = Monitor.load(path, cafe)
+    assert again.check() == monitor.check()
+    assert again.merge(monitor).window.rows == 600
+    with pytest.raises(ValueError, match="another model, variant or c"):
+        Monitor.load(path, cafe.replace(c=1))
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match="checksum"):
+        Monitor.load(path, cafe)
+
+
+def test_false_alarms_are_within_the_stated_rate(fitted):
+    alarms = sum(fitted.check(draw(500, 100 + seed)).kind != "none" for seed in range(60))
+    # 5 % are stated; 10 or more of 60 would happen by chance in less than one case in a thousand
+    chance = sum(math.comb(60, k) * 0.05**k * 0.95 ** (60 - k) for k in range(10, 61))
+    assert chance < 1e-3
+    assert alarms < 10
+
+
+def shuffled(x):
+    x[:, 2] = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0)), 2]
+
+
+def frozen(x):
+    x[:, 0] = 0.25
+
+
+def moved(x):
+    x[:, 1] += 1.0
+
+
+def unknown(x):
+    x[:40, 4] = 7
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "named"),
+    [
+        (shuffled, "correlation shift", "`income` and `debts`"),
+        (frozen, "missing or frozen column", "`age` no longer varies"),
+        (moved, "covariate shift", "`income`"),
+        (unknown, "new values", "`kind` has values never seen"),
+    ],
+)
+def test_kinds_of_shift(monitor, change, kind, named):
+    x = draw(500, 5)
+    change(x)
+    verdict = monitor.check(x)
+    assert verdict.kind == kind
+    assert named in str(verdict)
+    assert verdict.severity != "none"
+
+
+def test_a_shift_that_does_not_matter_is_no_alert(monitor):
+    x = draw(500, 6)
+    x[:, 3] += 1.0  # the label does not depend on it
+    verdict = monitor.check(x, label(x))
+    assert verdict.kind == "covariate shift"
+    assert verdict.output.size < 0.35
+    assert verdict.to_dict()["moved"][0]["feature"] == "rooms"
+
+
+def test_labels(monitor):
+    x = draw(500, 7)
+    before, now = monitor.check(x, label(x)).accuracy
+    assert abs(before - now) < 0.05
+    wrong = monitor.check(x, 1 - label(x))
+    assert wrong.severity == "alert"
+    assert wrong.accuracy[1] < 0.2
+
+
+def test_what_cannot_be_watched(cafe, monitor):
+    with pytest.raises(ValueError, match="at least 200"):
+        Monitor.fit(cafe, draw(100, 0))
+    with pytest.raises(ValueError, match="It needs at least"):
+        monitor.check(draw(10, 0))
+    with pytest.raises(ValueError, match="share between 0 and 1"):
+        Monitor.fit(cafe, draw(300, 0), false_alarms=0)
+    several = CAFE(nn.Linear(5, 3).float())
+    with pytest.raises(ValueError, match="Give target="):
+        Monitor.fit(several, draw(300, 0))
+    assert Monitor.fit(several, draw(300, 0), target=1, false_alarms=0.2).check(draw(300, 8)).rows == 300
+    with pytest.raises(ValueError, match="watches tables"):
+        Monitor.fit(CAFE(nn.Sequential(nn.Flatten(), nn.Linear(48, 1)).float()), torch.randn(2, 3, 4, 4).float())
+
+
+def test_update_keeps_memory_constant(monitor):
+    size = monitor.update(draw(200, 0)).window.counts.nbytes
+    assert monitor.update(draw(5000, 0)).window.counts.nbytes == size
+    assert monitor.window.rows == 5200
+    assert monitor.reset().window.rows == 0
