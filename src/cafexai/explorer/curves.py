@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._inputs.table_values import word as cell_word
 from ..plotting.row_lines import number
 from .requests import Choice, Refused, word
 from .rows import Edits, plain
@@ -26,7 +27,7 @@ def curve(session: Session, place: int, choice: Choice, edits: Edits, column: An
         values = sorted({*values, float(now)})
     aimed = session.aimed(place, choice)
     outputs = session.outputs(rows.varied(place, edits, name, values))
-    likely = session.probabilities(outputs, None)
+    likely = session.probabilities(outputs, session.of_row(place, choice).meta.final)
     chosen = outputs.reshape(len(values), -1)
     target = aimed.target or 0
     numbers = chosen[:, target] if aimed.against is None else chosen[:, target] - chosen[:, aimed.against]
@@ -34,11 +35,11 @@ def curve(session: Session, place: int, choice: Choice, edits: Edits, column: An
     return {
         "column": name,
         "kind": kind,
-        "values": [plain(value) for value in values],
+        "values": [plain(value) if kind == "number" else cell_word(value) for value in values],
         "outputs": numbers.tolist(),
         "told": [number(one) for one in numbers.tolist()],
         "chances": chances,
-        "now": str(now) if kind != "number" and now is not None else now,
+        "now": now if kind == "number" or now is None else cell_word(now),
     }
 
 
