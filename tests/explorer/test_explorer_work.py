@@ -125,6 +125,8 @@ def test_dates_are_shown_and_changed_as_dates(api):
     assert api.rows({})["rows"][0]["cells"][2] == day
     edits = {"cells": {"since": "2021-06-30", "grade": "2"}}
     view = api.row({"row": 0, "edits": edits})
+    assert view["cells"]["since"] == "2021-06-30"
+    assert "pandas.Timestamp('2021-06-30 00:00:00')" in api.lines({"rows": [0], "edits": edits})["python"]
     changed = frame().drop(columns="paid").iloc[[0]].assign(since=pd.Timestamp("2021-06-30"), grade=2)
     expected = api.session.cafe.explain(changed).output.item()
     assert float(view["now"]["end"]) == pytest.approx(expected, abs=1e-3)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .._core.variant import Variant
 from .._extras import needs
@@ -86,7 +88,7 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
     if not start:
         return ""
     lines = [*start, f"rows = frame[{list(rows.columns)!r}].iloc[{list(places)!r}].copy()"]
-    lines += [f"rows[{name!r}] = {value!r}" for name, value in edits.get("cells", {}).items()]
+    lines += [f"rows[{name!r}] = {_written(value)}" for name, value in edits.get("cells", {}).items()]
     settings = [f"model, {choice.c!r}", *(f"{name}={value!r}" for name, value in _variant(session, choice))]
     baseline = "None"
     if choice.baseline.startswith("row:"):
@@ -107,6 +109,13 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
     asked = ["rows", baseline, *(f"{n}={v!r}" for n in ("target", "against") if (v := getattr(choice, n)) is not None)]
     lines.append(f"e = CAFE({', '.join(settings)}).explain({', '.join(asked)})")
     return "\n".join([*lines, "print(e.ledger())"])
+
+
+def _written(value: Any) -> str:
+    """A cell as Python writes it."""
+    if isinstance(value, datetime.date):
+        return f"pandas.Timestamp({str(value)!r})"
+    return repr(value.item() if hasattr(value, "item") else value)
 
 
 def _loading(sources: dict[str, str]) -> list[str]:
