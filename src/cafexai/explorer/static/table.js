@@ -121,7 +121,11 @@ function heads() {
     } }, label, sorted(name) ? h("span", { "aria-hidden": "true" }, state.table.down ? " ↓" : " ↑") : ""));
   const cells = [h("th", { scope: "col" }, h("span", { class: "unseen" }, "chosen")), head("", "row", false)];
   if (about.classes.length) cells.push(h("th", { scope: "col", class: "left" }, "prediction"));
-  if (about.label) cells.push(head(about.label, `truth (${about.label})`, false));
+  if (about.label) {
+    const truth = head(about.label, `truth (${about.label})`, false);
+    truth.append(h("div", { class: "small-chart", "data-column": about.label }));
+    cells.push(truth);
+  }
   for (const name of scores) cells.push(head(name, name === "chance" && about.classes.length ? `probability of ${about.classes[1]}` : SCORES[name], true));
   for (const column of about.columns) {
     if (column.name === about.label) continue; // it is the truth
