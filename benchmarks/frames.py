@@ -14,6 +14,7 @@ the call, ``explain(x)`` has made it before. Python 3.12 and later run list comp
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import os
 import platform
@@ -53,12 +54,30 @@ class CNN(nn.Module):
         return self.head(torch.flatten(F.max_pool2d(x, 2), 1))
 
 
+class BERT(nn.Module):
+    """A BERT of transformers with random weights, as a function of token ids."""
+
+    def __init__(self, layers=2):
+        """Few layers, narrow ones."""
+        super().__init__()
+        from transformers import BertConfig, BertForSequenceClassification
+
+        sizes = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 32, "vocab_size": 50}
+        config = BertConfig(num_hidden_layers=layers, **sizes, attn_implementation="eager")
+        self.model = BertForSequenceClassification(config)
+
+    def forward(self, codes):
+        """(rows, tokens) to (rows, 2)."""
+        return self.model(codes).logits
+
+
 MODELS = {
     "MLP, one hidden layer": (lambda: mlp(7, 16, 2), (5, 7)),
     "MLP, two hidden layers": (lambda: mlp(7, 16, 16, 2), (5, 7)),
     "CNN, one convolution": (lambda: CNN(1), (5, 1, 8, 8)),
     "CNN, two convolutions": (lambda: CNN(2), (5, 1, 8, 8)),
     "FT-Transformer": (lambda: FTTransformer((1, 1, 3), 3, width=16, heads=4), (3, 5)),
+    "BERT": (BERT, (3, 6)),
 }
 
 
@@ -67,6 +86,7 @@ def ways(name):
     torch.manual_seed(0)
     build, shape = MODELS[name]
     model, x = build().eval(), torch.randn(shape)
+    x = torch.randint(50, shape) if name == "BERT" else x
     kept = CAFE(model)
     return {
         "CAFE(model).explain(x)": lambda: CAFE(model).explain(x),
@@ -77,7 +97,7 @@ def ways(name):
 
 def inside(path):
     """The path within the package; None elsewhere, and for the models that are explained."""
-    own = path.is_relative_to(PACKAGE) and not path.is_relative_to(PACKAGE / "models")
+    own = path.is_relative_to(PACKAGE) and not any(path.is_relative_to(PACKAGE / folder) for folder in ("models", "paper"))
     return str(path.relative_to(PACKAGE)) if own else None
 
 
@@ -114,7 +134,7 @@ def counts(found):
 def table():
     """A Markdown table of all models and ways."""
     lines = ["| model | call | frames | of named functions | files | changes of file |", "| --- " * 6 + "|"]
-    for name in MODELS:
+    for name in [name for name in MODELS if name != "BERT" or importlib.util.find_spec("transformers")]:
         for way, call in ways(name).items():
             lines.append(f"| {name} | {way} | {' | '.join(map(str, counts(frames(call))))} |")
     return "\n".join(lines)

@@ -13,6 +13,7 @@ _logging_module.getLogger("cafexai").addHandler(_logging_module.NullHandler())
 if _TYPE_CHECKING:
     from ._core.variant import Variant as Variant
     from ._engine.support import supported as supported
+    from ._inputs.background import Background as Background
     from ._inputs.perturbations import DataNoise as DataNoise
     from ._inputs.perturbations import Masks as Masks
     from .cafe import CAFE as CAFE
@@ -32,6 +33,7 @@ if _TYPE_CHECKING:
 
 # Imported on first use, so that the command line does not wait for torch.
 _MODULES = {
+    "Background": "._inputs.background",
     "CAFE": ".cafe",
     "Column": ".schema",
     "CompletenessError": ".errors",

@@ -37,9 +37,11 @@ def resolve_variant(variant: str | Variant | None, options: Mapping[str, Any]) -
     if variant is not None:
         base = variant if isinstance(variant, Variant) else Variant.preset(variant)
         return base.replace(**named)
+    if not named:
+        return Variant.preset("default")
     chosen = Variant().replace(**named)
     before = _before(named)
-    if named and before is not None and set(chosen.changes_from(before)) - {"attention"}:
+    if before is not None and set(chosen.changes_from(before)) - {"attention"}:
         words = ", ".join(f"{name}={value!r}" for name, value in named.items())
         warn(
             f"CAFE(model, {words}) now starts from the default variant ({chosen}); before 0.2 it started from the paper. "

@@ -10,14 +10,16 @@ import torch
 
 from ._core.run import C
 from ._engine.explain_job import attribute_job, explain_job
+from ._engine.hidden import find_hidden
 from ._engine.model import with_gradients
 from ._engine.prepare_job import prepare_job
 from ._engine.request import Question, Request, takes_request, takes_request_and
 from ._explainer import ImmutableExplainer
+from ._inputs.background import draw_rows
 from ._inputs.baselines import typical_row
 from ._old_forms import old_form
 from .blocks import explain_in_blocks
-from .explanation import Explanation, Explanations
+from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
 from .refinement.refine import Refine, refine_explanation
 
 
@@ -265,6 +267,62 @@ class CAFE(ImmutableExplainer):
             tensor([[2., 3.]])
         """
         return typical_row(baselines, self.background, self.model, self.schema, self.feature_names, "baseline_row")
+
+    @with_gradients
+    def hidden_conflicts(
+        self, explanation: Explanation, rows: Any = None, *, features: int | None = None, baseline: int = 0
+    ) -> HiddenConflicts:
+        """Pairs of features that cancel each other although removing either alone does not show it.
+
+        The price is 1 + n + n (n - 1) / 2 evaluations per row for n compared features: 277 for 23.
+
+        Args:
+            explanation: What ``explain`` gave in this process; not one that was read from a file.
+            rows: Which rows, as in ``explanation[rows]``. None: all.
+            features: How many features are compared. None: all, or 8 if there are more than 24. If not all are compared, those
+                that cancel most inside the model are.
+            baseline: Which of several baselines the rows are held against.
+
+        Returns:
+            The exact map of conflicts between pairs of features and its hidden part: ``found.top(0)``, ``print(found)``.
+
+        Raises:
+            ValueError: The explanation is of a layer or was read from a file.
+
+        Example:
+            >>> cafe = CAFE(lambda x: torch.relu(x[:, 0] - x[:, 1]))
+            >>> found = cafe.hidden_conflicts(cafe.explain(torch.tensor([[1.0, 2.0]])))
+            >>> found.top()[0][:3]
+            ('x0', 'x1', 1.0)
+        """
+        part = explanation if rows is None else explanation[rows]
+        return find_hidden(self._explainer, part, features, baseline)
+
+    def conflict_scale(self, target: Any = None, *, rows: int = 200, seed: int = 0, **options: Any) -> ConflictScale:
+        """How much conflict is usual: that of background rows, explained with the settings of this explainer.
+
+        Args:
+            target: See ``explain``: an output, or None for the predicted class of each row.
+            rows: How many background rows are explained at most.
+            seed: Of the draw.
+            **options: Further options of ``explain``, as for the rows that are to be ranked.
+
+        Returns:
+            The scale: ``e.rank_conflict(scale)`` adds the rank of each row to an explanation.
+
+        Raises:
+            ValueError: There is no background.
+
+        Example:
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(50, 2))
+            >>> e = cafe.explain(torch.ones(3, 2))
+            >>> e.rank_conflict(cafe.conflict_scale()).conflict_rank.shape
+            torch.Size([3])
+        """
+        if self.background is None:
+            raise ValueError("conflict_scale(): of which rows? Give them: CAFE(model, background=x_train).")
+        e = self.explain(draw_rows(self.background, rows, seed), target=target, **options)
+        return ConflictScale(tuple(e.conflict_share.tolist()), e.conflict_kind, e.target_name() if target is not None else "")
 
     def _explained(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
         job = prepare_job(self._explainer, inputs, request, question, "explain")

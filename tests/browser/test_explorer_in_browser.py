@@ -255,7 +255,7 @@ def test_rows_are_sorted_filtered_and_described(server, visit):
     e = cafe.explain(frame)
     shown = lambda: page.locator("#rows tbody th").all_inner_texts()  # noqa: E731
     page.locator('[data-by="conflict"]').click()
-    order = np.argsort(e.s_conf.float().numpy(), kind="stable")[::-1]
+    order = np.argsort(e.conflict.float().numpy(), kind="stable")[::-1]
     assert until(shown, wanted := [f"Row {i}" for i in order[:50].tolist()]) == wanted
     page.locator('[data-by="conflict"]').click()
     assert until(shown, wanted := [f"Row {i}" for i in order[::-1][:50].tolist()]) == wanted
@@ -348,7 +348,7 @@ def test_overview_groups_and_drift(server, visit):
     assert float(line[1]) == pytest.approx(e.flat(e.positive)[:, 1].mean().item(), rel=1e-3)
     assert float(line[2]) == pytest.approx(e.flat(e.negative)[:, 1].mean().item(), rel=1e-3)
     page.locator("#group").select_option("city")
-    share = e.s_conf / (e.flat(e.positive) + e.flat(e.negative)).sum(1)
+    share = e.conflict_share
     mean = share[torch.tensor((frame["city"] == "Rome").to_numpy())].mean().item()
     row = page.locator(".layers tbody tr", has_text="Rome").first
     row.wait_for()
@@ -356,7 +356,7 @@ def test_overview_groups_and_drift(server, visit):
     page.locator("#apart").wait_for()
     later = pd.concat([frame[:50]]).assign(income=frame["income"][:50] / 2)
     other = cafe.explain(later)
-    other_share = other.s_conf / (other.flat(other.positive) + other.flat(other.negative)).sum(1)
+    other_share = other.conflict_share
     page.locator("figcaption", has_text=f"later.csv: 50 of 50 rows, {100 * other_share.mean().item():.2f}\u00a0%").wait_for()
 
 

@@ -102,7 +102,7 @@ def test_sorts_by_keyboard(visit):
     page = visit(explanation)
     tab_to(page, "order")
     page.keyboard.press("ArrowDown")
-    share = explanation.s_conf / (explanation.positive + explanation.negative).sum(1)
+    share = explanation.conflict_share
     assert order(page, wanted := [f"Row {i}" for i in share.argsort(descending=True).tolist()]) == wanted
     page.keyboard.press("End")
     errors = [float(f"{error:.2g}") for error in explanation.completeness_error.abs().tolist()]

@@ -175,7 +175,7 @@ def test_bad_arguments_are_named():
         compare(model, x, methods=[])
     with pytest.raises(ValueError, match="one baseline"):
         compare(model, x, baselines=torch.randn(2, 1, 4))
-    with pytest.raises(ValueError, match="disturb rows"):
+    with pytest.raises(ValueError, match="no default perturbation"):
         compare(nn.Sequential(nn.Flatten(), *models.mlp(6, 4, 2)), torch.randn(3, 2, 3), methods=["cafe"])
 
 

@@ -223,7 +223,7 @@ BAD = {
     "output": (lambda: counteracts(lambda v: v[:, :, None], 0, 1, X), "tuples of 2"),
     "rows": (lambda: minimal_conflicts(relu_unit, torch.ones(2, 3)), "one row"),
     "size": (lambda: minimal_conflicts(relu_unit, X, max_size=1), "at least two"),
-    "map rows": (lambda: conflict_map(relu_unit, torch.ones(2, 3)), "one prediction"),
+    "map rows": (lambda: conflict_map(relu_unit, torch.ones(2, 3), top=2), "different strongest features"),
     "map names": (lambda: conflict_map(relu_unit, X, names=["a"]), "1 names"),
     "map features": (lambda: conflict_map(relu_unit, X, features=[0, 5]), "different places"),
 }

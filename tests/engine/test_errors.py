@@ -329,7 +329,7 @@ def test_influence_that_nearly_all_cancels_is_told_and_warned_of_where_it_spoils
 def test_influence_that_no_precision_resolves_is_refused_with_what_to_use_instead():
     net, x = squares(9)
     for explain in (CAFE.published(net, 1.0).explain, CAFE.published(net, 1.0).attribute):
-        with pytest.raises(UnsupportedOperation, match=r'(?s)Instead: CAFE\(model, netting="feature"\).*smaller c') as caught:
+        with pytest.raises(UnsupportedOperation, match=r'(?s)Instead: CAFE\(model, variant="feature"\).*smaller c') as caught:
             explain(x)
         assert caught.value.__context__ is None
     assert CAFE(net, 1.0, "published", netting="feature").explain(x).completeness_error.abs() <= 1e-4

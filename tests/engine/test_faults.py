@@ -84,7 +84,7 @@ def test_code_that_takes_plain_tensors_only_is_still_said_to_be_that():
             raise TypeError("only plain tensors")
         return v
 
-    with pytest.raises(UnsupportedOperation, match="runs by itself, but not on values under explanation"):
+    with pytest.raises(UnsupportedOperation, match="runs on plain tensors, but not on scored values"):
         CAFE(Model(pointer)).explain(X, target=0)
 
 

@@ -99,7 +99,7 @@ class Counts(nn.Module):
 def test_a_model_that_counts_more_rows_than_a_chunk_has():
     x, model = torch.randn(30, 3, dtype=torch.float64), Counts(10)
     e = CAFE(model).explain(x, batch_size=10)
-    assert any("other outputs for the same rows in other company" in note for note in e.notes)
+    assert any("other outputs for the same rows in another batch" in note for note in e.notes)
     assert not CAFE(Counts(100)).explain(x, batch_size=10, conflict="net").notes
 
 

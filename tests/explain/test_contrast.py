@@ -189,3 +189,65 @@ def test_one_output_with_two_class_names_has_a_probability():
     e = CAFE(one, class_names=["no", "yes"]).explain(X)
     torch.testing.assert_close(e.probability, e.output.sigmoid())
     assert CAFE(one).explain(X).probability is None
+
+
+# ---- the mean of the others ---------------------------------------------------------------------------------------------
+
+
+class MinusOthers(nn.Module):
+    """The naive twin: a module that returns one output minus the mean of the others."""
+
+    def __init__(self, model, one):
+        super().__init__()
+        self.model, self.one = model, one
+
+    def forward(self, x):
+        logits = self.model(x)
+        rest = [place for place in range(logits.shape[1]) if place != self.one]
+        return (logits[:, self.one] - logits[:, rest].mean(1))[:, None]
+
+
+@pytest.mark.parametrize("how", SETTINGS, ids=lambda how: "-".join(how.values()))
+@pytest.mark.parametrize("one", range(4))
+def test_others_are_those_of_a_module_that_subtracts_their_mean(how, one):
+    model = network()
+    e = CAFE(model, variant="published", **how).explain(X, 0.3, one, against="others")
+    twin = CAFE(MinusOthers(model, one).eval(), variant="published", **how).explain(X, 0.3)
+    for name in ("positive", "negative", "combined", "output", "baseline_output", "conflict"):
+        torch.testing.assert_close(getattr(e, name), getattr(twin, name))
+
+
+def test_others_of_the_predicted_class_and_of_two_classes(tmp_path):
+    model = network()
+    e = CAFE(model, class_names=NAMES).explain(X, against="others")
+    logits = model(X)
+    chosen = logits.argmax(1)
+    top = logits[torch.arange(6), chosen]
+    torch.testing.assert_close(e.output, (top - (logits.sum(1) - top) / 3).detach())
+    assert e.target_name(0) == f"logit of {NAMES[chosen[0]]!r} rather than the mean of the others"
+    assert CAFE(model).explain(X, target=2, against="others").target_name() == "output 2 rather than the mean of the others"
+    e.save(tmp_path / "e.safetensors")
+    assert Explanation.load(tmp_path / "e.safetensors").target_name() == e.target_name()
+    pair = nn.Sequential(*network(), nn.Linear(4, 2).double())
+    one, other = (CAFE(pair).explain(X, target=0, against=against) for against in ("others", 1))
+    torch.testing.assert_close(one.combined, other.combined)
+
+
+def test_others_in_refined_scores_and_in_blocks():
+    model = network()
+    cafe = CAFE(model, background=torch.randn(40, 5, dtype=torch.float64))
+    twin = CAFE(MinusOthers(model, 1).eval(), background=cafe.background)
+    ours = cafe.refine(cafe.explain(X, 0.3, 1, against="others"), 10)
+    theirs = twin.refine(twin.explain(X, 0.3), 10)
+    torch.testing.assert_close(ours.refined, theirs.refined)
+    torch.testing.assert_close(ours.sides, theirs.sides)
+    ours, theirs = cafe.explain_blocks(X, 0.3, 1, against="others"), twin.explain_blocks(X, 0.3)
+    torch.testing.assert_close(ours.if_missing, theirs.if_missing)
+
+
+def test_a_class_called_others_comes_first_and_single_outputs_have_none():
+    model = network()
+    named = CAFE(model, class_names=["a", "b", "others", "c"]).explain(X, target=0, against="others")
+    torch.testing.assert_close(named.combined, CAFE(model).explain(X, target=0, against=2).combined)
+    with pytest.raises(ValueError, match="several classes"):
+        CAFE(nn.Sequential(*network(), nn.Linear(4, 1).double())).explain(X, against="others")

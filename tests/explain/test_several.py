@@ -113,7 +113,7 @@ def test_the_collection_is_usable(tmp_path):
         assert torch.equal(again[key].inputs, explanation.inputs)
     with pytest.raises(KeyError, match="one for each c and target"):
         together[0.5, 1]
-    with pytest.raises(ValueError, match="it is no tensor"):
+    with pytest.raises(ValueError, match="not a tensor"):
         together.stack("frozen")
     with pytest.raises(ValueError, match=r"not written by Explanation\.save"):
         Explanation.load(tmp_path / "several.safetensors")

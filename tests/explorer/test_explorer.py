@@ -125,7 +125,7 @@ def test_scores_of_all_rows_are_those_of_explain(session):
     scoring = scored(session)
     e = session.cafe.explain(frame().drop(columns="paid"))
     np.testing.assert_allclose(scoring.columns["output"], e.output.numpy(), rtol=1e-5)
-    np.testing.assert_allclose(scoring.columns["conflict"], e.s_conf.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(scoring.columns["conflict"], e.conflict.numpy(), rtol=1e-5)
     np.testing.assert_allclose(scoring.up, e.flat(e.positive).sum(0).numpy(), rtol=1e-5)
     likely = session.outputs(frame().drop(columns="paid")).softmax(1)
     np.testing.assert_allclose(scoring.columns["confidence"], likely.max(1).values.numpy(), rtol=1e-5)
@@ -223,7 +223,7 @@ def test_overview_groups_and_drift(session):
     found = overview(scoring)
     up = dict(zip(e.names(), e.flat(e.positive).mean(0).tolist(), strict=True))
     assert {bar["name"]: pytest.approx(bar["exact"][0]) for bar in found["bars"]} == up
-    share = (e.s_conf / (e.flat(e.positive) + e.flat(e.negative)).sum(1)).numpy()
+    share = e.conflict_share.numpy()
     groups = by_group(Table(session.rows), scoring, "city")["groups"]
     assert {one["name"]: one["rows"] for one in groups} == frame()["city"].value_counts().to_dict()
     for one in groups:

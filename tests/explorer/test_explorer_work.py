@@ -171,3 +171,23 @@ def test_one_output_without_probabilities_changes_at_zero():
     assert usual_threshold(session) == 0.0
     assert [row["wrong"] for row in api.rows({})["rows"]] == [False, False, True]
     session.end()
+
+
+def test_typical_rows_are_an_average_over_the_background():
+    rows = frame().drop(columns="paid")
+    model = from_sklearn(fitted())
+    cafe = CAFE(model, background=rows)
+    session = Session(cafe, Rows(model, table_of(frame()), label="paid"))
+    assert session.start.baseline == "background"  # zero is nobody's value
+    view = Api(session).row({"row": 0, "choice": {"baseline": "background"}})
+    expected = cafe.explain(rows[:1], baselines="background")
+    assert float(view["now"]["start"]) == pytest.approx(expected.baseline_output.item(), abs=1e-3)
+    zero = Api(session).row({"row": 0, "choice": {"baseline": "zero"}})
+    assert float(zero["now"]["start"]) == pytest.approx(cafe.explain(rows[:1], "zero").baseline_output.item(), abs=1e-3)
+    assert zero["now"]["start"] != view["now"]["start"]
+    session.end()
+    plain = Session(CAFE(model), Rows(model, table_of(frame()), label="paid"))
+    assert plain.start.baseline == "zero"
+    own = plain.explain([0], plain.chosen({"baseline": "background"}))
+    assert any("50 baselines" in note for note in own.notes)
+    plain.end()

@@ -323,7 +323,7 @@ def test_infidelity_of_no_scores_is_the_mean_square_change():
 def test_metrics_refuse_other_shapes():
     model, x = models.mlp(4, 6, 2), torch.randn(3, 4)
     for perturb in (lambda rows, _: rows[:, :3], lambda rows, _: rows[:2], lambda rows, _: rows[..., None]):
-        with pytest.raises(ValueError, match="give disturbed rows of shape"):
+        with pytest.raises(ValueError, match="give perturbed rows of shape"):
             metrics.infidelity(model, x, x, perturb, target=0)
     for odd in (lambda v: model(v)[:1], lambda v: model(v).sum(), lambda v: [model(v)]):
         with pytest.raises(ValueError, match="one entry per row"):

@@ -387,7 +387,7 @@ def test_portions_change_nothing(name, monkeypatch):
 
 def test_help_says_what_all_of_them_take():
     for metric in METRICS.values():
-        assert "``replace``: what stands" in metric.__doc__
+        assert "replace: What stands in place of a removed element" in metric.__doc__
         assert {"replace", "feature_groups"} <= set(inspect.signature(metric).parameters)
     assert "steps" in inspect.signature(metrics.deletion).parameters
 

@@ -262,7 +262,7 @@ def test_shift_changes_only_b():
 def test_a_name_that_does_not_exist():
     with pytest.raises(ValueError, match=r"load\('mnists'\).*fashion_mnist"):
         load("mnists")
-    with pytest.raises(ValueError, match="choose one of compas"):
+    with pytest.raises(ValueError, match="Allowed values: compas"):
         datasets.openxai_weights("titanic")
 
 

@@ -266,7 +266,7 @@ def refused(monkeypatch, *arguments):
 
 def test_bad_arguments_end_in_one_message(monkeypatch, tmp_path, data):
     out = ("--out", tmp_path / "new")
-    assert "there is no such study. There are: infidelity-mlp" in refused(monkeypatch, "nonsense", *out)
+    assert "unknown study. Allowed values: infidelity-mlp" in refused(monkeypatch, "nonsense", *out)
     assert "no preset 'huge', only toy, quick, full" in refused(monkeypatch, "circuit", "--preset", "huge", *out)
     toy = ("--preset", "toy", "--data", data, *out)
     assert "no setting 'row', only" in refused(monkeypatch, "circuit", *toy, "--set", "row=3")

@@ -247,7 +247,7 @@ def test_summary_holds_means_and_every_row():
     np.testing.assert_allclose(first.nets, e.combined[:, place])
     assert np.argsort(first.values).tolist() == e.inputs[:, place].argsort().tolist()
     words = texts(e.summary())
-    assert f"row {e.s_conf.argmax().item()}: " in words
+    assert f"row {e.conflict.argmax().item()}: " in words
     assert "30 rows" in words
 
 

@@ -136,7 +136,7 @@ def test_ledger_is_aligned_and_says_what_it_is_about():
     assert head.split() == ["value", "baseline", "positive", "negative", "net"]
     table = [line for line in text.splitlines()[1:] if not line.lower().startswith(("conflict", "completeness"))]
     assert {len(line) for line in table} == {len(head)}
-    assert f"conflict (cancelled between features): {explanation.s_conf[0].item():.4g}" in text
+    assert f"conflict between features: Start {shown(explanation[0]).between.sides[0]}. With only what speaks for it" in text
     assert "completeness error: " in text
 
 
@@ -208,8 +208,8 @@ def test_plot_names_features_output_and_conflict():
     row = shown(explanation[1])
     assert f"output {row.end}" in words
     assert f"baseline output {row.start}" in words
-    share = explanation.s_conf[1] / (explanation.positive[1].sum() + explanation.negative[1].sum())
-    assert f"Conflict: {row.conflict}, {share:.1%} of all influence" in words
+    assert f"Conflict between features: {row.between.short}" in words
+    assert f"({100 * explanation.conflict_share[1].item():.0f} %)" in words
     for label in ("bias", "positive: pushes the output up", "negative: pushes the output down", "influence on the output"):
         assert label in words
 

@@ -33,7 +33,7 @@ def public_objects():
 
 
 OBJECTS = public_objects()
-LATER = tuple(f"cafexai.{name}" for name in ("explanation", "explorer", "batch", "reporting", "sklearn"))
+LATER = tuple(f"cafexai.{name}" for name in ("explanation", "explorer", "batch", "reporting", "sklearn", "blocks", "monitor"))
 
 
 def parameters(thing):

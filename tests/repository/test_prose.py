@@ -1,6 +1,9 @@
-"""README and docs are in plain English: no sentence that readers stumbled over, and no long sentences in the README."""
+"""README, docs, docstrings, comments and messages are in plain English: no sentence that readers stumbled over."""
 
+import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -99,6 +102,51 @@ def test_sentences_of_the_readme_are_short():
 def test_the_readme_is_one_page():
     text = re.sub(r"^```.*?^```", "", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert len(re.findall(r"[A-Za-z][\w'-]*", re.sub(r"\]\([^)]*\)", "]", text))) <= 750
+
+
+# ---- the package: docstrings, comments and messages ------------------------------------------------------------------------
+
+SOURCES = sorted((ROOT / "src" / "cafexai").rglob("*.py"))
+PATTERNS = [  # a word of the field says the same
+    r"\bthe words are\b",  # Allowed values: ...
+    r"\bthe (kinds|methods|names) are [{'\"]",
+    r"\bThere are: \{",
+    r"\bold words? for\b",  # an earlier name of
+    r"(^|[.;:] )Who(ever)? [a-z]+s (?!whom)",  # a headless relative: If you ...
+    r"\b(no|some)body\b",
+    r"\bwhoever\b",
+    r"\b(this|other|any|different) company\b",  # this batch
+    r"\bthe way back\b",  # the backward pass
+    r"\bput away\b",  # removed
+    r"\bdisturb(s|ed)?\b",  # perturb
+    r"\bthe book\b",  # the bias ledger
+    r"\bvalues? under explanation\b",  # scored value
+    r"\bexplain\(\.\.\., (layer|target_layer|refine)=",  # forms of version 0.1
+]
+
+
+def texts(file):
+    """The docstrings, comments and messages of a file, with the line of each."""
+    source = file.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, " ".join(node.value.split())
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+
+
+def test_the_package_is_in_plain_english():
+    found = []
+    for file in SOURCES:
+        if file.name == "_old_forms.py":
+            continue
+        for line, text in texts(file):
+            words = [phrase for phrase in PHRASES if phrase in text.lower()]
+            words += [match[0] for pattern in PATTERNS for match in re.finditer(pattern, text)]
+            found += [f"{file.relative_to(ROOT)}:{line}: {word}" for word in words]
+    assert found == []
 
 
 def test_the_glossary_is_linked():

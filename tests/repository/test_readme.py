@@ -73,7 +73,7 @@ def test_the_demo_runs_and_ends_by_naming_its_report(tmp_path):
         [sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert "Test accuracy" in done.stdout
-    assert "conflict (cancelled between features)" in done.stdout
+    assert "conflict between features" in done.stdout
     report = tmp_path / "demo-report.html"
     assert done.stdout.rstrip().endswith(str(report))
     assert "Tumour 170" in report.read_text(encoding="utf-8")

@@ -39,6 +39,15 @@ def test_nothing_is_wrong_and_every_refusal_has_a_remedy():
     ran = [record for record in RECORDS if record["verdict"] != "not run"]
     assert not [record["model"] for record in ran if record["verdict"] in ("wrong", "broken", "traceback")]
     assert sum(record["verdict"] == "explained" for record in ran) >= 0.95 * len(ran)
-    remedies = ("Write the operation", "batch_size=1", "Instead:", "target_layer=", "layer=", 'check="each"', "pass x")
+    remedies = [
+        "Write the operation",
+        "batch_size=1",
+        "Instead:",
+        "explain_neuron",
+        "explain_layer",
+        "check_operations",
+        "pass x",
+    ]
+    remedies += ["target_layer=", "layer=", 'check="each"']  # in records of earlier versions
     refused = [record for record in ran if record["verdict"] == "refused"]
     assert not [record["model"] for record in refused if not any(word in record["why"] for word in remedies)]

@@ -45,7 +45,7 @@ class FeatureState:
         self.features: Features | None = None
 
     def release(self) -> None:
-        """Nothing here is needed for the way back alone."""
+        """Nothing here is needed for the backward pass alone."""
 
 
 class FeatureScores(Scores):
@@ -54,7 +54,7 @@ class FeatureScores(Scores):
     meaning = "which nets the paths of each feature first"
     by_feature = True
     new_state = FeatureState
-    has_book = False  # the last contribution is that of the biases
+    has_ledger = False  # the last contribution is that of the biases
 
     def __init__(
         self, run: Run, reference: Tensor | None, delta: Tensor, contributions: Tensor, rows: Rows, edges: Edges | None = None

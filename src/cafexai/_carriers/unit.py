@@ -79,7 +79,7 @@ class UnitState:
         self.edges: list[Any] = []
 
     def release(self) -> None:
-        """Let go of what the way back needs."""
+        """Release what the backward pass needs."""
         self.edges.clear()
 
 
@@ -140,7 +140,7 @@ class UnitScores(TotalScores):
         return alone
 
     def _see(self, see: Callable[[Tensor | None, Tensor | None], None]) -> None:
-        """Have what flows back to this value, which nobody has used yet, seen."""
+        """Register a gradient hook on this value; call it before the value is used."""
         self.delta, self.total = self.parts = Seen.apply(self.delta, self.total, see)
         self.template = self.delta
 
@@ -229,7 +229,7 @@ class UnitScores(TotalScores):
         return apply_linear(self.delta if self._native(weight, bias) else self.delta.detach(), weight, bias)
 
     def _native(self, weight: Tensor, bias: Tensor | None) -> bool:
-        """A linear layer that torch itself takes delta through: nothing is entered in the book or kept in another precision."""
+        """A linear layer whose delta torch computes itself: no entry in the bias ledger, no other precision."""
         return bias is None and self.first is None and weight.dtype is self.delta.dtype and self.delta.numel() < LARGE
 
     def _through(

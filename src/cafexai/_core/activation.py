@@ -179,7 +179,7 @@ def _relu(delta: Tensor, total: Tensor, c: Any) -> tuple[Tensor, ...]:
     return new_delta, new_total, same, cross
 
 
-# ---- as a step: three ways to keep what the way back needs
+# ---- as a step: three ways to keep what the backward pass needs
 
 LARGE = 2**20  # elements from which on multipliers are computed again for each backward pass instead of being kept
 BLOCK = 2**18  # elements that are then worked on at a time
@@ -227,7 +227,7 @@ def _pull_both(from_delta: Tensor, from_total: Tensor, dd: Tensor, dt: Tensor, t
 def _keep_multipliers(
     kernel: bool, delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule
 ) -> Any:
-    """Multipliers are kept: on the way back they are all that is needed."""
+    """Multipliers are kept: in the backward pass they are all that is needed."""
     points = at_points(delta, total, reference, behind, phi)
     if kernel:
         made = kernels.run(apply_peak_flows, (delta, total), points, phi, rule.c)

@@ -1,4 +1,4 @@
-"""What a forward pass leaves, and the way back: the explained output is distributed over features and, by the book, biases."""
+"""The backward pass: distributes the explained output over features and, by the bias ledger, over biases."""
 
 from __future__ import annotations
 

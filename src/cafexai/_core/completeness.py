@@ -62,9 +62,9 @@ def check_sum(passed: Passed, goal: Tensor, lack: Tensor, scores: Iterable[Tenso
     if not worst <= limit:
         raise SumBroken(
             f"explain(...): the scores of features and biases miss the output by {worst:.3g} of all influence (allowed "
-            f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer= that "
-            "scores are asked for, or a rule is wrong."
-            + ' If they add up with CAFE(model, netting="feature"), it was rounding: use that.'
+            f"{limit:.3g}): a path from the input was lost. Rows may influence each other, values may bypass the layer "
+            "that scores are about, or a rule is wrong."
+            + ' If they add up with CAFE(model, variant="feature"), it was rounding: use that.'
             * (not chosen.by_feature),
             lack * missed,
             limit,
@@ -99,13 +99,13 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
     net = sum(per_row(part.abs(), widest(part.device)).mean().item() for part in combined)
     loud = net > MUCH * max(change, chosen.value.abs().mean().item())
     if total <= MUCH * net or not (loud or torch.finfo(chosen.delta.dtype).eps * total > change):
-        return ()  # features are in conflict with each other, not with themselves, or nobody would notice
+        return ()  # features are in conflict with each other, not with themselves, or the difference is too small to matter
     told = (
         f"positive and negative are {total / change:.1e} times the change of the output, combined {net / change:.1e} times: "
         "nearly all cancels between the paths of the same feature. The size of the scores and even the sign of combined may "
-        "say little of what a feature does to this output; hold them against the model (put features to their baselines, "
+        "not say what a feature does to this output. Compare them with the model (set features to their baselines, "
         "cafexai.metrics.infidelity)"
-        + ("." if chosen.by_feature else ', or leave the way to CAFE(model), which names no netting, or use netting="feature".')
+        + ("." if chosen.by_feature else ', or use the default variant, CAFE(model), or variant="feature".')
     )
     if loud and passed.run.may_warn():
         warn(f"explain(...): {told}", ScoreWarning)
@@ -115,10 +115,10 @@ def proportion(passed: Passed, combined: Sequence[Tensor]) -> tuple[str, ...]:
 def _instead(settings: Settings) -> str:
     by_path = not (settings.carrier.by_feature or settings.carrier.forgets)
     ways = [
-        'CAFE(model, netting="feature") or netting="unit", whose influence does not grow with depth' * by_path,
+        'CAFE(model, variant="feature") or variant="default", whose influence does not grow with depth' * by_path,
         "a smaller c (CAFE(model, c=0))",
-        'CAFE(model, biases="reference")' * (not settings.biases_in_reference),
-        'explain(..., layer="...") to start at a later layer',
+        'cafe.replace(biases="reference")' * (not settings.biases_in_reference),
+        'cafe.explain_layer(x, "...") to start at a later layer',
         "a method that carries no conflicts (cafexai.methods.integrated_gradients)",
     ]
     return "; ".join(filter(None, ways)) + "."

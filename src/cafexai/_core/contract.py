@@ -27,10 +27,10 @@ Made = tuple[Tensor | None, Tensor, Rows]  # reference, delta and rows of a resu
 
 
 class CarrierState:
-    """What a carrier remembers of one pass beside its values: by default nothing."""
+    """The state of a carrier during one pass, beside its values: by default none."""
 
     def release(self) -> None:
-        """Let go of what the way back needs: it would wait for the garbage collector."""
+        """Release what the backward pass needs, without waiting for the garbage collector."""
 
 
 class Carrier(abc.ABC):
@@ -44,13 +44,13 @@ class Carrier(abc.ABC):
     rows: Rows
     nominal: torch.dtype | None = None  # the dtype the model sees, where it differs from that of the arguments
     slack = 1.0  # how much more rounding than usual the sums of this carrier have
-    made_by: MadeBy | None = None  # how the value was made, where somebody may ask
+    made_by: MadeBy | None = None  # how the value was made, if a rule may need it
     pending = False  # the scores are not computed yet
     meaning: str  # what ``netting=`` says of it
     by_feature = False  # contributions of features are kept apart, so that the pass must know which elements are one feature
     forgets = False  # what cancelled at a unit is not carried on, so that the influence at the output says nothing of it
     new_state: Callable[[], Any] = CarrierState  # makes what the carrier remembers of one pass, ``run.state``
-    has_book = True  # what constants brought is read off the gradient, in the book of the biases
+    has_ledger = True  # what constants brought is read off the gradient, in the bias ledger
 
     @classmethod
     @abc.abstractmethod

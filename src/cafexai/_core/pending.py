@@ -21,7 +21,7 @@ class Pending(Scores):
     """A scored value that computes its scores on first use.
 
     Attention scores feed a softmax, which takes the value alone: their scores are never needed, nor are those of queries and
-    keys. ``firm``: the value is that of a layer, or of some of its columns, and whoever goes on from it wants its scores.
+    keys. ``firm``: the value is that of a layer, or of some of its columns, and what follows needs its scores.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Pending(Scores):
 
     value = property(lambda self: self.template)
     slack = property(lambda self: self.full().slack)
-    has_book = property(lambda self: self.full().has_book)
+    has_ledger = property(lambda self: self.full().has_ledger)
     pending = property(lambda self: "scores" not in vars(self))
 
     @classmethod

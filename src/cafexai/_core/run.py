@@ -106,9 +106,9 @@ class Run:
         self.along_secants = False  # what is computed now belongs to the scale of a norm: functions are taken as linear
         self.leaves: list[Leaf] = []  # the explained inputs, in the order in which they were met
         self.closed = False  # the explanation begins at a layer that was met: no further leaves
-        self.steps: list[tuple[Step, Any, Any]] | None = None  # the way back, where it is known without torch's graph
+        self.steps: list[tuple[Step, Any, Any]] | None = None  # the backward pass, where it is known without torch's graph
         self.state = settings.carrier.new_state()  # what the carrier itself remembers of the pass
-        self.only_net = False  # nobody will ask for positive and negative scores
+        self.only_net = False  # positive and negative scores are not needed
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
         self.deltas = deltas  # what several passes over the same rows have in common
@@ -121,7 +121,7 @@ class Run:
         self._infinite: dict[str, str] = {}  # module -> why a value there is not finite
 
     def release(self) -> None:
-        """Let go of what the way back needs: leaves know their run, so that it would wait for the garbage collector."""
+        """Release what the backward pass needs. Leaves refer to their run, so it would wait for the garbage collector."""
         self.leaves.clear()
         self.cuts.clear()
         self.state.release()
@@ -154,12 +154,12 @@ class Run:
         for path, reason in self._infinite.items():
             raise ValueError(f"explain(...): {reason}" + (f" (In module {path!r}.)" if path else ""))
 
-    def note_company(self, operation: str) -> None:
+    def note_mixed_rows(self, operation: str) -> None:
         """Remember that rows depend on each other by a value that is taken as a constant."""
         place = f" in {self.path}" if self.path else ""
         self.notes[
-            f"Rows depend on each other: {operation}{place} is of several rows. Its result is taken as a constant, so that the "
-            "scores of a row hold in this company alone; batch_size=1 explains every row by itself."
+            f"Rows depend on each other: {operation}{place} is of several rows. Its result is taken as a constant, so a "
+            "row's scores are valid for this batch only. batch_size=1 explains every row by itself."
         ] = None
 
     def note_frozen(self, operation: str, kind: str = "choice") -> None:

@@ -1,6 +1,6 @@
-"""Steps on delta and total at once, and back; the linear step, and the book of what constants brought.
+"""Steps on delta and total at once, and back; the linear step; the bias ledger.
 
-A step is a pair of pure functions: ``apply(delta, total, *arguments)`` gives the new delta and total and what the way back
+A step is a pair of pure functions: ``apply(delta, total, *arguments)`` gives the new delta and total and what the backward pass
 needs, tensors and the rest; ``pull(gradients, tensors, rest)`` takes gradients of the new delta and total back to the old ones.
 A chain of layers calls them in a loop; elsewhere ``InGraph`` makes them a part of torch's graph. The other step, an activation,
 is in ``activation.py``.
@@ -252,7 +252,7 @@ def _through_weights(
 
 
 def _pull_weights(gradients: Sequence[Tensor | None], tensors: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
-    """What flows back to delta and total; what came through the bias is entered in the book."""
+    """What flows back to delta and total; what came through the bias is entered in the bias ledger."""
     (weight,), (magnitude, added), (from_delta, from_total) = tensors, rest, gradients
     if added is not None:
         added.enter(from_delta, from_total)

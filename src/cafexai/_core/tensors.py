@@ -96,9 +96,9 @@ class Scored(Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Reached only where the calls of the model cannot be seen: compiled code, scripts, other threads, afterwards."""
         raise UnsupportedOperation(
-            f"{func} was called on a value under explanation from where its calls cannot be followed: scripted or "
-            "compiled code, a C++ extension, or another thread (explain the original eager module instead); or after the "
-            "explanation, where something outside of the model has kept the value (empty it, and let forward not write there)."
+            f"{func} was called on a scored value where calls cannot be traced. Either scripted or compiled code, a C++ "
+            "extension or another thread called it: explain the original eager module instead. Or forward() stored the value "
+            "outside the module: clear it, and do not store activations there."
         )
 
 

@@ -57,7 +57,7 @@ class Scores(Carrier):
         return self.template.ndim
 
     def watch(self, constant: Any, rows: Rows, path: str) -> None:
-        """Have what flows back to this new value through a constant, which was added to it, entered in the book."""
+        """Enter a constant that was added to this new value in the bias ledger, by a gradient hook."""
         self.run.biases.watch(self.parts, constant, rows, path)
 
     def begin(self: S) -> S:
@@ -102,7 +102,7 @@ class Scores(Carrier):
         if run.batch > 1 and not (aligned and all(part.rows is None for part in scored)):
             rows = move_rows(fn, [(p.rows, p.delta) if isinstance(p, Scores) else (UNKNOWN, p) for p in parts], run.batch)
         results = settings.carrier._carry_join(run, fn, of_scores, deltas, references, rows)
-        if constants and not in_reference and settings.carrier.has_book:
+        if constants and not in_reference and settings.carrier.has_ledger:
             amounts = join_constants(fn, parts, deltas[0].detach(), single)
             for place, result in enumerate(results):
                 result.watch(functools.partial(amounts, place), result.rows, run.path)
@@ -145,7 +145,7 @@ class Scores(Carrier):
         origin = None if self.made_by is None else self.made_by.origin
         if origin is not None and fn in ONE_TO_ONE and delta.shape == self.delta.shape:
             result.made_by = of_input(origin.apply(lambda v: fn(v, *constants, *given)))
-        if amount is not None and self.has_book:
+        if amount is not None and self.has_ledger:
             result.watch(making if callable(making) else amount, rows, run.path)
         return result
 
@@ -252,7 +252,7 @@ class Scores(Carrier):
         return result.reshape(lambda v: v.squeeze(dims))
 
     def soft_largest(self: S, dims: tuple[int, ...], keepdim: bool = False) -> S:
-        """The logarithm of the sum of exponentials over dims, a selection with soft weights; made when somebody asks for it."""
+        """The logarithm of the sum of exponentials over dims, a selection with soft weights; computed on first use."""
         dims = tuple(sorted(dim % self.ndim for dim in dims))
 
         def compute() -> S:
@@ -295,7 +295,7 @@ class Scores(Carrier):
         """
         self.run.note_frozen(operation, kind)
         if over is not None and self.run.batch > 1 and self.joins_rows(over % max(self.ndim, 1)):
-            self.run.note_company(operation)
+            self.run.note_mixed_rows(operation)
         return fn(self.value)
 
     def joins_rows(self, dim: int) -> bool:

@@ -1,7 +1,7 @@
 """The model once more, at other inputs: what the scores do not say.
 
 - A feature that the model makes an integer, a number of Python or a truth value of, or detaches, gets no score for what it does
-  behind that. So that nobody takes this for "no effect", it is named, with what the output changes by at its baseline.
+  behind that. To tell this from "no effect", it is named, with what the output changes by at its baseline.
 - Where attention or norms are frozen, the output that scores start from is not that of the model at the baseline.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -126,13 +127,13 @@ def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) ->
     single = not given.is_tuple or settings["layer"] is not None
 
     def joined(name: str) -> Tensors:
-        columns = tuple(torch.cat(column) for column in zip(*(getattr(p, name) for p in parts), strict=True))
+        columns = tuple([torch.cat(column) for column in zip(*map(attrgetter(name), parts), strict=True)])
         for p in parts:
             setattr(p, name, [])
         return columns[0] if single else columns
 
     def column(name: str) -> Tensor:
-        return torch.cat([getattr(p, name) for p in parts])
+        return torch.cat(list(map(attrgetter(name), parts)))
 
     layers = dict.fromkeys(layer for p in parts for layer in p.bias_by_layer)
     frozen = tuple(dict.fromkeys(line for p in parts for line in p.frozen))

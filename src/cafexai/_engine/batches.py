@@ -36,9 +36,9 @@ from .tracer import engine_settings, usual_settings
 R = TypeVar("R")
 CARRIED = 2**24  # numbers that all contributions to a value have at most
 TABLE = 2**19  # elements of the largest value of rows of a table: a handful of such values stays in the cache of a processor
-WORTH = 2**14  # elements of input below which nobody asks how large the values inside are
-SMALLEST = 2  # rows of a chunk at least: each is seen in the company of others
-IN_DOUBLE = "Explained in float64: in shorter numbers the scores, or what they explain, would have missed the output."
+WORTH = 2**14  # elements of input below which the size of the values inside does not matter
+SMALLEST = 2  # rows of a chunk at least: each is seen in a batch with others
+IN_DOUBLE = "Recomputed in float64: in float32 the scores did not sum to the output within tolerance."
 OTHERWISE = 0.05  # of what counts as rounding: by more, a row is not the same alone
 ALONE = "Every row is explained by itself: the model gives the same for it alone."
 Results = dict[tuple[int, int], list[R]]  # (place of c, place of the class) -> one result per chunk of rows
@@ -89,7 +89,7 @@ def carry_out(
 
 
 def same_alone(job: Job) -> bool:
-    """Whether every row gives the same by itself as in the company of the others."""
+    """Whether every row gives the same by itself as in a batch with the others."""
     try:
         together = plain_output(job, job.batch())
         alone = [plain_output(job, job.batch(row)) for row in _chunks(job.given.rows, 1)]
@@ -112,13 +112,15 @@ def _collect(
     several = len(chunks) > 1 or job.request.show_progress
     for chunk in progress(chunks, "explaining", "batch", job.request.show_progress) if several else chunks:
         expected = next(plain) if plain is not None else (known or {}).get(chunk.start)
+        if expected is None and len(job.stack) > 1:  # it does not depend on the baseline
+            expected = plain_output(job, job.batch(chunk))
         found: Results[R] = {}
         for reference in range(len(job.stack)):
             batch = job.batch(chunk, reference)
             try:
                 finished = _finish_batch(job, finish, batch, expected)
             except OutputDiffers as error:
-                if plain is None:  # else it may differ from that of the same rows in other company
+                if plain is None:  # else it may differ from that of the same rows in another batch
                     refuse_own_rounding(job, batch, error)
                 raise
             for place, classes in enumerate(finished):
@@ -160,7 +162,7 @@ def _pass_forward(job: Job, batch: Batch, settings: Settings, expected: Tensor |
     except OutputDiffers as error:
         short = error.found is not None and error.found.dtype is not torch.float64 and error.found.device.type != "mps"
         if not short or (job.request.batch_size is None and job.given.rows > len(batch.tensors[0])):
-            raise  # in one of several chunks that were made unasked, it may be the company of other rows
+            raise  # in one of several chunks that were made unasked, it may be the other rows of the batch
     return _in_double(job, batch, settings, expected)
 
 
@@ -171,7 +173,7 @@ def _in_double(job: Job, batch: Batch, settings: Settings, expected: Tensor | No
 
 
 def _pass_backward(finish: Callable[[Passed], R], passed: Passed) -> R | None:
-    """The way back in full precision, also where the model runs under autocast; None if float64 is needed for it."""
+    """The backward pass in full precision, also where the model runs under autocast; None if float64 is needed for it."""
     try:
         if usual_settings():
             return finish(passed)
@@ -250,5 +252,5 @@ def _compare_chunks(plain: Iterator[Tensor], together: Tensor) -> Iterator[Tenso
     """The outputs of chunks, the first two held against one pass over both: a model may count more rows than a chunk has."""
     first, second = next(plain), next(plain)
     if gap(torch.cat([first, second]), together) > tolerance(together.dtype):
-        raise OutputDiffers("explain(...): the model gives other outputs for rows in other company.")
+        raise OutputDiffers("explain(...): the model gives other outputs for the same rows in another batch.")
     return itertools.chain((first, second), plain)

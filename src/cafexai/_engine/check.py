@@ -23,7 +23,8 @@ def check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run:
         _refuse_infinite(expected)
         run.refuse_infinite()
         raise ValueError(
-            'explain(...): values under explanation are not finite at the output. check="each" finds the operation.'
+            "explain(...): scored values are not finite at the output. cafexai.debug.check_operations(cafe, x) finds the "
+            "operation."
         )
     error = gap(found, expected.to(found.dtype), reference)
     if expected.dtype is not run.coarsest:
@@ -33,7 +34,8 @@ def check_output(found: Tensor, reference: Tensor | None, expected: Tensor, run:
         _refuse_infinite(expected)
         raise OutputDiffers(
             f"explain(...): reference + positive - negative differs from model(x) by {error:.3g} relative (allowed "
-            f'{limit:.3g}). Either a rule is wrong (check="each" finds the operation) or the model is not deterministic.',
+            f"{limit:.3g}). Either the model is not deterministic, or a rule is wrong: "
+            "cafexai.debug.check_operations(cafe, x) finds the operation.",
             found,
         )
 
@@ -44,7 +46,7 @@ def _refuse_infinite(expected: Tensor) -> None:
 
 
 def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, run: Run) -> None:
-    """Compare one operation with the same call on plain numbers (``check="each"``)."""
+    """Compare one operation with the same call on plain numbers (``cafexai.debug.check_operations``)."""
     inputs = plain(args)
     expected = func(*inputs, **plain(kwargs))
     if expected is None:  # __setitem__
@@ -64,7 +66,7 @@ def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: An
             if not error <= limit:
                 what = f"reference + positive - negative differs from the plain result by {error:.3g} relative"
             raise CompletenessError(
-                f'check="each": {name} in module {run.path!r} violates completeness: {what} (allowed {limit:.3g}).'
+                f"check_operations(...): {name} in module {run.path!r} violates completeness: {what} (allowed {limit:.3g})."
             )
 
 

@@ -87,7 +87,7 @@ def refuse_rows(error: Exception, call: str, model: Any, tensors: tuple[Tensor, 
 
 
 def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> None:
-    """Say so, if the model runs by itself, as ``again`` does, but fails on values under explanation."""
+    """Say so, if the model runs by itself, as ``again`` does, but fails on scored values."""
     if is_meant(error):
         return
     if not type(error).__module__.startswith("torch._dynamo"):  # which fails under any mode that watches calls, ours or not
@@ -97,19 +97,18 @@ def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> N
             return
     if "modified by an inplace operation" in str(error):
         raise UnsupportedOperation(
-            f"{call}(...): the model writes into a constant after values under explanation have met it, and the way back still "
-            "needs what it was. Let the model go on with a new tensor (factor = factor * 0.9, not factor *= 0.9), or use a "
-            "copy (x * factor.clone())."
+            f"{call}(...): forward() modifies a tensor in place after it was used; the backward pass needs the original. "
+            "Let the model go on with a new tensor (factor = factor * 0.9, not factor *= 0.9), or use a copy "
+            "(x * factor.clone())."
         ) from error
     refuse_own_fault(error, call)
     place = traceback.extract_tb(error.__traceback__)[-1]
     reason = (str(error).splitlines() or [""])[0][:300]
     raise UnsupportedOperation(
-        f"{call}(...): the model runs by itself, but not on values under explanation: {type(error).__name__}: {reason} "
-        f"({place.filename}:{place.lineno}). Values under explanation are tensors of a class of their own, which compiled code "
-        "(torch.compile, flex_attention, torch.jit, extensions in C++) does not take. Switch that part to plain PyTorch (eager "
-        'attention, no compilation), or begin behind it: explain(..., layer="..."). If the model has no such part, please '
-        "report it."
+        f"{call}(...): the model runs on plain tensors, but not on scored values: {type(error).__name__}: {reason} "
+        f"({place.filename}:{place.lineno}). Scored values are a tensor subclass, which compiled code (torch.compile, "
+        "flex_attention, torch.jit, extensions in C++) does not take. Switch that part to plain PyTorch (eager attention, no "
+        'compilation), or start after it: cafe.explain_layer(x, "..."). If the model has no such part, please report it.'
     ) from error
 
 
@@ -121,8 +120,8 @@ def refuse_chance(error: Exception, call: str, drawn: Callable[[int], Tensor]) -
     if torch.equal(first, same) and not torch.equal(first, other):
         raise UnsupportedOperation(
             f"{call}(...): the model draws random numbers in its forward, and not the same ones under explanation (torch fills "
-            "tensors in the order in which they lie in memory). Draw them before and hand them over "
-            '(additional_forward_args=...), begin behind them (explain(..., layer="...")), or let the model take the mean.'
+            "tensors in the order in which they lie in memory). Draw them before and pass them in "
+            '(additional_forward_args=...), start after them (cafe.explain_layer(x, "...")), or let the model use the mean.'
         ) from error
 
 

@@ -131,16 +131,16 @@ class _Begin:
         if path != self.job.question.layer:
             return None
         if self.met:
-            raise ValueError(f"explain(..., layer={path!r}): the model calls this module more than once.")
+            raise ValueError(f"explain_layer(..., {path!r}): the model calls this module more than once.")
         if not isinstance(value, Tensor):
-            raise ValueError(f"explain(..., layer={path!r}): its output is a {type(value).__name__}, not a tensor.")
+            raise ValueError(f"explain_layer(..., {path!r}): its output is a {type(value).__name__}, not a tensor.")
         self.met = True
         self.run.closed = True
         self.run.leaves.clear()
         if self.job.question.start:
             return self._begin(value.detach().clone())
         if not isinstance(value, Scored):
-            raise ValueError(f"explain(..., layer={path!r}, start=False): its output does not depend on the input.")
+            raise ValueError(f"explain_layer(..., {path!r}, from_inputs=True): its output does not depend on the input.")
         scores = value.state.reshape(lambda v: v.view_as(v)).begin()  # behind the layer's own bias
         self.run.leaves.append(Leaf(scores, 0))
         return Scored(scores, value.dtype)
@@ -148,7 +148,7 @@ class _Begin:
     def _begin(self, value: Tensor) -> Scored:
         (reference,), *more = references(self.job.latent_baselines, Inputs((value,), False, None), None, None)
         if more:
-            raise ValueError("explain(..., layer=..., baselines=...): a stack of baselines is not taken at a hidden layer.")
+            raise ValueError("explain_layer(..., baselines=...): a hidden layer takes one baseline, not a stack of them.")
         if self.job.features is not None:
             self.run.state.features = self.job.features([value.shape[1:]]).keep_changed(_changes((value,), (reference,)))
         return _leaf(self.run, value, reference, 0)

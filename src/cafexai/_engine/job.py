@@ -49,6 +49,7 @@ class Job:
     sensitivities: tuple[Sensitivity | None, ...] = (None,)  # one for each c; None is that of the settings
     per_row: tuple[Any, ...] | None = None  # further arguments that are cut along with the rows; None: not known (per_row.py)
     only_net: bool = False  # only the net scores are needed
+    typical: bool = False  # the baselines are rows of the background
 
     random_starts: States = field(default_factory=dict, init=False)  # all runs of the model draw the same random numbers
 
@@ -63,7 +64,11 @@ class Job:
         def cut(part: Any) -> Any:
             return part[rows] if isinstance(part, Tensor) and part.ndim and part.shape[0] == count else part
 
-        given = dataclasses.replace(self.given, tensors=tuple(map(cut, self.given.tensors)))
+        words = self.given.words
+        if words is not None:
+            chosen = torch.arange(count)[rows].tolist()
+            words = dataclasses.replace(words, index=words.index[rows], names=tuple(words.names[row] for row in chosen))
+        given = dataclasses.replace(self.given, tensors=tuple(map(cut, self.given.tensors)), words=words)
         stack = [tuple(map(cut, references)) for references in self.stack]
         extra = self.extra
         extra = {n: cut(part) for n, part in extra.items()} if isinstance(extra, dict) else tuple(map(cut, extra))

@@ -28,7 +28,7 @@ class ModelInfo:
     per_row: Sequence[int | str] | None = None
 
     def replace(self, subject: Subject, **changes: Any) -> ModelInfo:
-        """This with some fields changed, checked; what nobody named comes from the schema or from the model."""
+        """This with some fields changed, checked; what is not named comes from the schema or from the model."""
         given = {**{field.name: getattr(self, field.name) for field in dataclasses.fields(self)}, **changes}
         own = subject.model if subject.takes_raw else None
         schema, names = given["schema"], given["feature_names"]

@@ -38,7 +38,7 @@ def _behind(module: nn.Module, inputs: Any, output: Any) -> Any:
 
 
 def hooks_of_others() -> bool:
-    """Whether somebody else watches all modules."""
+    """Whether other code has registered global module hooks."""
     found = (*hooks._global_forward_pre_hooks.values(), *hooks._global_forward_hooks.values())
     return any(hook is not _before and hook is not _behind for hook in found)
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .._core.backward import Passed
@@ -15,7 +16,7 @@ from .._core.tensors import Complexed, Softmaxed
 from .._core.value import Scores
 from .._inputs.baselines import Reference
 from .._inputs.output_path import follow_path
-from .._inputs.target import choose_target, names_of_outputs
+from .._inputs.target import OTHERS, choose_target, is_others, names_of_outputs, other_outputs
 from ..errors import RowsMixed
 from .check import check_output
 from .job import Batch, Job
@@ -62,7 +63,7 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
         raise ValueError(
             "explain(...): the output does not depend on the input in a way that can be followed. It is a constant, or "
             f"was computed from values that are taken as constants (here: {frozen}), or forward leaves torch. Explain what "
-            'comes before that: explain(..., target_layer="...").'
+            'comes before that: cafe.explain_neuron(x, "...", target=...).'
         )
     scores: Any = output
     final, notes = None, job.notes
@@ -92,7 +93,7 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
         )
     if job.question.every_class and len(shape) > 2:
         raise ValueError(
-            f'explain(..., target="all"): the output has shape {tuple(shape)}; give it one of (rows, classes): output=.'
+            f"explain_classes(...): the output has shape {tuple(shape)}. Select one of shape (rows, classes) with output=."
         )
     target, names = (
         0 if job.question.every_class else job.request.target,
@@ -102,6 +103,9 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
     other = None
     if job.request.against is None:
         chosen = scores.reshape(pick, aligned=True)
+    elif is_others(job.request.against, names):
+        others = other_outputs(scores.value, index)
+        chosen, other = _minus_mean(scores, pick, others), torch.full_like(index, OTHERS)
     else:
         try:
             subtract, other = choose_target(scores.value, job.request.against, batch.rows, job.given.rows, names=names)
@@ -141,6 +145,15 @@ def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Call
     """One output minus another, as a module computes it: the edges of both are edges of the difference, none is netted."""
     one, other = (scores.reshape(choice, aligned=True) for choice in (pick, subtract))
     difference: Scores = one.add(other, alpha=-1)
+    return difference
+
+
+def _minus_mean(scores: Scores, pick: Callable[[Tensor], Tensor], others: Tensor) -> Scores:
+    """One output minus the mean of others, (rows, others) being their index."""
+    index = others.to(scores.template.device)
+    rows = torch.arange(len(index), device=index.device)[:, None]
+    rest = scores.reshape(lambda v: v[rows, index], aligned=True).linear(lambda v: v.mean(1), aligned=True)
+    difference: Scores = scores.reshape(pick, aligned=True).add(rest, alpha=-1)
     return difference
 
 

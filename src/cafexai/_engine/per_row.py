@@ -20,14 +20,14 @@ from .forward import plain_output
 from .job import Job
 
 COMPANY = (
-    "The model gives other outputs for the same rows in other company (by {gap:.2g} of the largest, rows {first} to {last}): "
+    "The model gives other outputs for the same rows in another batch (by {gap:.2g} of the largest, rows {first} to {last}): "
     "output, scores and output_error are about batch_size={size} rows at a time, not about model(x)."
 )
 Known = dict[int, Tensor]  # first row of a chunk -> the output of the model for it
 
 
 def has_row_arguments(job: Job) -> bool:
-    """A tensor among the further arguments has one entry per row, or that length by chance; nobody has said which."""
+    """A tensor among the further arguments has one entry per row, or that length by chance, and the user has not said which."""
     return job.per_row is None and bool(_ambiguous(job))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,11 +12,12 @@ from .._carriers import CARRIERS, PAIRED
 from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
+from .._inputs.background import WORD, Background, draw_rows
 from .._inputs.baseline_values import with_baseline_values
 from .._inputs.baselines import known_baselines, references
 from .._inputs.convert import convert_inputs
 from .._inputs.groups import default_names, join_groups, places
-from .._inputs.prepare import Inputs, has_own_columns, model_dtype, prepare, row_names_of
+from .._inputs.prepare import Inputs, has_own_columns, is_frame, model_dtype, prepare, row_names_of
 from .._inputs.words import mask_words
 from .job import Job, as_arguments
 from .model import Subject
@@ -64,12 +65,15 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     about: tuple[str, ...] = ()
     if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
         baselines, about = mask_words(baselines, given.tensors[0], info.tokenizer)
+    typical = _is_background(baselines)
+    if baselines is None and info.background is not None and _in_own_columns(inputs, subject, info) and not question.latent:
+        baselines, typical = WORD, True
     if has_own_columns(subject.model):
         baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
     if layer is None and not only_net:
         given = dataclasses.replace(
-            with_baseline_values(given, stack, baselines, subject.model), row_names=row_names_of(inputs)
+            with_baseline_values(given, stack, _drawn(baselines), subject.model), row_names=row_names_of(inputs)
         )
         groups = _groups(given, request)
     names = subject.names.values()
@@ -78,19 +82,43 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         subject,
         given,
         stack,
-        _settings(explainer, given, request.pairs),
+        make_settings(explainer, given, request.pairs),
         request.replace(feature_groups=groups),
         question,
         extra=as_arguments(ready.extra),
         class_names=info.class_names,
         probability=info.probability,
-        notes=(*_notes_of_model(subject, question), *ready.notes, *given.notes, *about),
+        notes=(*_notes_of_model(subject, question), *ready.notes, *given.notes, *about, *_price(stack, typical)),
         latent_baselines=request.baselines,
-        features=_features(explainer.variant, given, groups, question),
+        features=find_features(explainer.variant, given, groups, question),
         sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
         per_row=_per_row(info, request, ready.extra, given),
         only_net=only_net,
+        typical=typical,
     )
+
+
+def _drawn(baselines: Any) -> Any:
+    """Baselines as rows of the user; of a background those that are drawn."""
+    return draw_rows(baselines.rows, baselines.k, baselines.seed) if isinstance(baselines, Background) else baselines
+
+
+def _is_background(baselines: Any) -> bool:
+    """Rows of the background are asked for as baselines."""
+    return isinstance(baselines, Background) or (isinstance(baselines, str) and baselines == WORD)
+
+
+def _in_own_columns(inputs: Any, subject: Subject, info: ModelInfo) -> bool:
+    """The inputs are columns that people know, where zero says nothing: those of a pipeline or of a schema."""
+    named = is_frame(inputs) or isinstance(inputs, Mapping)
+    return named and (subject.takes_raw or info.schema is not None)
+
+
+def _price(stack: Sequence[Any], typical: bool) -> tuple[str, ...]:
+    if not typical:
+        return ()
+    many = len(stack)
+    return (f"Scores are averages over {many} baselines, rows of the background; the price is about {many} explanations.",)
 
 
 def _groups(given: Inputs, request: Request) -> Any:
@@ -110,7 +138,7 @@ def _per_row(info: ModelInfo, request: Request, extra: Any, given: Inputs) -> tu
     return tuple(key for key, part in tensors.items() if len(part) == given.rows)
 
 
-def _settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
+def make_settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
     variant = explainer.variant
     carrier = CARRIERS[variant.netting]
     if pairs and carrier not in PAIRED:
@@ -132,7 +160,7 @@ def _settings(explainer: Explainer, given: Inputs, pairs: bool) -> Settings:
     return dataclasses.replace(settings, dtype=dtype)
 
 
-def _features(
+def find_features(
     variant: Variant, given: Inputs, groups: Any, question: Question
 ) -> Callable[[list[torch.Size]], Features] | None:
     """Which elements are one feature, for a carrier that keeps features apart."""

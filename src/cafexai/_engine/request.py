@@ -29,13 +29,15 @@ class Request:
     Args:
         baselines: What rows are compared with. None is zero (for codes a zero embedding, for texts the mask token of the
             tokenizer). Else a number, a tensor or data frame shaped like the inputs or like one row, a stack of these (the
-            scores are averaged), a function of the inputs, or "mean", "median" or "mode" of the background. A tuple for
-            several inputs.
+            scores are averaged), a function of the inputs, "mean", "median" or "mode" of the background, or "zero". A tuple
+            for several inputs. "background", or ``cafexai.Background(rows, k=50)``, explains against each of k background
+            rows and averages the scores; it is what None means for frames of pipelines and schemas with a background.
         target: The output to explain: an index or the name of a class, one per row, or tuples for outputs of more
             dimensions. None is the only output, or the predicted class of each row.
         additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords. With ``batch_size``,
             tensors among them with one entry per row are cut along with the rows.
-        against: Explain the difference between the target and this output, given like a target.
+        against: Explain the difference between the target and this output, given like a target; "others" is the mean of all
+            other outputs.
         output: Which part of the model's output is meant: a key, an index, a function, or a path such as
             ``"logits[:, -1]"``.
         feature_groups: One score per group: ``{"sex": [3, 4]}``, or an integer mask shaped like one row.
@@ -67,6 +69,12 @@ class Request:
 
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(Request))
+
+
+def without_background(request: Request, background: Any, tokenizer: Any) -> Request:
+    """The request with zero where frames would take rows of the background as baselines unasked, at fifty times the price."""
+    unasked = request.baselines is None and background is not None and tokenizer is None
+    return request.replace(baselines="zero") if unasked else request
 
 
 def make_request(call: str, request: Request | None, options: Mapping[str, Any]) -> Request:

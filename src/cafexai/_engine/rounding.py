@@ -54,7 +54,7 @@ def refuse_own_rounding(job: Job, batch: Batch, error: OutputDiffers) -> None:
         what = "the exact output" if near <= limit else "one with other lost digits"
         raise UnsupportedOperation(
             f"explain(...): the model loses its own digits: in {own.dtype} its output differs from that of the same model in "
-            f"float64 by {lost:.3g} relative, as when a small number is added to a large one that is taken away again. What is "
+            f"float64 by {lost:.3g} relative, as when a small number is added to a large one that is subtracted again. What is "
             f"explained is {what} (to {near:.3g}), not this one. Instead: explain the model in float64, "
             "CAFE(model.double()).explain(x.double())."
         ) from error

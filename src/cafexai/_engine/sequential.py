@@ -1,7 +1,7 @@
 """Models that are a plain chain of torch's own layers, without following their calls.
 
 Of few rows, most of the time of an explanation goes into following the calls of the model one by one, and into torch's graph
-for the way back. What an ``nn.Sequential`` of linear layers and activations does is known without: its layers
+for the backward pass. What an ``nn.Sequential`` of linear layers and activations does is known without: its layers
 (``rules/layers.py``) are taken as they stand, with the steps that the path carrier takes (``_core/steps.py``), and the result
 is held against the model's own output like any other. Everything else is followed call by call.
 """
@@ -60,7 +60,7 @@ def _usual(job: Job, settings: Settings) -> bool:
 
 
 def along(run: Run, batch: Batch, layers: list[Any]) -> TotalScores:
-    """The scored output; the steps of the way back are left with the run."""
+    """The scored output; the steps of the backward pass are left with the run."""
     carrier: Any = run.settings.carrier
     (x,), (reference,) = batch.tensors, batch.references
     delta = x if reference is None else x - reference

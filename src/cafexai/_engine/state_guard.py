@@ -119,7 +119,7 @@ class StateGuard(TorchDispatchMode):
                 self.needed = True
 
     def apart(self, constant: Tensor) -> Tensor:
-        """A constant of the model, copied if it will be put back before the way back needs it."""
+        """A constant of the model, copied if it will be put back before the backward pass needs it."""
         return constant.clone() if self.saved and self.owns(constant) in self.saved else constant
 
     @classmethod

@@ -96,8 +96,8 @@ class Trace(TorchFunctionMode):
         if written:
             raise UnsupportedOperation(
                 "explain(...): a softmax is changed in place, so that its logits no longer belong to it. Instead: let the "
-                "model go on with a new value (weights = weights * mask, not weights *= mask), or begin behind it: "
-                "explain(..., layer=...)."
+                "model go on with a new value (weights = weights * mask, not weights *= mask), or start after it: "
+                "cafe.explain_layer(x, layer)."
             )
         if "identity" in rule.kinds:
             return Softmaxed.of(value, args[0].logits)
@@ -257,8 +257,8 @@ class Trace(TorchFunctionMode):
             if isinstance(value, Scored):
                 if value.state.run is not self.run:
                     raise ValueError(
-                        "explain(...): the model uses a value of an earlier explanation, which something outside of it has "
-                        "kept, such as a list. Empty that, and let forward not write there."
+                        "explain(...): forward() stored a tensor from a previous explain() call and reuses it. Clear it, "
+                        "and do not store activations outside the module."
                     )
                 return value.state
             if isinstance(value, Coded):

@@ -15,7 +15,7 @@ def resolve_old_words(call: str, given: dict[str, Any], **pairs: Any) -> list[An
     for new, (value, default, old) in pairs.items():
         if old in given:
             if value is not default:
-                raise ValueError(f"{call}(..., {new}=..., {old}=...): the two are one argument; {old} is the old word for it.")
+                raise ValueError(f"{call}(..., {new}=..., {old}=...): {old} is an earlier name of {new}. Give one of the two.")
             value = given.pop(old)
         values.append(value)
     if given:

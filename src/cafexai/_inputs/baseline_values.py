@@ -116,7 +116,9 @@ def _by_pipeline(given: Inputs, stack: Stack, raw: Any, model: Any) -> tuple[Ten
     cells = model.known_cells(raw)
     if cells is None:
         return None
-    cells = cells.reshape(-1, *cells.shape[-2:]) if cells.ndim > 2 else cells[None]  # (baselines, rows, features)
+    if cells.ndim == 2:  # rows of one baseline, or one row of each of several
+        cells = cells[:, None] if len(stack) > 1 else cells[None]
+    cells = cells.reshape(-1, *cells.shape[-2:])  # (baselines, rows, features)
     names, merged = _features(given)
     values = np.empty(cells.shape, dtype=np.float64)
     for place, name in enumerate(names):

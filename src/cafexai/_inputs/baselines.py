@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .._core.tolerance import all_finite
 from .._extras import needs
+from .background import WORD, Background
 from .prepare import (
     Inputs,
     by_schema,
@@ -26,6 +27,9 @@ from .prepare import (
     to_tensor,
 )
 
+ZERO = "zero"  # the word for no baseline: zeros, for codes a zero embedding
+TYPICAL = ("mean", "median", "mode")  # words for one row
+WORDS = (*TYPICAL, WORD, ZERO)
 Reference = Tensor | None  # None stands for zeros
 
 
@@ -33,6 +37,12 @@ def references(
     baselines: Any, inputs: Inputs, background: Any, model: Any, call: str = "explain"
 ) -> list[tuple[Reference, ...]]:
     """The reference inputs: one entry, or several to average over; None stands for zeros."""
+    if isinstance(baselines, str) and baselines == WORD:
+        _check_word(baselines, background, call)
+        baselines = Background(background)
+    if isinstance(baselines, Background):
+        return _draw(baselines, inputs, model, call)
+    baselines = None if isinstance(baselines, str) and baselines == ZERO else baselines
     if callable(baselines) and not isinstance(baselines, (Tensor, nn.Module)):
         baselines = baselines(inputs.tensors if inputs.is_tuple else inputs.tensors[0])
     else:
@@ -51,6 +61,24 @@ def references(
             f"{call}(..., baselines=...): the inputs have stacks of {[len(s) for s in stacks]} baselines; give equally many."
         )
     return [tuple(stack[i % len(stack)] for stack in stacks) for i in range(count)]
+
+
+def _draw(drawn: Background, inputs: Inputs, model: Any, call: str) -> list[tuple[Reference, ...]]:
+    """Rows of the background, each as a reference for all rows."""
+    places = range(len(inputs.tensors))
+    parts = [background_rows(drawn.rows, place, model, inputs.columns, inputs.schema) for place in places]
+    for part, x in zip(parts, inputs.tensors, strict=True):
+        if part.shape[1:] != x.shape[1:] or part.is_floating_point() != x.is_floating_point():
+            raise ValueError(
+                f"{call}(..., baselines=Background(...)): background rows of shape {tuple(part.shape[1:])} and {part.dtype} "
+                f"for rows of shape {tuple(x.shape[1:])} and {x.dtype}. Give the background in the form of the inputs."
+            )
+    if len({len(part) for part in parts}) > 1:
+        raise ValueError(f"{call}(..., baselines=Background(...)): the inputs have different numbers of background rows.")
+    return [
+        tuple(part[row : row + 1].to(x).expand(x.shape) for part, x in zip(parts, inputs.tensors, strict=True))
+        for row in drawn.draw(len(parts[0])).tolist()
+    ]
 
 
 def expand_baseline(baselines: Any, rows: Tensor, call: str) -> Tensor:
@@ -72,9 +100,15 @@ def expand_baseline(baselines: Any, rows: Tensor, call: str) -> Tensor:
 
 def known_baselines(baselines: Any, background: Any, model: Any, call: str) -> Any:
     """For a model with columns of its own: a word as the row of original values that it stands for."""
+    if isinstance(baselines, str) and baselines == ZERO:
+        return None
     if isinstance(baselines, str):
         _check_word(baselines, background, call)
-        baselines = model.typical(baselines, dense(background, "the background", "CAFE"))
+        baselines = (
+            Background(background)
+            if baselines == WORD
+            else model.typical(baselines, dense(background, "the background", "CAFE"))
+        )
     return baselines
 
 
@@ -97,6 +131,8 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
 
 def typical_row(word: str, background: Any, model: Any, schema: Any, columns: tuple[str, ...] | None, call: str) -> Any:
     """The row that a word stands for, in the form of the background and in the units of the user."""
+    if word not in TYPICAL:
+        raise ValueError(f"{call}({word!r}): unknown value. Allowed values: {', '.join(map(repr, TYPICAL))}.")
     _check_word(word, background, call)
     if has_own_columns(model):
         return model.typical(word, dense(background, "the background", "CAFE"))
@@ -116,8 +152,8 @@ def typical_row(word: str, background: Any, model: Any, schema: Any, columns: tu
 
 
 def _check_word(word: str, background: Any, call: str) -> None:
-    if word not in ("mean", "median", "mode"):
-        raise ValueError(f'{call}(..., baselines={word!r}): unknown value. Allowed values: "mean", "median", "mode".')
+    if word not in WORDS:
+        raise ValueError(f"{call}(..., baselines={word!r}): unknown value. Allowed values: {', '.join(map(repr, WORDS))}.")
     if background is None:
         raise ValueError(f"{call}(..., baselines={word!r}): of which data? Give them: CAFE(model, background=x_train).")
 

@@ -1,4 +1,4 @@
-"""What people have in their hands - texts, encodings, pictures - as the tensors that models take."""
+"""Convert texts, encodings of tokenizers and pictures to the tensors that models take."""
 
 from __future__ import annotations
 

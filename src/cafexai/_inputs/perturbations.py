@@ -1,4 +1,4 @@
-"""Rows as they might have been: the data's own noise, and features put away."""
+"""Perturbed rows: the noise of the data, and removed features."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class DataNoise:
         """
         if x.shape[1:] != self.data.shape[1:]:
             raise ValueError(
-                f"explain(..., refine=...): rows of shape {tuple(x.shape[1:])} for a background with rows of shape "
+                f"refine(...): rows of shape {tuple(x.shape[1:])} for a background with rows of shape "
                 f"{tuple(self.data.shape[1:])}; the noise is taken element by element."
             )
         some = self.data[:: -(-len(self.data) // MOST)].to(x)
@@ -108,7 +108,7 @@ class Masks:
             raise ValueError(f"Masks(..., share={self.share!r}): give a share of the draws between 0 and 1.")
 
     def __call__(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """(samples, *row), copies of one row, disturbed."""
+        """(samples, *row), copies of one row, perturbed."""
         if not isinstance(rows, Tensor) or (self.groups is not None and self.groups.shape != rows.shape[1:]):
             what = f"rows of shape {tuple(rows.shape[1:])}" if isinstance(rows, Tensor) else "several inputs"
             raise ValueError(f"Masks(..., groups): groups are integers shaped like a row of one input; these are {what}.")

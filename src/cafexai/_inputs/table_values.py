@@ -76,7 +76,7 @@ def is_numeric(cells: Any) -> bool:
 def labels_of(cells: Any, coded: bool = False) -> tuple[str, ...] | None:
     """The categories of a column of a frame; None if it holds numbers that are no codes."""
     kind = str(cells.dtype).lower()
-    if hasattr(getattr(cells.dtype, "categories", None), "__len__"):  # in an order that somebody chose
+    if hasattr(getattr(cells.dtype, "categories", None), "__len__"):  # in an order that the user chose
         return tuple(map(word, cells.dtype.categories))
     if "bool" in kind:
         return ("False", "True")

@@ -12,6 +12,26 @@ from torch import Tensor
 
 from .prepare import refuse_masked
 
+OTHERS = torch.iinfo(torch.long).min  # as an index: the mean of all other outputs
+
+
+def is_others(against: Any, names: Sequence[str] = ()) -> bool:
+    """Whether the mean of all other outputs is meant: the word "others", if no class is called so, or its index."""
+    if isinstance(against, Tensor):
+        return against.numel() > 0 and bool((against == OTHERS).all())
+    return isinstance(against, str) and against == "others" and against not in names
+
+
+def other_outputs(output: Tensor, target: Tensor, call: str = "explain") -> Tensor:
+    """The index of all outputs but the target of each row, (rows, classes - 1)."""
+    if output.ndim != 2 or output.shape[1] < 2:
+        raise ValueError(
+            f'{call}(..., against="others"): the output of shape {tuple(output.shape)} is not one of several classes, (rows, '
+            "classes). Give a single output, or pick a part with output=."
+        )
+    places = torch.arange(output.shape[1] - 1).expand(len(output), -1)
+    return places + (places >= target).long()
+
 
 def choose_target(
     output: Tensor, target: Any, rows: slice, total: int, call: str = "explain", names: Sequence[str] = ()
@@ -49,6 +69,9 @@ def choose_target(
 def pick_outputs(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
     """The explained outputs of (rows, *output, ...), minus those that they are held against; indices (rows, dimensions)."""
     rows = torch.arange(len(outputs), device=outputs.device)
+    if is_others(against):
+        one = outputs[rows, target.to(outputs.device)[:, 0]]
+        return one - (outputs.sum(1) - one) / (outputs.shape[1] - 1)
     places = [(rows, *one.to(outputs.device).unbind(1)[: outputs.ndim - 1]) for one in (target, against) if one is not None]
     return outputs[places[0]] if against is None else outputs[places[0]] - outputs[places[1]]
 

@@ -31,7 +31,7 @@ def quantus_explain(method: str | Method = "cafe", **options: Any) -> Callable[.
         ValueError: There is no such method.
     """
     if isinstance(method, str) and method not in METHODS:
-        raise ValueError(f"quantus_explain({method!r}): there is no such method. There are: {', '.join(METHODS)}.")
+        raise ValueError(f"quantus_explain({method!r}): unknown method. Allowed values: {', '.join(METHODS)}.")
     run = METHODS[method] if isinstance(method, str) else method
 
     def explain(model: Any, inputs: Any, targets: Any, **given: Any) -> np.ndarray:

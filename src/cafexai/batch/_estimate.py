@@ -82,7 +82,7 @@ def estimate(cafe: CAFE, source: Any, sink: str | os.PathLike[str], **options: A
         ValueError: An argument is wrong.
 
     Example:
-        >>> print(estimate(CAFE(model), "transactions", "scores", keep=["id"], top=10))
+        >>> print(estimate(CAFE(model), "transactions", "scores", keep=["id"], top=10))  # doctest: +SKIP
     """
     options.pop("say", None)
     plan = make_plan("estimate", cafe, source, sink, **options)

@@ -50,7 +50,7 @@ class Fingerprints:
             The same fingerprints that parts of ``batch`` and answers of ``serve`` carry.
 
         Example:
-            >>> Fingerprints.of(CAFE(model), Request(target=1), ["age", "income"]).as_dict()
+            >>> Fingerprints.of(CAFE(model), Request(target=1), ["age", "income"]).as_dict()  # doctest: +SKIP
         """
         asked = {name: value for name, value in vars(request or Request()).items() if name not in UNSEEN}
         baseline = asked.pop("baselines")

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 VARIABLE = "CAFEXAI_COMPILE"
 WORDS = ("auto", "always", "never")
 WORTH = 1 << 34  # elements of activations, of all rows: some ten minutes of a processor, of which kernels save a twentieth
-FEW = 1 << 16  # rows for which nobody need look
+FEW = 1 << 16  # rows for which kernels never pay
 PROBE = 256  # rows of which the elements are counted; layers of less than 16 units count for nothing
 
 
 def asked(word: str) -> str:
     """What the user wants; the environment variable speaks where the call does not."""
     if word not in WORDS:
-        raise ValueError(f"score(..., kernels={word!r}): the words are {', '.join(map(repr, WORDS))}.")
+        raise ValueError(f"score(..., kernels={word!r}): unknown value. Allowed values: {', '.join(map(repr, WORDS))}.")
     wanted = os.environ.get(VARIABLE, word) if word == "auto" else word
     return wanted if wanted in WORDS else "auto"
 

@@ -46,7 +46,7 @@ class Manifest:
         """Forget lines that are half, or have changed, so that their units are done again."""
         if self.records and self.head is None and (self.units or any(self._left())):
             raise OutputProblem(
-                f"{self.sink.place}: the first line of its manifest is damaged, so that nobody knows what made the parts. "
+                f"{self.sink.place}: the first line of its manifest is damaged, so the settings of its parts are unknown. "
                 "Delete the folder, or give another one."
             )
         if self.damaged:

@@ -95,7 +95,7 @@ def score(
 
     Example:
         >>> from cafexai.batch import score
-        >>> summary = score(CAFE(model), "transactions", "scores", keep=["id", "day"], top=5)
+        >>> summary = score(CAFE(model), "transactions", "scores", keep=["id", "day"], top=5)  # doctest: +SKIP
     """
     plan = make_plan(
         "score",
@@ -169,13 +169,15 @@ def _engine(engine: str, scorer: Scorer, workers: int | None, address: str | Non
 
 
 def _answers(address: str) -> None:
-    """Somebody is there: engines themselves wait for minutes."""
+    """Fail fast if the cluster address does not accept connections."""
     host, _, port = address.rpartition("://")[2].partition(",")[0].rpartition(":")
     if host and port.isdecimal():
         try:
             socket.create_connection((host, int(port)), 10).close()
         except (OSError, OverflowError) as error:
-            raise ValueError(f"score(..., address={address!r}): nobody answers there ({short(error)}).") from error
+            raise ValueError(
+                f"score(..., address={address!r}): the address does not accept connections ({short(error)})."
+            ) from error
 
 
 @dataclasses.dataclass

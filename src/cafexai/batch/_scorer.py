@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._engine.request import Request
+from .._engine.request import Request, without_background
 from .._extras import needs
 from ..cafe import CAFE
 from ..explanation import Explanation
@@ -135,7 +135,8 @@ class Scorer:
         cafe = self.cafe
         if self.numbers is not None and cafe.feature_names is None:
             cafe = cafe.replace(feature_names=self.features)
-        return cafe.explain(rows, **vars(self.request.replace(show_progress=False)))
+        asked = without_background(self.request, cafe.background, cafe.tokenizer)
+        return cafe.explain(rows, **vars(asked.replace(show_progress=False)))
 
 
 def _numbers(table: pa.Table, names: Sequence[str]) -> np.ndarray | None:

@@ -31,7 +31,7 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # a single letter is a dri
 
 
 class Staged(Protocol):
-    """A file that is being written, and that nobody sees before it is published."""
+    """A file that is being written; it is not visible before it is published."""
 
     def write(self, data: Any) -> object: ...
 

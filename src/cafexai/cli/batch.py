@@ -16,7 +16,7 @@ from .errors import UseProblem
 from .request import WORDS, Work, called, read_schema
 from .status import Status
 
-EVERY = 60.0  # seconds between two lines where nobody watches a terminal
+EVERY = 60.0  # seconds between two lines without a terminal
 Input = Annotated[
     str, typer.Argument(help="Parquet, CSV or Arrow: a file, a folder, a 'glob*', or an address.", metavar="INPUT")
 ]

@@ -66,7 +66,7 @@ def report(
     asked: options.Asked,
     how: options.How,
 ) -> None:
-    """A page that can be sent to somebody without Python.
+    """A page for readers without Python.
 
     One HTML file without network: an overview, every row with a table that adds up, conflicts in plain sentences.
     """

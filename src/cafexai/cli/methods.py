@@ -86,7 +86,7 @@ def _audited(work: Work, method: str, c: float) -> Any:
     from ..methods import METHODS
 
     if method not in METHODS:
-        raise UseProblem(f"--method {method}: there is no such method. There are: {', '.join(METHODS)}.")
+        raise UseProblem(f"--method {method}: unknown method. Allowed values: {', '.join(METHODS)}.")
     model, x, baseline, _ = work.encoded()
     work.status.doing(f"auditing {method} on {len(work.data)} rows")
     explainers: dict[str, Any] = {"cafe": CAFE, "cafe_published": CAFE.published}

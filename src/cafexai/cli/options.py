@@ -44,7 +44,7 @@ Rows = Annotated[str | None, typer.Option(help="Which rows: 0:100, or 3,5, or bo
 Target = Annotated[
     str | None, typer.Option(help='The output to explain: number or class name; "all"; else the predicted class.')
 ]
-Against = Annotated[str | None, typer.Option(help="Explain why the target rather than this output.")]
+Against = Annotated[str | None, typer.Option(help='Explain why the target rather than this output; "others": their mean.')]
 Baseline = Annotated[
     str,
     typer.Option(

@@ -30,13 +30,13 @@ def rows(text: str | None, count: int) -> list[int]:
 
 def output(text: str | None, option: str, classes: tuple[str, ...] | None) -> Any:
     """A target: a number, ``0,3`` for outputs of more dimensions, a class by its name, or ``all``."""
-    if text is None or (text == "all" and option == "target") or (classes and text in classes):
+    if text is None or text == {"target": "all", "against": "others"}.get(option) or (classes and text in classes):
         return text
     try:
         numbers = tuple(int(part) for part in text.split(","))
     except ValueError:
         known = f"a class ({', '.join(classes[:12])}), or " if classes else ""
-        every = ', or "all"' if option == "target" else ""
+        every = ', or "all"' if option == "target" else ', or "others", the mean of all others'
         raise UseProblem(f"--{option} {text}: give {known}the number of the output, counted from 0{every}.") from None
     return numbers if len(numbers) > 1 else numbers[0]
 

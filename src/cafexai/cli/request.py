@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..explanation import Explanation, Explanations
 
 WORDS = ("mean", "median", "mode")
-USUAL = "usual"  # a baseline that nobody has chosen: zero, and for texts the mask token
+USUAL = "usual"  # the default baseline: zero, and for texts the mask token
 
 
 class Encoded(NamedTuple):

@@ -47,7 +47,7 @@ class Status:
         self._what, self._share, self._begin = what, (0, None), time.monotonic()
 
     def tell(self, what: str) -> None:
-        """How far the piece of work is, in words; it began when it began."""
+        """Replace the text; the start time stays."""
         self._what = what
 
     def at(self, what: str, done: int, total: int | None) -> None:

@@ -31,7 +31,7 @@ def study(
         typer.echo(_listing())
         return
     if name not in STUDIES:
-        raise UseProblem(f"study {name}: there is no such study. There are: {', '.join(STUDIES)}.")
+        raise UseProblem(f"study {name}: unknown study. Allowed values: {', '.join(STUDIES)}.")
     folder = out if out is not None else Path("studies") / f"{name}-{preset}"
     report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), jobs=jobs, say=typer.echo)
     for finding in report.findings:

@@ -217,7 +217,7 @@ def _methods(methods: Any) -> dict[str, Method]:
         unknown = [name for name in methods if not isinstance(name, str) or name not in known]
         if unknown:
             raise ValueError(
-                f"compare(..., methods={list(methods)}): there is no {unknown[0]!r}. There are: {', '.join(known)}."
+                f"compare(..., methods={list(methods)}): unknown method {unknown[0]!r}. Allowed values: {', '.join(known)}."
             )
         methods = {name: known[name] for name in methods}
     if not methods:
@@ -229,10 +229,12 @@ def _metrics(metrics: Any, truth: Tensor | None) -> list[str]:
     wanted = [metrics] if isinstance(metrics, str) else list(metrics)
     unknown = [name for name in wanted if name not in METRICS]
     if unknown:
-        raise ValueError(f"compare(..., metrics={wanted}): there is no {unknown[0]!r}. There are: {', '.join(METRICS)}.")
+        raise ValueError(
+            f"compare(..., metrics={wanted}): unknown metric {unknown[0]!r}. Allowed values: {', '.join(METRICS)}."
+        )
     for name in wanted:
         if METRICS[name].needs_truth and truth is None:
-            raise ValueError(f'compare(..., metrics=["{name}"]): give the known attributions, truth=, shaped like x.')
+            raise ValueError(f'compare(..., metrics=["{name}"]): give the true scores, truth=, shaped like x.')
     return wanted + ["rmse"] * (truth is not None and "rmse" not in wanted)
 
 
@@ -264,6 +266,6 @@ def _default_perturbation(given: Case) -> measure.Perturb:
         scale = given.x.std(0) if len(given.x) > 1 else torch.ones_like(given.x[0])
         return measure.TabularPerturbation.small(given.x, categories, scale=scale)
     raise ValueError(
-        f"compare(..., perturb=None): there is no usual way to disturb rows of shape {tuple(given.x.shape[1:])}. Give one: a "
-        "function (rows, generator) -> disturbed rows."
+        f"compare(..., perturb=None): there is no default perturbation for rows of shape "
+        f"{tuple(given.x.shape[1:])}. Give a function (rows, generator) -> perturbed rows."
     )

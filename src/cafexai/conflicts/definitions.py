@@ -24,6 +24,7 @@ from .._inputs import different, resolve_old_words
 from .._inputs.baselines import expand_baseline
 from .._inputs.groups import is_index, list_features
 from .._inputs.target import choose_target
+from ..explanation.conflict import counteraction
 
 Names = Sequence[str] | Mapping[str, Iterable[int]] | None  # of all features, or of groups of them
 CHUNK = 4096  # rows that are evaluated at a time
@@ -101,7 +102,9 @@ def question(
     output = tuple(output) if isinstance(output, list) else output
     if is_index(output) or (isinstance(output, tuple) and all(map(is_index, output))):
         if target is not None and not (isinstance(target, int) and target == 0):
-            raise ValueError(f"{call}(..., target=..., output={output!r}): the two are one argument; output is the old word.")
+            raise ValueError(
+                f"{call}(..., target=..., output={output!r}): output is an earlier name of target. Give one of the two."
+            )
         target, output = output, None
     words = {"baselines": (baselines, 0, "reference"), "feature_names": (names, None, "names")}
     baselines, names = resolve_old_words(call, {} if old is None else old, **words)
@@ -216,15 +219,10 @@ def conflicting(first: Tensor, second: Tensor) -> Tensor:
 @Definition
 def counteraction_magnitude(first: Tensor, second: Tensor) -> Tensor:
     """Definition 3: the smaller of the two changes if C counteracts D, else 0."""
-    return _smaller(first, second)
+    return counteraction(first, second)
 
 
 @functools.partial(Definition, both=torch.maximum)
 def conflict_magnitude(first: Tensor, second: Tensor) -> Tensor:
     """Definition 4: the larger of both counteraction magnitudes."""
-    return _smaller(first, second)
-
-
-def _smaller(first: Tensor, second: Tensor) -> Tensor:
-    size = torch.minimum(first.abs(), second.abs())
-    return torch.where(first * second.sign() < 0, size, torch.zeros_like(size))
+    return counteraction(first, second)

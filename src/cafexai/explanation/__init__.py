@@ -1,7 +1,21 @@
 """The result: plain tensors that sum to the output."""
 
+from .conflict import ConflictInfo
 from .explanation import Explanation
 from .explanations import Explanations
+from .hidden import HiddenConflicts
 from .parts import Checks, FeatureInfo, Meta, Refinement, Tensors
+from .scale import ConflictScale
 
-__all__ = ["Checks", "Explanation", "Explanations", "FeatureInfo", "Meta", "Refinement", "Tensors"]
+__all__ = [
+    "Checks",
+    "ConflictInfo",
+    "ConflictScale",
+    "Explanation",
+    "Explanations",
+    "FeatureInfo",
+    "HiddenConflicts",
+    "Meta",
+    "Refinement",
+    "Tensors",
+]

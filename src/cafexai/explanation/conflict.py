@@ -7,7 +7,7 @@ m(u) = min(|y - u|, |u - r|) if (y - u) (u - r) < 0 and 0 otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,7 @@ from .._inputs.images import cell_index
 
 if TYPE_CHECKING:
     from .parts import Tensors
+    from .scale import ConflictScale
 
 MEASURED, NET = "measured", "net"  # kinds of conflict
 START, ONLY_UP, ONLY_DOWN, TOGETHER = range(4)  # the columns of sides: r, p, q, y
@@ -30,18 +31,18 @@ class ConflictInfo:
     left: Tensor  # (rows,): the size of what is left, the mean of |y - r|
     kind: str = NET  # "measured": from sides; "net": from net scores
     sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y
+    rank: Tensor | None = None  # (rows,): the part of the background rows with a smaller share of conflict
 
 
 def from_sides(sides: Tensor) -> ConflictInfo:
     """The measured conflict. ``sides`` is (rows, baselines, 4); conflicts and distances are averaged over baselines."""
     r, p, q, y = sides.double().unbind(-1)
-    amount = torch.maximum(_counteraction(y, p, r), _counteraction(y, q, r))
+    amount = torch.maximum(counteraction(y - p, p - r), counteraction(y - q, q - r))
     return ConflictInfo(amount.mean(1).to(sides.dtype), (y - r).abs().mean(1).to(sides.dtype), MEASURED, sides)
 
 
-def _counteraction(y: Tensor, u: Tensor, r: Tensor) -> Tensor:
-    """Definition 3 for removing one side (y to u), then the other (u to r)."""
-    first, second = y - u, u - r
+def counteraction(first: Tensor, second: Tensor) -> Tensor:
+    """Definition 3: the smaller of what is changed by removing one side, and then the other, if their signs differ."""
     size = torch.minimum(first.abs(), second.abs())
     return torch.where(first * second.sign() < 0, size, torch.zeros_like(size))
 
@@ -77,23 +78,23 @@ class ConflictFields:
     @property
     def conflict(self) -> Tensor:
         """How much features cancelled of each other, in units of the output. (rows,)"""
-        return self._between().conflict
+        return self.between().conflict
 
     @property
     def conflict_left(self) -> Tensor:
         """What is left after that: the distance of the output from the output at the baseline. (rows,)"""
-        return self._between().left
+        return self.between().left
 
     @property
     def conflict_share(self) -> Tensor:
         """conflict / (conflict + what is left): 0 if nothing was cancelled, 0.5 if as much as is left, 1 if all. (rows,)"""
-        info = self._between()
+        info = self.between()
         return share_of(info.conflict, info.left)
 
     @property
     def conflict_kind(self) -> str:
         """How ``conflict`` was computed: "measured", by evaluating the model, or "net", from the net scores."""
-        return self._between().kind
+        return self.between().kind
 
     @property
     def sides(self) -> Tensor | None:
@@ -102,7 +103,27 @@ class ConflictFields:
         They are: at the baseline; with the features whose net is negative at the baseline; with those whose net is positive
         at the baseline; as it is.
         """
-        return self._between().sides
+        return self.between().sides
+
+    @property
+    def conflict_rank(self) -> Tensor | None:
+        """The part of the background rows with a smaller share of conflict; None before ``rank_conflict``. (rows,)"""
+        return self.between().rank
+
+    def rank_conflict(self, scale: ConflictScale) -> Any:
+        """The explanation with the rank of its conflict among background rows, which views then show.
+
+        Args:
+            scale: What ``cafe.conflict_scale()`` gave.
+
+        Returns:
+            The explanation with ``conflict_rank``.
+
+        Raises:
+            ValueError: The conflict of the scale was computed in another way.
+        """
+        ranked: Any = self
+        return ranked.replace(conflict_info=replace(self.between(), rank=scale.rank(ranked)))
 
     @property
     def s_conf(self) -> Tensor:
@@ -120,7 +141,8 @@ class ConflictFields:
             raise ValueError('explanation.within: not defined for netting="path". Use another variant.')
         return torch.minimum(self.flat(self.positive), self.flat(self.negative)).sum(1)
 
-    def _between(self) -> ConflictInfo:
+    def between(self) -> ConflictInfo:
+        """Conflict, what is left, kind and sides together."""
         if self.conflict_info is not None:
             return self.conflict_info
         nets = self.flat(self.combined)

@@ -64,7 +64,7 @@ class Explanations(Mapping[Any, Explanation]):
             return torch.stack(values)
         if isinstance(values[0], tuple) and values[0] and isinstance(values[0][0], Tensor):
             return tuple(torch.stack(parts) for parts in zip(*values, strict=True))
-        raise ValueError(f"stack({name!r}): it is no tensor. Stack positive, negative, combined, bias, conflict, output ...")
+        raise ValueError(f"stack({name!r}): not a tensor. Stack positive, negative, combined, bias, conflict, output ...")
 
     def replace(self, **changes: Any) -> Explanations:
         """Others with some values of each changed, by their flat names."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 BY_NAME = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 LEFT_OUT = (  # where None
-    *("display", "sides", "conflict_pairs", "final", "model_at_baseline", "class_names", "probability", "against"),
-    *("if_missing", "blocks", "lost", "row_names", "baseline_display", "at_baseline"),
+    *("display", "sides", "conflict_rank", "conflict_pairs", "final", "model_at_baseline", "class_names"),
+    *("probability", "against", "if_missing", "blocks", "lost", "row_names", "baseline_display", "at_baseline"),
 )
 BEFORE = "Conflict comes from net scores: the file was written before conflict was measured."
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .._inputs.target import OTHERS
 from .conflict import ConflictInfo
 
 Tensors = Tensor | tuple[Tensor, ...]
@@ -88,12 +89,15 @@ PLACES = {
     "conflict_left": ("conflict_info", "left"),
     "conflict_kind": ("conflict_info", "kind"),
     "sides": ("conflict_info", "sides"),
+    "conflict_rank": ("conflict_info", "rank"),
 }
 KINDS = {"conflict_info": ConflictInfo, "features": FeatureInfo, "checks": Checks, "meta": Meta, "refinement": Refinement}
 
 
 def name_output(index: list[int], names: tuple[str, ...] | None) -> str:
     """One output by its name, or by its place."""
+    if index and index[0] == OTHERS:
+        return "the mean of the others"
     if names is not None and len(index) <= 1:
         return repr(names[index[0] if index else 0])
     return "" if not index else str(index[0] if len(index) == 1 else tuple(index))

@@ -1,4 +1,4 @@
-"""What somebody takes along: a report, scores as a file, and the lines that make the same explanation."""
+"""Exports: a report, scores as a file, and the lines of Python that make the same explanation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._core.variant import Variant
 from .._extras import needs
 from ..adapters.exports import storable
 from ..reporting import report_page
-from .requests import Choice, Refused
+from .requests import BACKGROUND, TYPICAL, Choice, Refused
 from .rows import Edits
 from .session import Session
 
@@ -90,7 +90,7 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
     lines = [*start, f"rows = frame[{list(rows.columns)!r}].iloc[{list(places)!r}].copy()"]
     lines += [f"rows[{name!r}] = {_written(value)}" for name, value in edits.get("cells", {}).items()]
     settings = [f"model, {choice.c!r}", *(f"{name}={value!r}" for name, value in _variant(session, choice))]
-    baseline = "None"
+    baseline = "None" if session.cafe.background is None else "'zero'"  # None may stand for the background
     if choice.baseline.startswith("row:"):
         baseline = f"frame[{list(rows.columns)!r}].iloc[[{choice.baseline.removeprefix('row:')}]]"
     elif choice.baseline != "zero":
@@ -104,7 +104,7 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
         settings += [f"{name}={value}" for name, value in (*known, ("feature_names", "cafe.feature_names"))]
         settings = [one for one in settings if not one.startswith("background")]
         settings += ["background=cafe.background"] if session.cafe.background is not None else []
-        if choice.baseline in ("mean", "median", "mode") and session.cafe.background is None:
+        if choice.baseline in (BACKGROUND, *TYPICAL) and session.cafe.background is None:
             settings.append(f"background=frame[{list(rows.columns)!r}]")
     asked = ["rows", baseline, *(f"{n}={v!r}" for n in ("target", "against") if (v := getattr(choice, n)) is not None)]
     lines.append(f"e = CAFE({', '.join(settings)}).explain({', '.join(asked)})")

@@ -74,7 +74,7 @@ def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
 
 
 def by_group(table: Table, scoring: Scoring, column: Any, cohort: np.ndarray | None = None) -> dict[str, Any]:
-    """The mean share of influence that cancelled, for groups of rows by one column."""
+    """The mean share of conflict, for groups of rows by one column; of a cohort only."""
     name = word(column, table.names, "column")
     assert table.frame is not None
     places: Any = slice(scoring.done) if cohort is None else cohort[cohort < scoring.done]
@@ -133,7 +133,7 @@ def _apart(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _counts(shares: np.ndarray, ends: tuple[float, float] | None = None) -> dict[str, Any]:
-    """How many rows have which share of their influence cancelled, between these ends or those of the rows."""
+    """How many rows have which share of conflict, between these ends or those of the rows."""
     own = shares[np.isfinite(shares)]
     low, high = ends if ends is not None else _ends(own)
     counts, _ = np.histogram(own, BINS, (low, high))
@@ -141,7 +141,7 @@ def _counts(shares: np.ndarray, ends: tuple[float, float] | None = None) -> dict
 
 
 def _ends(shares: np.ndarray) -> tuple[float, float]:
-    low, high = (float(shares.min()), float(shares.max())) if len(shares) else (0.0, 0.5)
+    low, high = (float(shares.min()), float(shares.max())) if len(shares) else (0.0, 1.0)
     return (low, high) if high > low else (max(low - 0.01, 0.0), low + 0.01)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from ..explanation import Explanation
+from ..plotting.conflict_words import conflict_sentence
 from ..plotting.rounding import shown
-from ..plotting.row_lines import baseline_lines, conflict_share, number
+from ..plotting.row_lines import baseline_lines, number
 from ..reporting.pictures import CONFLICT, DOWN, UP, heat, picture
 from ..reporting.rows import FEATURE, kind_of, percent
 from ..reporting.sentences import sentences
@@ -53,7 +54,6 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
     kind = "text" if e.features.tokens is not None else kind_of(e)
     part = by_region(e) if kind == "image" else e
     digits = shown(part, most, order=order)
-    share = conflict_share(e).item()
     found: dict[str, Any] = {
         "kind": kind,
         "feature": FEATURE.get(kind, "feature"),
@@ -61,8 +61,9 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
         "start": digits.start,
         "end": digits.end,
         "times": digits.times,
-        "conflict": digits.conflict,
-        "share": percent(share),
+        "conflict": "" if digits.between is None else digits.between.short,
+        "conflict_sentence": "" if digits.between is None else conflict_sentence(digits.between),
+        "conflict_kind": e.conflict_kind,
         "probability": None if e.probability is None else percent(e.probability.item()),
         "lines": [
             {
@@ -79,7 +80,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
             for line in digits.lines
             if line.name
         ],
-        "sentences": [text_of(one) for one in sentences(part, digits, share, kind)],
+        "sentences": [text_of(one) for one in sentences(part, digits, kind)],
         "notes": [*baseline_lines(part), *frozen_lines(e), *e.notes],
         "error": f"{e.completeness_error.abs().item():.1e}",
     }
@@ -109,7 +110,7 @@ def _maps(e: Explanation) -> tuple[list[dict[str, str]], list[int]]:
         "pushed up": (up, UP),
         "pushed down": (down, DOWN),
         "net": (net, UP),
-        "conflict": (torch.minimum(up, down), CONFLICT),
+        "within": (torch.minimum(up, down), CONFLICT),
     }
     found = [{"name": "the picture", "address": picture(image, SIDE)}]
     found += [{"name": name, "address": heat(values, reach, colour)} for name, (values, colour) in maps.items()]

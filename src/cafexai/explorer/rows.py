@@ -1,4 +1,4 @@
-"""The rows of the data as the model takes them, also with changes that somebody tries out."""
+"""The rows of the data as the model takes them, also with changes that the user tries."""
 
 from __future__ import annotations
 

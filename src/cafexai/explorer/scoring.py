@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from ..explanation import Explanation
-from ..plotting.row_lines import conflict_share
 from ..reporting.summed import by_region
 from .classes import errors_of, truth_of
 from .requests import Choice, Refused
@@ -49,7 +48,7 @@ class Scoring:
         return truth_of(self.session, self.rows)
 
     def run(self) -> Iterator[None]:
-        """Step by step; each lasts about as long as somebody at a slider does not notice."""
+        """Step by step; each is short enough not to delay a slider."""
         size, least = 1, STEP
         while self.done < self.total:
             begin = time.perf_counter()
@@ -73,8 +72,8 @@ class Scoring:
         e = self.session.explain(places, self.choice, rows=self.rows)
         where = slice(places.start, places.stop)
         self.columns["output"][where] = e.output.cpu().numpy()
-        self.columns["conflict"][where] = e.s_conf.cpu().numpy()
-        self.columns["share"][where] = conflict_share(e).cpu().numpy()
+        self.columns["conflict"][where] = e.conflict.cpu().numpy()
+        self.columns["share"][where] = e.conflict_share.cpu().numpy()
         outputs = self.session.outputs(self.rows.inputs(places)[0])
         likely = self.session.probabilities(outputs, e.meta.final)
         if outputs.ndim == 2 and outputs.shape[1] > 1:

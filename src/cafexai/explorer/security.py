@@ -1,4 +1,4 @@
-"""Who may talk to the explorer: pages of this machine that know the token, and nobody else."""
+"""Access to the explorer: only pages of this machine that know the token."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Guard:
 
 
 UNKNOWN = (
-    "This page is for whoever started it. Open the address with the token that the command printed; "
+    "This page is for the user who started it. Open the address with the token that the command printed; "
     "it is different after every start, unless the token is kept by --token-file."
 )
 

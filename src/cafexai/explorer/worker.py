@@ -1,4 +1,4 @@
-"""One thread for the model: the newest request of each kind first, work in the background when nobody waits."""
+"""One thread for the model: the newest request of each kind first, background work when no request waits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Worker:
         return future
 
     def background(self, key: str, job: Iterator[None]) -> None:
-        """Take steps of a job whenever nobody waits; an older job of this key is given up."""
+        """Take steps of a job while no request waits; an older job of this key is cancelled."""
         with self._change:
             self._jobs[key] = job
             self._change.notify()
@@ -78,7 +78,7 @@ def _answered(call: Callable[[], Any], future: Future[Any]) -> None:
         return
     try:
         future.set_result(call())
-    except BaseException as error:  # whoever asked is told
+    except BaseException as error:  # the caller gets it
         future.set_exception(error)
 
 

@@ -100,7 +100,7 @@ def read_data(
     elif ending == ".txt":
         data = _texts(place, encoding)
     else:
-        raise DataProblem(f"{place}: no kind of data that is known. There are: {KINDS}.")
+        raise DataProblem(f"{place}: unknown kind of data. Allowed kinds: {KINDS}.")
     if not len(data):
         raise DataProblem(f"{place}: it holds no rows, so there is nothing to explain.")
     if columns is not None and data.form in ("images", "texts"):

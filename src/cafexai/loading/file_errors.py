@@ -44,7 +44,7 @@ def in_other_letters(path: Path, encoding: str | None, error: Exception) -> Data
 
 
 def short(error: BaseException, most: int = 300) -> str:
-    """An error of somebody else's code in one line."""
+    """An error of another library in one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= most else text[: most - 3] + "..."
 

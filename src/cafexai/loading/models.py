@@ -42,7 +42,7 @@ def load_model(spec: str | os.PathLike[str], weights: str | os.PathLike[str] | N
     in_code = ":" in Path(name).name and ending not in _READERS
     if not in_code and ending not in _READERS:
         remedy = f" Code is named as {name}:factory." if ending == ".py" else ""
-        raise ModelProblem(f"{name}: no kind of model that is known. There are: {KINDS}.{remedy}")
+        raise ModelProblem(f"{name}: unknown kind of model. Allowed kinds: {KINDS}.{remedy}")
     if trust:
         find_own_modules()  # what a trusted file needs
     made = _call_factory(name) if in_code else _READERS[ending](existing(name, ModelProblem, "the model"), trust)

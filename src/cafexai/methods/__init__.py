@@ -27,7 +27,7 @@ __all__ = [
 def __getattr__(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}. The methods are {', '.join(METHODS)}.")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}. Methods: {', '.join(METHODS)}.")
 
 
 def __dir__() -> list[str]:

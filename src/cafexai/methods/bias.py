@@ -57,7 +57,7 @@ def _distribute_biases(passed: Passed, bias_only: bool) -> Tensor:
 class LocalScores(SignedScores):
     """The value with the slope of the network, and ``share``, a mean over the inputs by which amounts are handed down."""
 
-    has_book = False  # biases are remembered with the shares of the value that they were added to
+    has_ledger = False  # biases are remembered with the shares of the value that they were added to
 
     def __init__(
         self,

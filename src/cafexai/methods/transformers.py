@@ -49,7 +49,7 @@ def gim(case: Case, *, temperature: float = 2.0) -> Tensor:
     """GIM: the gradient with constant scales of norms, a softened softmax and products in attention in halves.
 
     Args:
-        temperature: The logits of a softmax are divided by it on the way back.
+        temperature: The logits of a softmax are divided by it in the backward pass.
     """
     if not temperature > 0:
         raise ValueError(f"gim(..., temperature={temperature!r}): the temperature must be a number above 0.")
@@ -72,7 +72,7 @@ def _coefficients(passed: Passed) -> Tensor:
 class GradientScores(SignedScores):
     """The value with the slope of the network, but for what its settings and ``product`` change."""
 
-    has_book = False  # the scores of GIM add up to nothing that biases could have a part of
+    has_ledger = False  # the scores of GIM add up to nothing that biases could have a part of
 
     def _through(self, phi: Function) -> tuple[None, Tensor]:
         value = self.delta.detach()

@@ -1,4 +1,4 @@
-"""How close is the order of the scores to the best order in which features can be put away?"""
+"""How close is the order of the scores to the best order in which features can be removed?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to the output when features are put away, or put back, in the order of their scores?"""
+"""What happens to the output when features are removed, or put back, in the order of their scores?"""
 
 from __future__ import annotations
 

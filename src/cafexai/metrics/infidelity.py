@@ -76,7 +76,7 @@ def infidelity(
         if not isinstance(disturbed, Tensor) or disturbed.shape != repeated.shape:
             what = f"shape {tuple(disturbed.shape)}" if isinstance(disturbed, Tensor) else type(disturbed).__name__
             raise ValueError(
-                f"infidelity(..., perturb): it gives {what}; give disturbed rows of shape {tuple(repeated.shape)}."
+                f"infidelity(..., perturb): it gives {what}; give perturbed rows of shape {tuple(repeated.shape)}."
             )
         disturbed = disturbed.view(-1, n_samples, *x.shape[1:])
         change = (outputs(original, rows) - outputs(disturbed, rows)).double()

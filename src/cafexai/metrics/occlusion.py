@@ -1,4 +1,4 @@
-"""Do scores say what happens when features are put away one at a time?"""
+"""Do scores say what happens when features are removed one at a time?"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def choose_output(
         places = (each, *(part[rows].to(out.device).repeat_interleave(n) for part in index))
         found = out[places].view(count, n)
         if not all_finite(found):
-            raise ValueError(f"{call}(...): the model gives NaN or infinite values for the rows, or for disturbed ones.")
+            raise ValueError(f"{call}(...): the model gives NaN or infinite values for the rows, or for perturbed ones.")
         return found
 
     return outputs

@@ -1,4 +1,4 @@
-"""Ways to disturb rows, for metrics that watch how the output follows."""
+"""Ways to perturb rows, for metrics that watch how the output follows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from .._core.tolerance import all_finite
 from .._inputs.groups import is_index
 
-Perturb = Callable[[Tensor, torch.Generator], Tensor]  # rows and a source of chance -> disturbed rows
+Perturb = Callable[[Tensor, torch.Generator], Tensor]  # rows and a source of chance -> perturbed rows
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class TabularPerturbation:
             )
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Disturbed rows, shaped like x."""
+        """Perturbed rows, shaped like x."""
         if x.ndim != 2 or x.shape[1] != self.data.shape[1]:
             raise ValueError(
                 f"TabularPerturbation: rows of shape {tuple(x.shape)} for data of shape {tuple(self.data.shape)}; other inputs "
@@ -132,7 +132,7 @@ class PatchPerturbation:
     noise: float = 0.0
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Disturbed images, shaped like x."""
+        """Perturbed images, shaped like x."""
         if x.ndim != 4 or min(x.shape[2:]) < self.size:
             raise ValueError(
                 f"PatchPerturbation(size={self.size}): images are (rows, channels, height, width) and at least that large; "

@@ -49,8 +49,8 @@ class Bench:
     n_samples: int
     n_units: int
     layers: Any
-    groups: Tensor  # the number of the group of each element, shaped like one row: what is put away together
-    replace: Any  # what stands where something was put away
+    groups: Tensor
+    replace: Any
 
     def shares(self) -> dict[str, Tensor]:
         """The scores, with those of groups shared out among their elements."""

@@ -1,4 +1,4 @@
-"""Features put away: what a model says of rows in which some features, or groups of them, are missing."""
+"""Evaluate a model on rows from which features, or groups of them, are removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .._inputs.groups import default_names, places
 from .outputs import blocks_of_rows, choose_output, finite_scores, slices
 from .registry import Bench, Best, metric
 
-Replace = str | Callable[[Tensor], Tensor]  # a word, or a function from rows to what stands where something was put away
+Replace = str | Callable[[Tensor], Tensor]  # a word, or a function from rows to the values of removed elements
 
 
 def cells(x: Tensor, size: int) -> Tensor:
@@ -51,12 +51,12 @@ def cells(x: Tensor, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows with the same groups of elements; a set of groups is (count,) of true and false, true being put away."""
+    """Some rows with the same groups of elements; a set of groups is (count,) of true and false, true being removed."""
 
     rows: slice
     count: int  # of groups
     groups: Tensor  # the group of each element of a flattened row; -1: it stays
-    ask: Callable[[Tensor, slice], Tensor]  # (rows, n, elements), true being put away -> outputs (rows, n)
+    ask: Callable[[Tensor, slice], Tensor]  # (rows, n, elements), true being removed -> outputs (rows, n)
 
     def outputs(self, away: Tensor) -> Tensor:
         """The chosen output without some groups, (rows, ..., count) to (rows, ...)."""
@@ -198,7 +198,7 @@ def _group_elements(call: str, x: Tensor, groups: Any) -> list[tuple[slice, Tens
         index, labels = places(mask, [shape], lambda: default_names([shape]), call)
         staying = 0 if isinstance(mask, Mapping) else sum(label.startswith("group -") for label in labels)
         if staying == len(labels):
-            raise ValueError(f"{call}(..., feature_groups=mask): all of its numbers are negative, so nothing can be put away.")
+            raise ValueError(f"{call}(..., feature_groups=mask): all of its numbers are negative, so nothing can be removed.")
         return (index - staying).clamp_min(-1).to(x.device)
 
     if of_rows:
@@ -224,7 +224,7 @@ def _ask_model(
 
 
 def _replacement(call: str, x: Tensor, baselines: Any, replace: Replace) -> Tensor:
-    """What stands where something was put away, shaped like x."""
+    """The values of removed elements, shaped like x."""
     if callable(replace):
         given = replace(x)
         if not isinstance(given, Tensor) or given.shape != x.shape:
@@ -248,8 +248,8 @@ def _replacement(call: str, x: Tensor, baselines: Any, replace: Replace) -> Tens
         _need_ids(call, replace, x)
     if not x.is_floating_point() and (baselines is None or torch.as_tensor(baselines).is_floating_point()):
         raise ValueError(
-            f"{call}(..., replace={replace!r}, baselines={baselines!r}): x holds integer ids; give the id that stands for a "
-            "token that was put away, baselines=tokenizer.mask_token_id."
+            f"{call}(..., replace={replace!r}, baselines={baselines!r}): x holds integer ids; give the id that replaces a "
+            "removed token, baselines=tokenizer.mask_token_id."
         )
     return expand_baseline(0.0 if baselines is None else baselines, x, call)
 

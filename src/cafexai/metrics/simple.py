@@ -104,7 +104,7 @@ def rmse(attributions: Tensor, truth: Tensor) -> Tensor:
     """
     attributions, truth = finite_scores("rmse", attributions), finite_scores("rmse", truth)
     if attributions.shape != truth.shape:
-        raise ValueError(f"rmse(...): scores of shape {tuple(attributions.shape)}, known ones of shape {tuple(truth.shape)}.")
+        raise ValueError(f"rmse(...): scores of shape {tuple(attributions.shape)}, true ones of shape {tuple(truth.shape)}.")
     return (attributions - truth).flatten(1).square().mean(0).sqrt()
 
 

@@ -61,7 +61,7 @@ class _Step(NamedTuple):
     operation: Operation
     takes: tuple[str, ...]
     gives: tuple[str, ...]
-    last: tuple[str, ...]  # values that nobody needs any more
+    last: tuple[str, ...]  # values that are not needed any more
 
 
 class OnnxModel(nn.Module):

@@ -129,7 +129,7 @@ def sweep(entries: Mapping[Any, Explanation], most: int = 8, order: str = "net")
         handles += _curve(axes[0], c, [line.positive for line in exact], along, looks | {"label": name})
         _curve(axes[0], c, [-line.negative for line in exact], along, looks | {"linestyle": "--"})
         _curve(axes[1], c, [line.net for line in exact], along, looks)
-    nets = {"conflict": ([one.s_conf.item() for one in entries.values()], CONFLICT)}
+    nets = {"conflict": ([one.conflict.item() for one in entries.values()], CONFLICT)}
     nets["output"] = ([one.output.item() for one in entries.values()], NET)
     for label, (values, colour) in nets.items():
         _curve(axes[2], c, values, along, {"color": colour, "marker": "o", "label": label})

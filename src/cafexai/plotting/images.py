@@ -13,7 +13,7 @@ from .palette import CONFLICT, DOWN, UP, both_signs, fading
 from .pixels import maps, per_pixel, reach, seen
 from .rounding import Shown, in_digits
 from .row_lines import bias_line, sum_line
-from .table_plot import headline
+from .table_plot import headline, told_conflict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ MEANING = {
     "positive": "positive: pushes up",
     "negative": "negative: pushes down",
     "net": "net: positive - negative",
-    "conflict": "conflict: cancelled in the pixel",
+    "conflict": "within: cancelled in the pixel itself",
 }
 
 
@@ -52,14 +52,14 @@ def image(explanation: Explanation, beside: Any = None) -> Picture:
             "net of the other explanation" if isinstance(beside, Explanation) else "the other method", fontsize=10
         )
     row = in_total(explanation, f"{height * width} pixel{'s' * (height * width > 1)}")
-    headed(drawn, headline(explanation, row), "\n".join([sentence(row), *explanation.notes]))
+    headed(drawn, headline(explanation, row), "\n".join([sentence(row), told_conflict(row), *explanation.notes]))
     return drawn
 
 
 def in_total(explanation: Explanation, name: str) -> Shown:
     """One row in a few numbers that add up: all features together, and the biases."""
     start, end = explanation.baseline_output.item(), explanation.output.item()
-    return in_digits([sum_line(explanation, name), bias_line(explanation)], start, end)
+    return in_digits([sum_line(explanation, name), bias_line(explanation)], start, end, conflict_of=explanation)
 
 
 def sentence(row: Shown) -> str:

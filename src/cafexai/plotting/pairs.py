@@ -24,9 +24,9 @@ EDGES = 15  # of the network
 def pairs(explanation: Explanation, most: int = 8) -> Picture:
     """The features of one row that cancel most with others, and what each pair cancelled, in units of the output."""
     if explanation.conflict_pairs is None:
-        raise ValueError('plot_pairs(): ask for them: CAFE(model, netting="feature").explain(x, pairs=True).')
+        raise ValueError('plot.pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
     if most < 2:
-        raise ValueError(f"plot_pairs(most={most}): give the number of features to show, at least 2.")
+        raise ValueError(f"plot.pairs(most={most}): give the number of features to show, at least 2.")
     amounts = explanation.conflict_pairs[0].double().cpu().numpy()
     names = [*explanation.names(), "(bias)"]
     order = np.argsort(-(amounts.sum(0) + amounts.sum(1)), kind="stable")

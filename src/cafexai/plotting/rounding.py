@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..explanation import Explanation
+from .conflict_words import ShownConflict, show_conflict
 from .row_lines import Line, Order, bias_line, feature_lines
 
 
@@ -38,21 +39,31 @@ class Shown:
     start: str
     lines: tuple[ShownLine, ...]  # features, strongest first, "n others", the biases last
     end: str
-    up: str  # what all lines but the last, the biases, pushed up, down,
+    up: str  # what all lines but the last, the biases, pushed up and down: sums of the digits shown
     down: str
-    conflict: str  # and the smaller of both: sums of the digits shown
     times: str = ""  # such as "x 1e+12": what all numbers are to be multiplied by
+    between: ShownConflict | None = None  # the conflict, in the same digits
 
 
 def shown(explanation: Explanation, most: int = 12, digits: int = 4, order: Order = "net") -> Shown:
     """The explanation of one row, with ``digits`` significant digits for the largest net score, start or end."""
     lines = [*feature_lines(explanation, most, order), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()
-    return in_digits(lines, start, end, digits, explanation.refinement is not None)
+    return in_digits(lines, start, end, digits, explanation.refinement is not None, explanation)
 
 
-def in_digits(lines: Sequence[Line], start: float, end: float, digits: int = 4, corrected: bool = False) -> Shown:
-    """Any lines that lead from start to end, in digits that add up; ``corrected`` if they have refined scores."""
+def in_digits(
+    lines: Sequence[Line],
+    start: float,
+    end: float,
+    digits: int = 4,
+    corrected: bool = False,
+    conflict_of: Explanation | None = None,
+) -> Shown:
+    """Any lines that lead from start to end, in digits that add up; ``corrected`` if they have refined scores.
+
+    ``conflict_of`` is the explanation of the row whose conflict is shown in the same digits.
+    """
     largest = max(map(abs, (start, end, *(line.net for line in lines))))
     largest = largest or max((max(line.positive, line.negative) for line in lines), default=0.0)
     power = _power(largest)
@@ -74,7 +85,11 @@ def in_digits(lines: Sequence[Line], start: float, end: float, digits: int = 4, 
         rows.append(ShownLine(line.name, line.value, text(up), text(down), text(net), own, line))
     times = f"x 1e{power:+03d}" if power else ""
     ups, downs = (sum(one[side] for one in signs[:-1]) for side in (0, 1))
-    return Shown(text(first), tuple(rows), text(last), text(ups), text(downs), text(min(ups, downs)), times)
+    between = None
+    if conflict_of is not None:
+        typical = bool(conflict_of.meta.settings.get("typical"))
+        between = show_conflict(conflict_of.between(), unit, text, (first, last), typical)
+    return Shown(text(first), tuple(rows), text(last), text(ups), text(downs), times, between)
 
 
 def in_steps(values: Sequence[float], total: int) -> list[int]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ..explanation import Explanation
@@ -124,12 +123,6 @@ def sum_line(explanation: Explanation, name: str) -> Line:
         explanation.flat(p).double().sum().item() for p in (explanation.positive, explanation.negative, explanation.combined)
     )
     return Line(name, "", up, down, net)
-
-
-def conflict_share(explanation: Explanation) -> Tensor:
-    """The conflict of each row as a share of all influence of its features: 0 if all push one way, 0.5 if all is cancelled."""
-    influence = explanation.flat(explanation.positive).sum(1) + explanation.flat(explanation.negative).sum(1)
-    return explanation.s_conf / influence.clamp_min(torch.finfo(influence.dtype).tiny)
 
 
 def number(value: float) -> str:

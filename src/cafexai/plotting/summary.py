@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from ..explanation import Explanation
+from .conflict_words import mean_sentence, whole_percent
 from .dispatch import view
 from .figures import figure, headed, light, rows_down
 from .images import draw_map
-from .labels import class_name, labels, percent
+from .labels import class_name, labels
 from .palette import CONFLICT, DOWN, NET, QUIET, UP, VALUES
 from .pixels import per_pixel, reach
-from .row_lines import conflict_share, number, strongest_first
+from .row_lines import number, strongest_first
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,9 +103,8 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _title(explanation: Explanation) -> str:
-    conflict, share = explanation.s_conf.double().mean().item(), conflict_share(explanation).double().mean().item()
-    rows = f"{len(explanation)} row" + "s" * (len(explanation) > 1)
-    return f"{rows}.  Mean conflict: {number(conflict)}, {percent(share)} of all influence"
+    conflict, share = explanation.conflict.double().mean().item(), explanation.conflict_share.double().mean().item()
+    return mean_sentence(len(explanation), number(conflict), share)
 
 
 def _means(axes: Axes, shown: list[Feature], count: int) -> None:
@@ -162,15 +162,15 @@ def aside(places: np.ndarray, bins: int = 90, widest: float = 0.36) -> np.ndarra
 
 
 def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
-    conflict = explanation.s_conf.double().cpu().numpy()
+    conflict = explanation.conflict.double().cpu().numpy()
     left.hist(conflict, bins=min(40, max(8, len(conflict) // 10)), color=CONFLICT)
     left.locator_params(axis="y", integer=True)
     left.set_title("How much is cancelled between features", fontsize=11)
-    left.set_xlabel("conflict")
+    left.set_xlabel("conflict: cancelled, in units of the output")
     left.set_ylabel("rows")
     light(left, "y")
     order = np.argsort(-conflict, kind="stable")[:WORST]
-    outputs, share = explanation.output.double().cpu().numpy(), conflict_share(explanation).double().cpu().numpy()
+    outputs, share = explanation.output.double().cpu().numpy(), explanation.conflict_share.double().cpu().numpy()
     right.barh(range(len(order)), conflict[order], 0.62, color=CONFLICT)
     named = []
     for place, row in enumerate(order):
@@ -178,11 +178,11 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
         called = f"row {row}" if own.row_names is None else own.row_names[0]
         named.append(f"{called}: {class_name(own) or own.target_name()} {number(outputs[row])}")
         looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
-        right.annotate(percent(share[row]), (conflict[row], place), (4, 0), **looks)
+        right.annotate(whole_percent(share[row]), (conflict[row], place), (4, 0), **looks)
     rows_down(right, labels(named, 40), 9)
     right.set_xlim(0, 1.15 * max(conflict[order].max(initial=0.0), 1e-300))
     light(right)
-    right.set_title("The rows with most conflict (and its share of all influence)", fontsize=11)
+    right.set_title("The rows with most conflict (and cancelled / (cancelled + left))", fontsize=11)
     right.set_xlabel("conflict")
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
+from .conflict_words import conflict_sentence
 from .figures import figure, headed, light, rows_down
-from .labels import labels, percent, probability, shortened, with_c
+from .labels import labels, probability, shortened, with_c
 from .palette import DOWN, NET, PALE_DOWN, PALE_UP, UP
 from .rounding import Shown, ShownLine, in_digits, shown
-from .row_lines import Line, baseline_lines, conflict_share, number
+from .row_lines import Line, baseline_lines, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ def bars(explanation: Explanation, most: int = 12, order: str = "net") -> Pictur
     """The explanation of one row: scores of both signs on the left, on the right the nets from baseline to output."""
     row = shown(explanation, most, order=order)
     said = f"Bias: the constants inside the model. {with_c(explanation)}."
-    meaning = f"Conflict: influence of the features in both directions that cancelled out. {said}"
+    meaning = f"{told_conflict(row)} {said}".strip()
     drawn, handles = two_sided(row, explanation.baseline_output.item(), ("What each feature did", "output"))
     headed(drawn, headline(explanation, row), "\n".join([meaning, *baseline_lines(explanation), *explanation.notes]), handles)
     return drawn
@@ -56,8 +57,13 @@ def headline(explanation: Explanation, row: Shown) -> str:
     target = f"{target[0].upper()}{target[1:]}"
     called = "" if explanation.row_names is None else f"{shortened(explanation.row_names[0], 40)}: "
     words = f"{called}{target}: {row.start} at the baseline, {row.end} here{times}"
-    share = percent(conflict_share(explanation).item())
-    return f"{words}{f' ({chance})' if chance else ''}\nConflict: {row.conflict}, {share} of all influence"
+    conflict = "" if row.between is None else f"\nConflict between features: {row.between.short}"
+    return f"{words}{f' ({chance})' if chance else ''}{conflict}"
+
+
+def told_conflict(row: Shown) -> str:
+    """The sentence on the conflict of a row, if it is known."""
+    return "" if row.between is None else conflict_sentence(row.between)
 
 
 def two_sided(row: Shown, start: float, titles: tuple[str, str]) -> tuple[Picture, list[Any]]:

@@ -72,7 +72,7 @@ class Refine:
         if isinstance(self.ridge, bool) or not isinstance(self.ridge, (int, float)) or not 0 < self.ridge < math.inf:
             raise ValueError(f"Refine(..., ridge={self.ridge!r}): give a positive number.")
         if self.perturb is not None and not isinstance(self.perturb, DataNoise) and not callable(self.perturb):
-            raise ValueError(f"Refine(..., perturb={self.perturb!r}): give a function (rows, generator) -> disturbed rows.")
+            raise ValueError(f"Refine(..., perturb={self.perturb!r}): give a function (rows, generator) -> perturbed rows.")
 
 
 def refine_explanation(subject: Subject, explanation: Explanation, refine: Refine, background: Any) -> Explanation:
@@ -188,7 +188,7 @@ def _versions(refine: Refine, batch: Batch, noises: Sequence[DataNoise], several
         )
         if not fit:
             shapes = ", ".join(str(tuple(copy.shape)) for copy in copies)
-            raise ValueError(f"Refine(..., perturb): give disturbed rows, finite and of shape {shapes}, for copies of one row.")
+            raise ValueError(f"Refine(..., perturb): give perturbed rows, finite and of shape {shapes}, for copies of one row.")
         found.append(tuple(part.detach().to(copy) for part, copy in zip(parts, copies, strict=True)))
     return [torch.stack(same) for same in zip(*found, strict=True)]
 

@@ -1,4 +1,4 @@
-"""A report that can be sent: one HTML file that explains predictions to somebody who never saw the code."""
+"""The report: one HTML file that explains predictions to readers who never saw the code."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .._core.variant import Variant
 from .._files import checksum
 from ..explanation import Explanation
 from ..plotting.labels import variant_of
-from ..plotting.row_lines import conflict_share, number
+from ..plotting.row_lines import number
 from .escape import Html, joined, tag
 from .rows import kind_of, percent, targets
 
@@ -217,7 +217,7 @@ def code(text: str) -> Html:
 def tiles(entries: Mapping[str, Explanation]) -> Html:
     """The few numbers that say at once what this is about."""
     first = next(iter(entries.values()))
-    shares = torch.cat([conflict_share(one) for one in entries.values()])
+    shares = torch.cat([one.conflict_share for one in entries.values()])
     worst = max(one.completeness_error.abs().max().item() for one in entries.values())
     kind = kind_of(first)
     unit = {"image": "parts of each picture", "text": "words at most"}.get(kind) or counted(first)
@@ -225,7 +225,7 @@ def tiles(entries: Mapping[str, Explanation]) -> Html:
     numbers = [
         (f"{len(first):,}", "row" if len(first) == 1 else "rows"),
         (f"{count:,}", unit),
-        (percent(shares.median().item()), "conflict in the middle row; 50\u00a0% would be all influence cancelled"),
+        (percent(shares.median().item()), "conflict in the middle row: cancelled / (cancelled + left)"),
         (small(worst), "largest error of a sum"),
     ]
     return tag("ul", *(tag("li", tag("b", value), " ", tag("span", meaning)) for value, meaning in numbers), kind="tiles")

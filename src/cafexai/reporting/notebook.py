@@ -8,11 +8,12 @@ from typing import Any
 
 from ..explanation import Explanation
 from ..plotting.comparison_plots import columns
+from ..plotting.conflict_words import SHARE
 from ..plotting.dispatch import view
 from ..plotting.images import in_total
 from ..plotting.labels import class_name, labels, percent, probability, shortened, with_c
 from ..plotting.rounding import Shown, shown
-from ..plotting.row_lines import conflict_share, feature_lines, number
+from ..plotting.row_lines import feature_lines, number
 from .html_parts import bar, cap, image_strip, word_strip
 from .text_ledger import remarks
 
@@ -101,7 +102,7 @@ def explanation_page(explanation: Explanation) -> str:
 
 def _rows(explanation: Explanation) -> str:
     kept, more = cap(range(len(explanation)), ROWS, "row")
-    share = conflict_share(explanation)
+    share = explanation.conflict_share
     lines = []
     for row in kept:
         one = explanation[row]
@@ -112,10 +113,10 @@ def _rows(explanation: Explanation) -> str:
             number(one.output.item()),
         ]
         cells += [] if one.probability is None else [percent(one.probability.item())]
-        cells += [number(one.s_conf.item()), percent(share[row].item()), ", ".join(strongest)]
+        cells += [number(one.conflict.item()), percent(share[row].item()), ", ".join(strongest)]
         lines.append([escape(cell) for cell in cells])
     chance = [] if explanation.probability is None else ["probability"]
-    head = ["row", "explained", "output", *chance, "conflict", "of all influence", "strongest features (net)"]
+    head = ["row", "explained", "output", *chance, "cancelled between features", SHARE, "strongest features (net)"]
     rows = f"{len(explanation)} row" + "s" * (len(explanation) != 1)
     features = explanation.flat(explanation.positive).shape[1]
     title = f"Explanation of {rows}, {features} features ({with_c(explanation)})"
@@ -144,13 +145,13 @@ def explanations_page(by: tuple[str, ...], entries: Mapping[Any, Explanation]) -
         return table(["net", *heads], [[escape(cell) for cell in row] for row in rows], title, (), more)
     rows = []
     for key, one in kept:
-        means = [one.output.mean().item(), one.s_conf.mean().item()] if len(one) else []
-        share = [percent(conflict_share(one).mean().item())] if len(one) else []
+        means = [one.output.mean().item(), one.conflict.mean().item()] if len(one) else []
+        share = [percent(one.conflict_share.mean().item())] if len(one) else []
         rows.append(
             [
                 escape(cell)
                 for cell in (names[key], class_name(one) if len(one) else "", str(len(one)), *map(number, means), *share)
             ]
         )
-    head = [", ".join(by), "", "rows", "mean output", "mean conflict", "of all influence"]
+    head = [", ".join(by), "", "rows", "mean output", "mean conflict", f"mean of {SHARE}"]
     return table(head, rows, title, (), more, (0, 1))

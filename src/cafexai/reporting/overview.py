@@ -9,7 +9,7 @@ import torch
 
 from ..explanation import Explanation
 from ..plotting.rounding import shown
-from ..plotting.row_lines import conflict_share, number, strongest_first
+from ..plotting.row_lines import number, strongest_first
 from .escape import Html, joined, tag
 from .ledger_table import ledger
 from .rows import FEATURE, kind_of, percent, targets
@@ -25,7 +25,7 @@ def overview(
     explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int = 15, order: str = "net"
 ) -> Html:
     """Averages, pictures, and the rows with most conflict."""
-    shares = conflict_share(explanation)
+    shares = explanation.conflict_share
     worst = [row for row in shares.argsort(descending=True).tolist()[:5] if shares[row] > 0]
     links = joined((tag("a", f"{names[row]} ({percent(shares[row].item())})", href=f"#{prefix}{row}") for row in worst), ", ")
     return joined(
@@ -33,7 +33,11 @@ def overview(
             *_averages(explanation, label, most, order),
             tag(
                 "div",
-                tag("figure", _histogram(shares), tag("figcaption", "How much of all influence cancelled, in how many rows")),
+                tag(
+                    "figure",
+                    _histogram(shares),
+                    tag("figcaption", "Conflict as a share, in how many rows"),
+                ),
                 tag("figure", _dots(explanation, shares), tag("figcaption", "Every row: its output, and how much cancelled")),
                 kind="two",
             ),
@@ -90,21 +94,21 @@ def value_ranges(explanation: Explanation) -> dict[str, str]:
 
 
 def _histogram(shares: torch.Tensor) -> Html:
-    """Rows by conflict as a share of all influence, 0 to 50 %."""
-    counts = torch.histc(shares.double().cpu(), BINS, 0, 0.5).tolist()
+    """Rows by the share of their conflict, 0 to 100 %."""
+    counts = torch.histc(shares.double().cpu(), BINS, 0, 1).tolist()
     most, step = max(counts) or 1, WIDTH / BINS
     bars = []
     for place, count in enumerate(counts):
         if count:
             high = max(round((HEIGHT - FOOT - 16) * count / most, 1), 1)
-            low, up = 50 * place / BINS, 50 * (place + 1) / BINS
+            low, up = 100 * place / BINS, 100 * (place + 1) / BINS
             title = tag("title", f"{low:g} to {up:g} %: {count:.0f} rows")
             bars.append(tag("rect", title, x=place * step + 1, y=HEIGHT - FOOT - high, width=step - 2, height=high, kind="k"))
             if count == most:
                 at = {"x": (place + 0.5) * step, "y": HEIGHT - FOOT - high - 4}
                 bars.append(tag("text", f"{count:.0f}", **at, text_anchor="middle"))
     label = f"Distribution of conflict over {len(shares)} rows; the middle row has {percent(shares.median().item())}"
-    return _picture(label, bars, ("0 %", "25 %", "50 %"))
+    return _picture(label, bars, ("0 %", "50 %", "100 %"))
 
 
 def _dots(explanation: Explanation, shares: torch.Tensor) -> Html:
@@ -113,9 +117,9 @@ def _dots(explanation: Explanation, shares: torch.Tensor) -> Html:
     low, high = output.min().item(), output.max().item()
     chosen = torch.linspace(0, len(output) - 1, min(len(output), DOTS)).round().long()
     across = 6 + (WIDTH - 12) * (output - low) / ((high - low) or 1)
-    up = HEIGHT - FOOT - 4 - 2 * (HEIGHT - FOOT - 10) * shares.double()
+    up = HEIGHT - FOOT - 4 - (HEIGHT - FOOT - 10) * shares.double()
     path = "".join(f"M{x:.0f} {y:.0f}h0" for x, y in zip(across[chosen].tolist(), up[chosen].tolist(), strict=True))
-    label = f"Output from {number(low)} to {number(high)}, against conflict as a share of all influence from 0 to 50 %"
+    label = f"Output from {number(low)} to {number(high)}, against conflict as a share, from 0 to 100 %"
     return _picture(label, [tag("path", d=path, kind="dots")], (number(low), "output", number(high)))
 
 

@@ -135,14 +135,14 @@ def _facts(facts: Sequence[tuple[str, Any]]) -> Html:
 
 
 def _reading(explanation: Explanation) -> Html:
-    """For somebody who has never seen such a table."""
+    """An introduction for readers who see such a table for the first time."""
     kind = kind_of(explanation)
     thing = FEATURE.get(kind, "feature")
     parts = [
         tag(
             "p",
-            "The model turned each row into a number, the score. Starting from the score at a baseline (a row at which nothing "
-            f"is said), every {thing} pushed it ",
+            "The model turned each row into a number, the score. Starting from the score at a baseline (an uninformative "
+            f"row), every {thing} pushed it ",
             tag("strong", "up", kind="u"),
             ", ",
             tag("strong", "down", kind="d"),
@@ -154,9 +154,10 @@ def _reading(explanation: Explanation) -> Html:
         tag(
             "p",
             tag("strong", "Conflict", kind="k"),
-            f" is what {THINGS[kind]} pushed up and others pushed down again. It is also given as a share of all influence: "
-            "0\u00a0% if everything pushes one way, 50\u00a0% if everything is cancelled. A row with much conflict was decided "
-            f"by a small difference of large influences, and a {thing} whose net is small may still have mattered a lot.",
+            f" is what {THINGS[kind]} cancelled of each other. It is measured: the model is asked again with only what speaks "
+            "for the score, and with only what speaks against it. Its share is cancelled / (cancelled + left): 0\u00a0% if "
+            "nobody was opposed, 50\u00a0% if as much cancelled as is left, 100\u00a0% if all cancelled. It says how the score "
+            "came about, not that it is wrong.",
         ),
     ]
     if kind == "image":

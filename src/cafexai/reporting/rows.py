@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..explanation import Explanation
 from ..plotting.rounding import Shown, shown
-from ..plotting.row_lines import baseline_lines, conflict_share, number
+from ..plotting.row_lines import baseline_lines, number
 from .escape import Html, joined, tag
 from .ledger_table import bar, ledger, signed
 from .pictures import image_row, text_row
@@ -24,7 +24,7 @@ def rows(
 ) -> Iterator[Html]:
     """One element per row; ``prefix`` begins its address in the page, ``label`` says which of several explanations it is of."""
     kind, count = kind_of(explanation), len(explanation)
-    shares = conflict_share(explanation).tolist()
+    shares = explanation.conflict_share.tolist()
     sides = [explanation.flat(part).sum(1) for part in (explanation.positive, explanation.negative)]
     reach = max([side.max().item() for side in sides if count], default=0.0)
     side = 112 if count <= 20 else 64 if count <= 200 else 32
@@ -38,9 +38,9 @@ def rows(
         more = [*baseline_lines(part), *frozen_lines(one), *refined_lines(one)]
         yield tag(
             "details",
-            _head(one, row, name, labels[place], share, bar("span", up, down, up - down, reach, "b")),
+            _head(one, row, name, labels[place], bar("span", up, down, up - down, reach, "b")),
             image_row(one, side) if kind == "image" else text_row(one) if kind == "text" else "",
-            tag("p", joined(sentences(part, row, share, kind, brief=count > MANY), " ")),
+            tag("p", joined(sentences(part, row, kind, brief=count > MANY), " ")),
             ledger(row, feature=FEATURE.get(kind, "feature")),
             *([tag("p", joined(more, ". "), ".", kind="q")] if more else []),
             id=f"{prefix}{place}",
@@ -50,7 +50,7 @@ def rows(
         )
 
 
-def _head(one: Explanation, row: Shown, name: str, label: str, share: float, bars: Html) -> Html:
+def _head(one: Explanation, row: Shown, name: str, label: str, bars: Html) -> Html:
     """The line of a row that is always seen."""
     return tag(
         "summary",
@@ -58,7 +58,7 @@ def _head(one: Explanation, row: Shown, name: str, label: str, share: float, bar
         *([tag("span", label, kind="t")] if label else []),
         tag("span", signed(f"{row.end} {row.times}".strip()), kind="o"),
         *([tag("span", percent(one.probability.item()), kind="p")] if one.probability is not None else []),
-        tag("span", f"{row.conflict} ({percent(share)})", kind="c"),
+        tag("span", "" if row.between is None else row.between.short, kind="c"),
         bars,
     )
 

@@ -5,29 +5,25 @@ from __future__ import annotations
 import dataclasses
 
 from ..explanation import Explanation
+from ..plotting.conflict_words import conflict_sentence
 from ..plotting.rounding import Shown, ShownLine
 from .escape import Html, joined, tag
 
 THINGS = {"table": "features", "image": "parts of the picture", "text": "words"}
-CLOSE, ONE_WAY = 0.45, 0.05  # shares of all influence from which on the conflict is called large, or small
 
 
-def sentences(one: Explanation, row: Shown, share: float, kind: str = "table", brief: bool = False) -> list[Html]:
-    """The explanation of one row, whose conflict is this share of all influence; ``brief`` leaves out what the table shows."""
+def sentences(one: Explanation, row: Shown, kind: str = "table", brief: bool = False) -> list[Html]:
+    """The explanation of one row; ``brief`` leaves out what the table shows."""
     things = THINGS[kind]
-    up, down, cancelled = row.up, row.down, row.conflict
+    up, down = row.up, row.down
     pairs = [] if one.conflict_pairs is None else _pairs(one, row)
     if float(up) == float(down) == 0:
         return [Html(f"None of the {things} moved the score."), *pairs]
-    if float(cancelled) == 0:
+    if float(up) == 0 or float(down) == 0:
         one_way = f"up by {up}, and not down." if float(up) else f"down by {down}, and not up."
         return [Html(f"All {things} together pushed the score {one_way}"), *pairs]
-    first = f"All {things} together pushed the score up by {up} and down by {down}: {cancelled} of each cancelled"
-    if share >= CLOSE:
-        first += ", so that little is left of much"
-    elif share <= ONE_WAY:
-        first += ", and nearly all influence points one way"
-    return [Html(f"{first}."), *(pairs or ([] if brief else _strongest(_named(row, kind))))]
+    first = [] if row.between is None or brief else [tag("span", conflict_sentence(row.between), kind="k")]
+    return [*first, *(pairs or ([] if brief else _strongest(_named(row, kind))))]
 
 
 def _pairs(one: Explanation, row: Shown, most: int = 2) -> list[Html]:

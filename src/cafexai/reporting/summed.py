@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..explanation import Explanation, Refinement, Tensors
+from ..explanation.conflict import ConflictInfo
 
 VERTICAL, HORIZONTAL = ("top", "middle", "bottom"), ("left", "middle", "right")
 
@@ -69,7 +70,10 @@ def average(explanation: Explanation) -> Explanation:
     def mean(values: Tensors) -> Tensor:
         return explanation.flat(values).double().mean(0, keepdim=True)
 
+    between = explanation.between()
+    conflict, left = (part.double().mean(0, keepdim=True) for part in (between.conflict, between.left))
     return explanation[0].replace(
+        conflict_info=ConflictInfo(conflict, left, between.kind),
         positive=mean(explanation.positive),
         negative=mean(explanation.negative),
         combined=mean(explanation.combined),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from ..explanation import Explanation
-from ..plotting.labels import labels, percent, probability, shortened, with_c
+from ..plotting.labels import labels, probability, shortened, with_c
 from ..plotting.rounding import shown
-from ..plotting.row_lines import baseline_lines, conflict_share
+from ..plotting.row_lines import baseline_lines
+from ..plotting.table_plot import told_conflict
 
 
 class Ledger(str):
@@ -58,8 +59,7 @@ def _text(explanation: Explanation, most: int, order: str) -> str:
 def remarks(explanation: Explanation) -> list[str]:
     """What is said below the table of one row."""
     return [
-        f"conflict (cancelled between features): {explanation.s_conf.item():.4g}, "
-        f"{percent(conflict_share(explanation).item())} of all influence",
+        f"conflict between features: {told_conflict(shown(explanation))}",
         *pair_lines(explanation),
         *baseline_lines(explanation),
         *refined_lines(explanation),

@@ -29,7 +29,7 @@ class Effect(enum.IntEnum):
 
 @functools.cache
 def effect_of(function: Callable[..., Any]) -> Effect:
-    """By the name, and by what torch declares; of functions that neither torch nor a rule knows, nobody can say."""
+    """By the name, and by what torch declares; ANY for functions that neither torch nor a rule knows."""
     if isinstance(function, OpOverload):
         return Effect.ANY if function._schema.is_mutable or draws(function) else Effect.NONE
     if isinstance(function, OpOverloadPacket):

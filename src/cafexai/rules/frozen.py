@@ -63,7 +63,7 @@ def _frozen(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             first.run.cuts.append(first)
         first.run.note_frozen(name, "comparison")
         if any(isinstance(part, Scores) and not part.pending and part.rows is MIXED for part in (*args, *options.values())):
-            first.run.note_company(name)
+            first.run.note_mixed_rows(name)
         return function(*_values(args), **dict(zip(options, _values(options.values()), strict=True)))
 
     return apply

@@ -85,5 +85,5 @@ def _weights(own: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
 
 
 def _constant(own: Tensor) -> Tensor:
-    """Without a graph; what was made in inference mode cannot be kept for the way back."""
+    """Without a graph; what was made in inference mode cannot be kept for the backward pass."""
     return own.detach().clone() if own.is_inference() else own.detach()

@@ -1,4 +1,4 @@
-"""Losses that models compute beside their outputs when they are given labels; made when somebody asks for them."""
+"""Losses that models compute beside their outputs when they get labels; computed on first use."""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not self.kinds <= KINDS:
-            raise ValueError(f"rule {self.name!r}: {sorted(self.kinds - KINDS)} are no kinds. There are: {sorted(KINDS)}.")
+            raise ValueError(
+                f"rule {self.name!r}: {sorted(self.kinds - KINDS)} are unknown kinds. Allowed values: {sorted(KINDS)}."
+            )
 
 
 TABLE: dict[Callable[..., Any], Rule] = {}
@@ -200,7 +202,7 @@ def _of_overload(function: Any) -> Rule | None:
     if packet in TABLE:
         return TABLE[packet]
     namespace, _, rest = str(function).partition(".")
-    if namespace != "aten":  # an operator of somebody else, whatever its name
+    if namespace != "aten":  # an operator of another library
         return None
     name = rest.partition(".")[0]
     places: list[Any] = [getattr(space, name, None) for space in (torch, torch._C._nn, torch.Tensor, F)]  # aten's order first

@@ -41,7 +41,7 @@ def resolve_target(target: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reports(function: types.FunctionType) -> bool:
-    """It is a function of torch, or asks torch itself whether somebody follows its arguments."""
+    """It is a function of torch, or calls has_torch_function on its arguments."""
     names = getattr(inspect.unwrap(function), "__code__", function.__code__).co_names
     return function.__module__.partition(".")[0] == "torch" or not set(names).isdisjoint(_REPORTS)
 

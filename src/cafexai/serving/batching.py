@@ -87,5 +87,5 @@ class Together:
             return
         self._counts.batch(results, time.monotonic() - begin)
         for one, result in zip(batch, results, strict=True):
-            if not one.future.done():  # whoever asked may be gone
+            if not one.future.done():  # the client may have disconnected
                 one.future.set_result(result)

@@ -1,4 +1,4 @@
-"""Which requests are let in: those to this address, and none that a page of somebody else makes a browser send."""
+"""Which requests are accepted: those to this address, and none that a foreign page makes a browser send."""
 
 from __future__ import annotations
 

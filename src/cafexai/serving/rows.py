@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core import kernels
-from .._engine.request import Request
+from .._engine.request import Request, without_background
 from .._extras import needs
 from .._inputs.table_values import number_of
 from ..batch._bad_rows import explained_apart
@@ -53,7 +53,8 @@ class Answerer:
         request: Request | None = None,
         deterministic: bool = False,
     ) -> None:
-        self.cafe, self._request = cafe, (request or Request()).replace(show_progress=False)
+        asked = without_background(request or Request(), cafe.background, cafe.tokenizer)
+        self.cafe, self._request = cafe, asked.replace(show_progress=False)
         self._deterministic = deterministic
         self.raw = hasattr(type(cafe.model), "from_raw")
         known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names

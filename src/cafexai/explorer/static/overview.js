@@ -57,14 +57,14 @@ function draw(result) {
   return clear(view.all,
     result.cohort === undefined ? null : h("div", { class: "buttons" }, h("p", { id: "cohort" }, `Cohort: the ${many(result.cohort, "row")} of ${result.rows.toLocaleString("en")} that the filter of Rows finds${result.done < result.cohort ? `; scores are those of a sample of ${result.done}` : ""}.`),
       h("button", { type: "button", id: "all-rows", onclick: () => { state.table = {}; keep(); refresh(); } }, "All rows")),
-    h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, variant ${result.choice.variant}). On average ${result.mean} of all influence cancelled.`),
+    h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, variant ${result.choice.variant}). Mean conflict ${result.mean}: cancelled / (cancelled + left).`),
     h("div", { class: "two" },
       h("div", null, h("h3", null, "Mean scores"), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Mean scores" }, h("table", { class: "ledger" },
         h("thead", null, h("tr", null, [what, "down | up", "up", "down", "net"].map((word) => h("th", { scope: "col", class: word === "down | up" ? "middle" : null }, word)))),
         h("tbody", null, result.bars.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", { class: "picture" }, bar(one.exact, most)),
           h("td", null, one.up), h("td", null, one.down), h("td", null, minus(one.net)))))), result.more ? h("p", { class: "quiet" }, `${result.more} more with less influence.`) : null)),
-      h("figure", null, h("h3", null, "How much cancelled"), columns(result.shares.counts, { ...result.shares, name: "Rows by share of their influence that cancelled", percent: true }),
-        h("figcaption", null, "Rows by the share of their influence that cancelled; half is the most."))),
+      h("figure", null, h("h3", null, "How much cancelled"), columns(result.shares.counts, { ...result.shares, name: "Rows by conflict", percent: true }),
+        h("figcaption", null, "Rows by conflict: cancelled / (cancelled + left)."))),
     result.swarm.length ? h("figure", null, h("h3", null, "Single rows"), scroll("Single rows", swarm(result.swarm)),
       h("figcaption", null, `Every dot is one of ${result.swarm[0].nets.length} rows: its net score`,
         result.swarm.some((one) => one.ranks.some((rank) => rank !== null) && !one.category) ? [", ", h("span", { class: "key dot-0" }, "●"), " low and ", h("span", { class: "key dot-4" }, "●"), " high values of the feature"] : "", ".")) : null);
@@ -73,8 +73,8 @@ function draw(result) {
 async function groups() {
   const result = await ask("groups", { column: state.group, table: filter() });
   const most = Math.max(...result.groups.map((one) => one.exact), 1e-30);
-  clear(view.groups, scroll("Groups of rows", h("table", { class: "layers" }, h("caption", null, `Mean share of influence that cancelled, ${result.covered.toLocaleString("en")} of ${many(result.total, "row")}.`),
-    h("thead", null, h("tr", null, [result.column, "cancelled", "share of the most", "rows"].map((word) => h("th", { scope: "col" }, word)))),
+  clear(view.groups, scroll("Groups of rows", h("table", { class: "layers" }, h("caption", null, `Mean conflict, cancelled / (cancelled + left), ${result.covered.toLocaleString("en")} of ${many(result.total, "row")}.`),
+    h("thead", null, h("tr", null, [result.column, "conflict", "share of the most", "rows"].map((word) => h("th", { scope: "col" }, word)))),
     h("tbody", null, result.groups.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", null, one.told),
       h("td", { class: "picture" }, h("div", { class: "one", look: { width: `${(100 * one.exact) / most}%` } })), h("td", null, one.rows.toLocaleString("en"))))))));
 }
@@ -84,7 +84,7 @@ async function drift() {
   const names = [about.title, about.second];
   clear(view.drift, h("div", { class: "two" }, result.files.map((one, place) => h("figure", null,
     columns(one.counts, { ...one, name: `Shares of conflict in ${names[place]}`, percent: true }),
-    h("figcaption", null, `${names[place]}: ${one.done.toLocaleString("en")} of ${many(one.total, "row")}, ${one.mean} of all influence cancelled on average.`)))),
+    h("figcaption", null, `${names[place]}: ${one.done.toLocaleString("en")} of ${many(one.total, "row")}, mean conflict ${one.mean}.`)))),
     result.apart === undefined ? null : h("p", { id: "apart" }, `The two distributions are ${result.apart} apart (largest distance of their cumulated shares, 0 to 1).`),
     result.moved ? scroll("Features that differ most", h("table", { class: "layers" }, h("caption", null, "Features whose mean scores differ most, up and down."),
       h("thead", null, h("tr", null, ["feature", names[0], names[1]].map((word) => h("th", { scope: "col" }, word)))),

@@ -114,8 +114,8 @@ function draw(result) {
     h("h3", { id: "row-name" }, result.name, before ? " with changes" : ""),
     h("p", null, `${now.target}: ${minus(now.start)} at the baseline, `, h("strong", { id: "output" }, outcome(now)), " here",
       before ? [", ", h("s", { id: "output-before" }, outcome(before)), " before"] : "", "."),
-    h("p", null, "Conflict: ", h("strong", { class: "cancelled", id: "conflict" }, `${now.conflict} (${now.share} of all influence)`),
-      before ? [" instead of ", h("s", null, `${before.conflict} (${before.share})`)] : "", "."),
+    h("p", { title: now.conflict_sentence }, "Conflict between features: ", h("strong", { class: "cancelled", id: "conflict" }, now.conflict),
+      before ? [" instead of ", h("s", null, before.conflict)] : "", "."),
     outputs(result));
   clear(view.media, now.maps ? picture(result, set) : null, now.words ? words(result) : null);
   view.ledger.show(now, before);

@@ -71,7 +71,7 @@ async function refresh(side) {
   try {
     if (own.method === "cafe") {
       const result = await ask("row", { ...body, most: 500, slot: `side ${side}` });
-      if (current()) put(side, { title: result.name, told: `${result.now.target}: ${outcome(result.now)}; conflict ${result.now.conflict} (${result.now.share})`, lines: result.now.lines, start: result.now.start, end: result.now.end });
+      if (current()) put(side, { title: result.name, told: `${result.now.target}: ${outcome(result.now)}; conflict ${result.now.conflict}`, lines: result.now.lines, start: result.now.start, end: result.now.end });
       return;
     }
     const { run } = await ask("begin_method", { ...body, method: own.method });

@@ -142,7 +142,7 @@ def _parameter(graph: Graph, node: Node, value: str, count: int) -> str | None:
 
 
 def _only_inside(graph: Graph, nodes: dict[int, Node], end: Node) -> list[Node]:
-    """Those whose values nobody else needs; the others stay."""
+    """Those whose values no other node needs; the others stay."""
     gone, changed = dict(nodes), True
     while changed:
         changed = False

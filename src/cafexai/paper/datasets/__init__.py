@@ -72,7 +72,7 @@ def load(name: str, **options: Any) -> Dataset:
         11
     """
     if name not in DATASETS:
-        raise ValueError(f"load({name!r}): there is no such data set; choose one of {', '.join(DATASETS)}.")
+        raise ValueError(f"load({name!r}): unknown data set. Allowed values: {', '.join(DATASETS)}.")
     return DATASETS[name].loader(**options)
 
 

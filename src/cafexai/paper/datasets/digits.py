@@ -68,7 +68,7 @@ def concat_mnist(*, folder: Folder = None, source: str = "test", rows: int | Non
         DataNotFound: The files of MNIST or Fashion-MNIST are missing.
     """
     if source not in ("train", "test"):
-        raise ValueError(f'concat_mnist(source={source!r}): "train" or "test".')
+        raise ValueError(f'concat_mnist(source={source!r}): unknown value. Allowed values: "train", "test".')
     images, labels = _split("concat_mnist", "mnist", source, folder)
     clothes, _ = _split("concat_mnist", "fashion-mnist", source, folder)
     random = np.random.default_rng(seed)

@@ -95,7 +95,7 @@ TERMS = {
 
 def _load(name: str, label: str, binary: str | None, classes: tuple[str, str], folder: Folder, scaling: str) -> Dataset:
     if scaling not in ("split", "train"):
-        raise ValueError(f'{name}(scaling={scaling!r}): "split" (as OpenXAI: each split by itself) or "train".')
+        raise ValueError(f'{name}(scaling={scaling!r}): unknown value. Allowed values: "split", "train".')
     parts = [_table(name, part, label, folder) for part in ("train", "test")]
     (names, x_train, y_train), (_, x_test, y_test) = parts
     if binary is None:
@@ -146,6 +146,6 @@ def openxai_weights(name: str, *, folder: Folder = None) -> Path:
         DataNotFound: The file is missing.
     """
     if name not in TERMS:
-        raise ValueError(f"openxai_weights({name!r}): choose one of {', '.join(TERMS)}.")
+        raise ValueError(f"openxai_weights({name!r}): unknown name. Allowed values: {', '.join(TERMS)}.")
     names = (f"openxai_weights/ann_{name}.safetensors", f"openxai_weights/ann_{name}.pt")
     return find(f"openxai_weights({name!r})", *names, folder=folder)

@@ -150,7 +150,7 @@ class Dataset:
         if self.x_valid is not None:
             known["valid"] = self.x_valid
         if split not in known:
-            raise ValueError(f"{self.name} has no split {split!r}: choose one of {', '.join(known)}.")
+            raise ValueError(f"{self.name} has no split {split!r}: Allowed values: {', '.join(known)}.")
         return known[split]
 
     def readable(self, row: int, split: str = "test") -> dict[str, str]:

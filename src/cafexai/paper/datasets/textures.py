@@ -15,7 +15,7 @@ def backgrounds(n: int, size: int, random: np.random.Generator, kind: str, folde
     if kind == "generated":
         return np.stack([pattern(size, random) for _ in range(n)])
     if kind != "dtd":
-        raise ValueError(f'shapes(textures={kind!r}): "generated" or "dtd".')
+        raise ValueError(f'shapes(textures={kind!r}): unknown value. Allowed values: "generated", "dtd".')
     pictures = photographs(folder, 2 * size)
     return np.stack([_crop(pictures[i], size, random) for i in random.integers(len(pictures), size=n)])
 

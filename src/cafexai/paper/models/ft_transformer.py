@@ -51,7 +51,10 @@ class FTTransformer(nn.Module):
     ) -> None:
         super().__init__()
         if head not in ("cls", "last") or lookup not in ("product", "argmax"):
-            raise ValueError(f'FTTransformer(head={head!r}, lookup={lookup!r}): "cls" or "last", and "product" or "argmax".')
+            raise ValueError(
+                f"FTTransformer(head={head!r}, lookup={lookup!r}): unknown value. "
+                'Allowed values: head "cls", "last"; lookup "product", "argmax".'
+            )
         if width % heads:
             raise ValueError(f"FTTransformer(width={width}, heads={heads}): the width must be a multiple of the heads.")
         self.layout = tuple(layout)

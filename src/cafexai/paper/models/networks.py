@@ -111,7 +111,7 @@ def concat_cnn(name: str, size: tuple[int, int] = (56, 28), outputs: int = 5) ->
         The network.
     """
     if name not in CONCAT_WIDTHS:
-        raise ValueError(f"concat_cnn({name!r}): choose one of {', '.join(CONCAT_WIDTHS)}.")
+        raise ValueError(f"concat_cnn({name!r}): unknown name. Allowed values: {', '.join(CONCAT_WIDTHS)}.")
     widths = CONCAT_WIDTHS[name]
     layers: list[nn.Module] = []
     for i, (a, b) in enumerate(itertools.pairwise((1, *widths))):

@@ -46,7 +46,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES or self.epochs < 1 or self.batch < 1 or not self.lr > 0:
-            raise ValueError(f"{self}: loss is one of {', '.join(LOSSES)}; epochs, batch and lr are above 0.")
+            raise ValueError(f"{self}: epochs, batch and lr must be above 0. Allowed values of loss: {', '.join(LOSSES)}.")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ FROZEN = "cafe attention=frozen"  # what the default was before attention was op
 APART = (RIVAL, PUBLISHED, FROZEN)  # the methods that all others are compared with row by row
 REFINED, EXACT = "cafe_refined", "shapley_exact"
 BLOCKS, MISSING = "cafe_blocks", "cafe_if_missing"
-EVALUATING = (REFINED, BLOCKS, MISSING)  # they see the model with features put away
+EVALUATING = (REFINED, BLOCKS, MISSING)  # they see the model with features removed
 RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
 FEATURE = "cafe netting=feature norms=frozen"  # a carrier with a price per feature
 VARIANTS = (

@@ -1,4 +1,4 @@
-"""Is it true what the scores say on networks for images? Cells of the image are put away."""
+"""Is it true what the scores say on networks for images? Cells of the image are removed."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ COMMON = {
 }  # fmt: skip
 IMAGES = Study(
     "truth-images",
-    "do the scores say what networks for images do? Cells put away, on networks trained here and on photographs (ours)",
+    "do the scores say what networks for images do? Cells removed, on networks trained here and on photographs (ours)",
     "cifar10, fashion_mnist; for photographs the extra `truth`, and dtd",
     {
         "toy": COMMON | {"networks": {"residual": ["cifar10"], "cnn": ["fashion_mnist"], "mobilenet-v2": ["photos"]},
@@ -136,7 +136,7 @@ VISION = {
 }  # fmt: skip
 VIT = Study(
     "truth-vit",
-    "do the scores say what a vision transformer does? Cells put away, and Shapley values of the cells (ours)",
+    "do the scores say what a vision transformer does? Cells removed, and Shapley values of the cells (ours)",
     "cifar10, fashion_mnist",
     {
         "toy": VISION | {"networks": {"vit": ["fashion_mnist"]}, "width": 8, "train_rows": 20, "epochs": 1, "rows": 3,

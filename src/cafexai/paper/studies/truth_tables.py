@@ -1,4 +1,4 @@
-"""Is it true what the scores say on networks for tables? Infidelity, columns put away one at a time, and Shapley values."""
+"""Is it true what the scores say on networks for tables? Infidelity, columns removed one at a time, and Shapley values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .truth_shapley import agreement, exact, subsets
 from .variants import OPENXAI
 
 GIVEN = "openxai"  # networks with given weights: one seed
-SLOW = ("lstm", "ft-2", "ft-4")  # feature netting, and scores of many disturbed rows, take too long on these
+SLOW = ("lstm", "ft-2", "ft-4")  # feature netting, and scores of many perturbed rows, take too long on these
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:

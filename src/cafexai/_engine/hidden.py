@@ -1,0 +1,79 @@
+"""Hidden conflicts of the rows of an explanation: which features are compared, and their exact map."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from .._core.variant import Variant
+from ..errors import UnsupportedOperation
+from ..explanation import Explanation, HiddenConflicts
+from .explain_job import explain_job
+from .feature_sets import FeatureSets, feature_sets, side_by_side
+from .job import Job
+from .pair_map import count_evaluations, map_pairs
+from .prepare_job import Explainer, find_features, make_settings
+
+WHOLE = 24  # so many features are all compared
+STRONGEST = 8  # of more features, so many: those that cancel most inside the model
+CARRIED = 200  # features for which that is computed; of more, the largest nets are taken
+
+
+def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None, baseline: int) -> HiddenConflicts:
+    """The exact map of pairs of features of each row, and what single removals do not show of it."""
+    call, job = "hidden_conflicts", explanation.job
+    if job is None:
+        raise ValueError(f"{call}(explanation): it was read from a file or sent here. Explain the rows again: cafe.explain(x).")
+    if job.question.layer is not None:
+        raise ValueError(f"{call}(explanation): it is about the units of a layer. Give an explanation of inputs.")
+    if not 0 <= baseline < len(job.stack):
+        raise ValueError(f"{call}(..., baseline={baseline}): there are {len(job.stack)} baselines, counted from 0.")
+    job = dataclasses.replace(job, subject=explainer.subject)
+    of = feature_sets(job, [x.shape[1:] for x in job.given.tensors])
+    count = of.count if most is None else min(most, of.count)
+    if most is None and of.count > WHOLE:
+        count = STRONGEST
+    features = torch.arange(of.count).expand(len(explanation), -1)
+    if count < of.count:
+        strength = _strength(explainer, job, explanation, of, baseline)
+        features = strength.topk(count, dim=1).indices.sort(1).values.cpu()
+    found = map_pairs(job, explanation, features, baseline)
+    names = tuple(tuple(_names(explanation, of, row)[i] for i in chosen) for row, chosen in enumerate(features.tolist()))
+    return HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, baseline)
+
+
+def price(explanation: Explanation, most: int | None = None) -> int:
+    """How many evaluations per row ``find_hidden`` takes."""
+    count = feature_sets(explanation.job, [x.shape[1:] for x in explanation.job.given.tensors]).count
+    return count_evaluations(min(most, count) if most is not None else count if count <= WHOLE else STRONGEST)
+
+
+def _names(explanation: Explanation, of: FeatureSets, row: int) -> tuple[str, ...]:
+    names = explanation.names(row)
+    return names if len(names) == of.count else tuple(f"cell {place}" for place in range(of.count))
+
+
+def _strength(explainer: Explainer, job: Job, explanation: Explanation, of: FeatureSets, baseline: int) -> Tensor:
+    """How much every feature cancels of others inside the model, (rows, features); for very many, the size of its net."""
+    grouped = explanation.flat(explanation.combined)
+    nets = grouped if grouped.shape[1] == of.count else of.sum(side_by_side(explanation.parts(explanation.combined)))
+    if of.count > CARRIED or of.notes:
+        return nets.abs()
+    feature = explainer._replace(variant=Variant.preset("feature"))
+    target, against = explanation.target, explanation.against
+    request = job.request.replace(
+        pairs=True, conflict="net", target=target if target.shape[1] else None, against=against, show_progress=False
+    )
+    settings = make_settings(feature, job.given, True)
+    features = find_features(feature.variant, job.given, request.feature_groups, job.question)
+    own = dataclasses.replace(job, settings=settings, features=features, request=request, stack=[job.stack[baseline]])
+    try:
+        pairs = explain_job(own, {**explanation.meta.settings, **dataclasses.asdict(feature.variant)})
+    except UnsupportedOperation:
+        return nets.abs()
+    assert isinstance(pairs, Explanation)
+    assert pairs.conflict_pairs is not None
+    amounts = pairs.conflict_pairs[:, :-1, :-1]
+    return amounts.sum(1) + amounts.sum(2)

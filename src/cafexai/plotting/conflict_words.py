@@ -1,0 +1,96 @@
+"""The sentences on conflict that every view uses: ledger, plots, notebook, report, explorer, command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..explanation.conflict import MEASURED, ConflictInfo, share_of
+from ..explanation.hidden import SMALL, HiddenPair
+
+MEANING = (
+    "Conflict: what features cancelled of each other, measured by evaluating the model with only one side present. "
+    "0 %: nobody was opposed; 50 %: as much cancelled as is left; 100 %: everything cancelled."
+)
+SHARE = "cancelled / (cancelled + left)"
+
+
+def whole_percent(share: float) -> str:
+    """A share in whole per cent; not 0 % or 100 % of what is neither."""
+    if 0 < share < 0.005 or 0.995 < share < 1:
+        return "below 1 %" if share < 0.5 else "above 99 %"
+    return f"{100 * share:.0f} %"
+
+
+@dataclass(frozen=True)
+class ShownConflict:
+    """The conflict of one row in the digits of its table."""
+
+    cancelled: str
+    left: str
+    share: float
+    kind: str
+    sides: tuple[str, str, str, str] | None = None  # start, only for, only against, together; for one baseline
+    baselines: int = 1
+    rank: float | None = None  # the part of the background rows with a smaller share
+    typical: bool = False  # the baselines are rows of the background
+
+    @property
+    def short(self) -> str:
+        """1.90 cancelled, 0.36 left (84 %)."""
+        return f"{self.cancelled} cancelled, {self.left} left ({whole_percent(self.share)})"
+
+
+def show_conflict(
+    info: ConflictInfo, unit: float, text: Callable[[int], str], ends: tuple[int, int], typical: bool = False
+) -> ShownConflict:
+    """The conflict of one row in whole units, so that what is said follows from the digits that are shown.
+
+    ``ends`` are start and output as the table shows them.
+    """
+    share = share_of(info.conflict, info.left).item()
+    rank = None if info.rank is None else info.rank.item()
+    many = 1 if info.sides is None else info.sides.shape[1]
+    if info.sides is None or many > 1:
+        cancelled, left = (text(round(one.item() / unit)) for one in (info.conflict, info.left))
+        return ShownConflict(cancelled, left, share, info.kind, None, many, rank, typical)
+    steps = [round(one / unit) for one in info.sides[0, 0].double().tolist()]
+    for place, end in ((0, ends[0]), (3, ends[1])):
+        steps[place] = end if abs(steps[place] - end) <= 1 else steps[place]
+    r, p, q, y = steps
+    most = max(_counteraction(y, u, r) for u in (p, q))
+    shown = tuple(text(step) if step <= 0 else f"+{text(step)}" for step in steps)
+    return ShownConflict(text(most), text(abs(y - r)), share, MEASURED, (shown[0], shown[1], shown[2], shown[3]), 1, rank)
+
+
+def _counteraction(y: int, u: int, r: int) -> int:
+    """Definition 3 in the digits that are shown."""
+    return min(abs(y - u), abs(u - r)) if (y - u) * (u - r) < 0 else 0
+
+
+def conflict_sentence(row: ShownConflict) -> str:
+    """The conflict of one row in words."""
+    beside = "" if row.rank is None else f"; more than {whole_percent(row.rank)} of the background rows"
+    short = f"{row.cancelled} cancelled, {row.left} left ({whole_percent(row.share)}{beside})"
+    if row.sides is not None:
+        start, only_for, only_against, together = row.sides
+        return (
+            f"Start {start}. With only what speaks for it {only_for}, with only what speaks against it {only_against}, "
+            f"together {together}: {short}."
+        )
+    if row.baselines > 1:
+        return f"On average over {row.baselines} {'typical rows' if row.typical else 'baselines'} {short}."
+    return f"By net scores, {short}." if row.kind != MEASURED else f"On average {short}."
+
+
+def hidden_sentence(pair: HiddenPair) -> str:
+    """A hidden conflict in words: what the second feature hides of the first."""
+    first, second, amount = pair.first, pair.second, f"{abs(pair.without):.3g}"
+    seems = "seems not to matter" if abs(pair.alone) < SMALL * abs(pair.without) else f"moves the score by {pair.alone:+.3g}"
+    held = "holds it down" if pair.without > 0 else "holds it up"
+    return f"{first} alone {seems}, but only because {second} {held}; without {second} it would move the score by {amount}."
+
+
+def mean_sentence(rows: int, conflict: str, share: float) -> str:
+    """The conflict of many rows in words."""
+    return f"{rows} row{'s' * (rows != 1)}.  On average {conflict} cancelled between features ({whole_percent(share)})"

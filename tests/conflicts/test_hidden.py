@@ -1,0 +1,157 @@
+"""The exact map of pairs and hidden conflicts against their definitions, and the scale of conflict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cafexai import CAFE, Explanation
+from cafexai.conflicts import conflict_magnitude, conflict_map
+from cafexai.explanation import ConflictScale
+
+close = torch.testing.assert_close
+
+
+def network(inputs: int, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(inputs, 12), nn.ReLU(), nn.Linear(12, 2)).double()
+
+
+def naive_map(f, x, baseline):
+    """M, V and hidden of one row, straight from the definitions."""
+
+    def value(*removed):
+        row = x.clone()
+        row[list(removed)] = baseline[list(removed)]
+        return float(f(row[None]).detach())
+
+    n, y = len(x), value()
+    alone = [y - value(i) for i in range(n)]
+    found = torch.zeros(2, n, n).double()
+    for i in range(n):
+        for j in range(n):
+            if i == j:
+                continue
+            sizes = []
+            for first, second in ((i, j), (j, i)):
+                one, two = y - value(first), value(first) - value(first, second)
+                sizes.append(min(abs(one), abs(two)) if one * two < 0 else 0.0)
+            visible = min(abs(alone[i]), abs(alone[j])) if alone[i] * alone[j] < 0 else 0.0
+            found[0, i, j], found[1, i, j] = max(sizes), max(0.0, max(sizes) - visible)
+    return found
+
+
+def test_hidden_conflicts_follow_their_definition():
+    model, x, baseline = network(4), torch.randn(3, 4).double(), torch.randn(4).double()
+    cafe = CAFE(model)
+    e = cafe.explain(x, baseline, target=1)
+    found = cafe.hidden_conflicts(e)
+    assert found.evaluations == 1 + 4 + 6
+    for row in range(3):
+        conflict, hidden = naive_map(lambda v: model(v)[0, 1], x[row], baseline)
+        close(found.conflict[row], conflict)
+        close(found.hidden[row], hidden)
+    one = cafe.hidden_conflicts(e, 2)
+    close(one.conflict[0], found.conflict[2])
+    shared = conflict_map(model, x, baseline, target=1)
+    close(shared.magnitude, found.conflict)
+    assert shared.top(1, row=2)[0][2] == pytest.approx(found.conflict[2].max().item())
+    close(conflict_map(cafe, x, baseline, target=1).magnitude, found.conflict)
+
+
+def test_a_gate_that_is_held_shut_is_named():
+    cafe = CAFE(lambda v: torch.relu(v[:, 0] - v[:, 1]) + v[:, 2], feature_names=["income", "debt", "age"])
+    found = cafe.hidden_conflicts(cafe.explain(torch.tensor([[1.0, 2.0, 1.0]])))
+    assert found.top()[0][:3] == ("income", "debt", 1.0)
+    told = "income alone seems not to matter, but only because debt holds it down; without debt it would move the score by 1."
+    assert str(found) == f"row 0: {told}"
+    visible = cafe.hidden_conflicts(cafe.explain(torch.tensor([[3.0, 1.0, 1.0]])))
+    assert visible.conflict[0, 0, 1] == 1
+    assert visible.top() == []
+
+
+def test_groups_codes_frames_and_several_inputs_are_compared():
+    pandas = pytest.importorskip("pandas")
+    model, x = network(4), torch.randn(2, 4).double()
+    cafe = CAFE(model, feature_names=list("abcd"))
+    grouped = cafe.explain(pandas.DataFrame(x.numpy(), columns=list("abcd")), target=0, feature_groups={"ad": ["a", "d"]})
+    found = cafe.hidden_conflicts(grouped)
+    assert found.names[0] == ("ad", "b", "c")
+    close(found.conflict[1, 0, 1].item(), conflict_magnitude(model, [0, 3], [1], x[1], target=0))
+    by_frame = conflict_map(cafe, pandas.DataFrame(x.numpy(), columns=list("abcd")), target=0)
+    close(by_frame.magnitude, conflict_map(model, x).magnitude)
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.inside = nn.Embedding(7, 2).double(), network(4)
+
+        def forward(self, numbers, codes):
+            return self.inside(torch.cat([numbers, self.table(codes)], 1))
+
+    torch.manual_seed(1)
+    two, codes = Two(), torch.tensor([3, 5])
+    pairs = conflict_map(CAFE(two), (x[:, :2], codes), (0.0, 1), target=1)
+    assert pairs.magnitude.shape == (2, 3, 3)
+
+    def f(row):
+        return two(row[:, :2], row[:, 2].long())[:, 1]
+
+    for row in range(2):
+        whole = torch.cat([x[row, :2], codes[row : row + 1].double()])
+        expected = naive_map(lambda v: f(v)[0], whole, torch.tensor([0.0, 0.0, 1.0]).double())[0]
+        close(pairs.magnitude[row], expected)
+
+
+def test_of_many_features_the_strongest_are_compared():
+    torch.manual_seed(0)
+    weight = torch.zeros(30).double()
+    weight[[4, 17]] = torch.tensor([5.0, -5.0]).double()
+    cafe = CAFE(lambda v: torch.relu((v * weight).sum(1)) + 0.01 * v.sum(1))
+    e = cafe.explain(torch.ones(2, 30).double())
+    found = cafe.hidden_conflicts(e)
+    assert found.conflict.shape == (2, 8, 8)
+    assert {"x4", "x17"} <= set(found.names[0])
+    assert cafe.hidden_conflicts(e, features=2).names == (("x4", "x17"),) * 2
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    cafe, x = CAFE(network(4)), torch.randn(2, 4).double()
+    e = cafe.explain(x)
+    e.save(tmp_path / "e.safetensors")
+    with pytest.raises(ValueError, match="read from a file"):
+        cafe.hidden_conflicts(Explanation.load(tmp_path / "e.safetensors"))
+    with pytest.raises(ValueError, match="units of a layer"):
+        cafe.hidden_conflicts(cafe.explain_layer(x, "1"))
+    with pytest.raises(ValueError, match=r"baseline=1\): there are 1 baselines"):
+        cafe.hidden_conflicts(e, baseline=1)
+    with pytest.raises(ValueError, match="different strongest features"):
+        conflict_map(cafe, x, top=2)
+
+
+def test_the_scale_ranks_conflict_among_background_rows(tmp_path):
+    background = torch.randn(300, 4).double()
+    cafe = CAFE(network(4), background=background)
+    scale = cafe.conflict_scale(target=1)
+    assert len(scale.shares) == 200
+    assert cafe.conflict_scale(target=1) == scale
+    assert len(cafe.conflict_scale(rows=30, seed=3).shares) == 30
+    e = cafe.explain(torch.randn(5, 4).double(), target=1)
+    ranked = e.rank_conflict(scale)
+    expected = [np.mean(np.array(scale.shares) < share) for share in e.conflict_share.tolist()]
+    assert ranked.conflict_rank.tolist() == pytest.approx(expected)
+    assert e.conflict_rank is None
+    assert f"more than {100 * expected[0]:.0f} % of the background rows" in ranked.ledger(0)
+    scale.save(tmp_path / "scale.json")
+    assert ConflictScale.load(tmp_path / "scale.json") == scale
+    ranked.save(tmp_path / "e.safetensors")
+    assert torch.equal(Explanation.load(tmp_path / "e.safetensors").conflict_rank, ranked.conflict_rank)
+    with pytest.raises(ValueError, match="same conflict="):
+        scale.rank(cafe.explain(torch.randn(5, 4).double(), conflict="net"))
+    with pytest.raises(ValueError, match="background=x_train"):
+        CAFE(network(4)).conflict_scale()
+    (tmp_path / "no.json").write_text("{}")
+    with pytest.raises(ValueError, match="no scale"):
+        ConflictScale.load(tmp_path / "no.json")
