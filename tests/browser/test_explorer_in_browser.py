@@ -305,8 +305,8 @@ def test_a_slow_method_is_cancelled_while_the_slider_works(folder, visit):
         go(page, "sides")
         page.locator("#side-method-1").select_option("shapley_value_sampling")
         page.locator("#stop-1").wait_for()
-        calls = page.locator("fieldset", has_text="shapley value sampling:").last
-        calls.get_by_text(re.compile(r"shapley value sampling: [1-9]")).wait_for()
+        calls = page.locator("fieldset", has_text="Shapley value sampling:").last
+        calls.get_by_text(re.compile(r"Shapley value sampling: [1-9]")).wait_for()
         page.locator("#side-row-0").fill("1")
         page.keyboard.press("Enter")
         page.locator("#side-told-0", has_text="Row 1").wait_for()  # CAFE answers meanwhile

@@ -178,7 +178,7 @@ def test_typical_rows_are_an_average_over_the_background():
     model = from_sklearn(fitted())
     cafe = CAFE(model, background=rows)
     session = Session(cafe, Rows(model, table_of(frame()), label="paid"))
-    assert session.start.baseline == "background"  # zero is nobody's value
+    assert session.start.baseline == "background"  # zero is no typical value
     view = Api(session).row({"row": 0, "choice": {"baseline": "background"}})
     expected = cafe.explain(rows[:1], baselines="background")
     assert float(view["now"]["start"]) == pytest.approx(expected.baseline_output.item(), abs=1e-3)

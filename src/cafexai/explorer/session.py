@@ -154,7 +154,7 @@ class Session:
         if self.rows.data.form != "texts":
             known = ["zero", *([BACKGROUND] if self.rows.data.form == "table" else []), *TYPICAL, "row"]
             own = self.cafe.background is not None and (self.takes_raw or self.cafe.schema is not None)
-            return sorted(known, key=lambda word: word != BACKGROUND) if own else known  # where zero is nobody's value
+            return sorted(known, key=lambda word: word != BACKGROUND) if own else known  # zero is no typical value there
         return ["mask", "zero"] if getattr(self.tokenizer, "mask_token_id", None) is not None else ["zero"]
 
     def baseline(self, word: str) -> Any:
