@@ -19,11 +19,12 @@ from ._inputs.background import draw_rows
 from ._inputs.baselines import typical_row
 from ._old_forms import old_form
 from .blocks import explain_in_blocks
+from .changes.methods import ChangeMethods
 from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
 from .refinement.refine import Refine, refine_explanation
 
 
-class CAFE(ImmutableExplainer):
+class CAFE(ImmutableExplainer, ChangeMethods):
     """Explains a PyTorch module, or any function of tensors. The model is never changed.
 
     Explainers are immutable: ``cafe.replace(c=1)`` gives another one. ``repr(cafe)`` says which variant is used.

@@ -55,6 +55,20 @@ def test_the_terminal_shows_the_ledgers_of_python(shop):
     assert "2 more rows: --rows chooses others, --out scores.csv writes all." in out
 
 
+def test_reasons_are_those_of_python(here, tmp_path):
+    wanted = explained().reasons_frame(2, "up")
+    code, out, _ = here("explain", *NET, "--reasons", 2, "--direction", "up")
+    assert code == 0
+    assert all(sentence in out for sentence in explained().reasons(0, 2, "up"))
+    assert "2 more rows: --rows chooses others, --out reasons.csv writes all." in out
+    assert here("explain", *NET, "--reasons", 2, "--direction", "up", "--out", tmp_path / "reasons.csv")[0] == 0
+    assert pd.read_csv(tmp_path / "reasons.csv")["reason"].tolist() == wanted["reason"].tolist()
+    assert here("explain", *NET, "--reasons", 2, "--out", tmp_path / "reasons.html")[0] == 2
+    code, _, error = here("explain", *NET, "--reasons", 2, "--direction", "left")
+    assert code == 2
+    assert "Allowed values: down, up" in error
+
+
 def test_files_hold_the_numbers_of_python(shop, tmp_path):
     expected = explained()
     code, out, error = process(shop, "explain", *NET, "--rows", "1:4", "--out", tmp_path / "scores.csv")

@@ -179,3 +179,35 @@ def test_conflict_of_sides_is_bounded_and_symmetric(sides):
     assert found.conflict.item() == swapped.conflict.item() == mirrored.conflict.item()
     assert 0 <= found.conflict.item() <= max(abs(y - p), abs(y - q))
     assert found.left.item() == abs(y - r)
+
+
+class Codes(nn.Module):
+    """Codes with an offset per column, looked up in one table, beside numbers; a mask is made of the codes."""
+
+    def __init__(self, last: nn.Module | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.inside = nn.Embedding(20, 3).double(), small(8, 2)
+        self.last = nn.Identity() if last is None else last
+
+    def forward(self, codes, numbers, replaced=None):
+        ids = torch.cat([codes[:, :1], codes[:, 1:]], 1) + torch.tensor([0, 10])
+        found = self.table(ids) * (codes != 7)[..., None] if replaced is None else replaced
+        return self.last(self.inside(torch.cat([found.flatten(1), numbers], 1)))
+
+
+@pytest.mark.parametrize("last", [None, nn.Softmax(1)])
+def test_codes_without_a_baseline_code_have_zero_embeddings(last):
+    model, plain = Codes(last), Codes()
+    codes, numbers = torch.tensor([[1, 4], [5, 7], [3, 9]]), torch.randn(3, 2).double()
+    e = CAFE(model).explain((codes, numbers), target=1)
+    assert e.conflict_kind == "measured", e.notes
+    for row in range(3):
+        found = plain.table(codes[row] + torch.tensor([0, 10])) * (codes[row] != 7)[:, None]
+
+        def f(kept, found=found, row=row):
+            return plain(codes[row : row + 1], (numbers[row] * kept[2:])[None], replaced=(found * kept[:2, None])[None])[0, 1]
+
+        expected, sides = naive(f, torch.ones(4).double(), torch.zeros(4), e.flat(e.combined)[row], [[i] for i in range(4)])
+        close(e.sides[row, 0], torch.tensor(sides).double())
+        close(e.conflict[row].item(), expected)

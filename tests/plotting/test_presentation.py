@@ -255,8 +255,12 @@ def test_long_sums_leave_single_features_visible():
 
 
 def test_plot_leaves_pyplot_alone():
+    def figures():
+        return list(sys.modules["matplotlib.pyplot"].get_fignums()) if "matplotlib.pyplot" in sys.modules else []
+
+    before = figures()
     tabular().plot(0)
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    assert figures() == before
 
 
 def test_plot_without_matplotlib_says_what_to_install(monkeypatch):
@@ -269,8 +273,9 @@ def test_shap_draws_a_waterfall_that_ends_at_the_output():
     import shap
 
     x = torch.randn(3, 4)
-    e = CAFE(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))).explain(x, feature_names=list("abcd"))
+    e = CAFE(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))).explain(x, target=1, feature_names=list("abcd"))
     values = e.to_shap()
+    assert values.output_names == "output 1"
     assert isinstance(values, shap.Explanation)
     assert values.feature_names == list("abcd")
     np.testing.assert_allclose(values.base_values + values.values.sum(1), e.output.numpy())

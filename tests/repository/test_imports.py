@@ -23,7 +23,7 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Three storeys, one line per folder. Each line may import the lines above it, and nothing else.
 LAYERS = """
-    errors _docstrings _extras _files _logging _processes           what all use
+    errors _docstrings _extras _files _logging _processes _cluster  what all use
     -- the engine
     _core                                                  the scored value
     _carriers                                              how influence is propagated
@@ -33,6 +33,7 @@ LAYERS = """
     _engine                                                one explained pass
     -- what people use
     refinement blocks                                      scores corrected by evaluations; two blocks of features
+    changes                                                what the model does if rows are changed
     _old_forms                                             forms of earlier versions
     _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call
@@ -59,6 +60,7 @@ BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "_inputs"): "names of features that nobody named",
     ("schema", "_inputs"): "cells of a table",
     ("_files", "_extras"): "safetensors",
+    ("_cluster", "_extras"): "Ray",
     ("plotting", "explanation"): "what is shown",
     ("reporting", "explanation"): "what is shown",
     ("reporting", "plotting"): "colours, labels and rounding",

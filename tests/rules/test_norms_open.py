@@ -1,11 +1,18 @@
 """Normalisations whose statistics depend on the features: against the formulas, written out in plain tensors."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
-from cafexai import CAFE
+from cafexai import CAFE, Variant
+from cafexai._carriers.feature import FeatureScores
+from cafexai._carriers.unit import UnitScores
+from cafexai._core.contract import Carrier
 
 WIDTH, EPS = 6, 1e-3
 OPEN = {"biases": "reference", "norms": "open"}
@@ -46,17 +53,21 @@ class Spelled(nn.Module):
 
 
 def by_hand(model, x, start, target):
-    """The change of the output as a linear map of x - start: (m - m_r) s + m_r (s - s_r), s - s_r along its secant."""
+    """The quotient m / sigma in halves as a linear map of x - start: dm / s - n mean(m dm) / s ** 2, all in the middle."""
     centring = torch.eye(WIDTH, dtype=x.dtype)
     centring = centring - 1 / WIDTH if model.centre else centring
     scores = []
     for row, begin in zip(x, start, strict=True):
-        m, m_r = centring @ row, centring @ begin
-        v, v_r = (m * m).mean() + EPS, (m_r * m_r).mean() + EPS
-        slope = (v**-0.5 - v_r**-0.5) / (v - v_r)
-        change = v**-0.5 * centring + slope * torch.outer(m_r, (m + m_r) / WIDTH) @ centring
+        ends = [centring @ row, centring @ begin]
+        sigmas = [deviation(m) for m in ends]
+        m, sigma, n = sum(ends) / 2, sum(sigmas) / 2, sum(m / s for m, s in zip(ends, sigmas, strict=True)) / 2
+        change = centring / sigma - torch.outer(n, m) / (WIDTH * sigma**2) @ centring
         scores.append((model.weight[target] * model.gain) @ change * (row - begin))
     return torch.stack(scores).detach()
+
+
+def deviation(m):
+    return ((m * m).mean() + EPS) ** 0.5
 
 
 FORMS = ["rsqrt", "product", "var", "power", "sqrt", "reciprocal", "other side", "layer_norm", "group_norm", "instance_norm"]
@@ -75,13 +86,82 @@ def test_scores_are_those_of_the_formula(form, centre, netting):
     assert not e.frozen
 
 
-@pytest.mark.parametrize("form", ["layer_norm", "rms_norm", "rsqrt"])
-def test_against_zero_the_scale_is_as_if_frozen(form):
-    torch.manual_seed(2)
-    model, x = Spelled(form, form != "rms_norm"), torch.randn(3, WIDTH, dtype=torch.float64)
-    frozen = CAFE(model, variant="published", biases="reference", norm_mean="linear").explain(x, target=0)
-    found = CAFE(model, variant="published", **OPEN).explain(x, target=0)
-    assert torch.allclose(found.combined, frozen.combined, rtol=0, atol=1e-12)
+@given(st.lists(st.floats(-1e3, 1e3), min_size=WIDTH, max_size=WIDTH), st.floats(0, 1e3))
+@settings(max_examples=30, deadline=None)
+def test_symmetric_and_bounded(row, size):
+    """Input and reference can be exchanged, and no coefficient is large where one of them has no variance."""
+    x, start = torch.tensor([row], dtype=torch.float64), size * torch.linspace(-1, 2, WIDTH, dtype=torch.float64)[None] ** 2
+    model = Spelled("layer_norm")
+    with torch.no_grad():
+        model.weight.fill_(1).mul_(torch.arange(WIDTH) + 1), model.gain.fill_(1)
+    e, back = CAFE(model).explain(x, start, target=0), CAFE(model).explain(start, x, target=0)
+    torch.testing.assert_close(e.combined, -back.combined, rtol=1e-7, atol=1e-7)
+    sigma = (deviation(x - x.mean()) + deviation(start - start.mean())) / 2
+    limit = 1.2 / sigma * model.weight[0].norm()
+    assert (e.combined.abs() <= limit * (x - start).abs() + 1e-9).all()
+
+
+HAND_WRITTEN = {
+    "x / (std + eps)": lambda x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 0.1),
+    "x / norm": lambda x: x / x.norm(dim=-1, keepdim=True),
+    "x / norm, bounded": lambda x: x / x.norm(dim=-1, keepdim=True).clamp_min(1.5),
+    "x / expanded norm": lambda x: x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).expand_as(x),
+    "x / sqrt of a sum": lambda x: x / x.square().sum(-1, keepdim=True).add(1e-6).sqrt(),
+    "normalize": lambda x: F.normalize(x, dim=-1),
+    "normalize, bounded at one end": lambda x: F.normalize(x, dim=-1, eps=2.0),
+    "normalize, bounded at both": lambda x: F.normalize(x, dim=-1, eps=50.0),
+    "normalize, p = 1": lambda x: F.normalize(x, 1.0, -1),
+    "normalize, p = 3": lambda x: F.normalize(x, 3.0, -1),
+    "normalize, p = inf": lambda x: F.normalize(x, torch.inf, -1),
+    "cosine_similarity": lambda x: x * F.cosine_similarity(x, torch.arange(6.0, dtype=x.dtype), dim=-1)[:, None],
+}
+
+
+@pytest.mark.parametrize("netting", ["unit", "feature"])
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_hand_written_norms_start_from_the_model_itself(name, netting):
+    torch.manual_seed(3)
+    weight = torch.randn(WIDTH, dtype=torch.float64)
+
+    def model(v):
+        return HAND_WRITTEN[name](v) @ weight
+
+    x, start = 0.5 * torch.randn(3, WIDTH, dtype=torch.float64), 2 * torch.randn(3, WIDTH, dtype=torch.float64)
+    e = CAFE(model, variant=Variant(netting=netting)).explain(x, start)
+    assert e.frozen == ()
+    torch.testing.assert_close(e.baseline_output, model(start), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(e.combined.sum(1), model(x) - model(start), rtol=1e-10, atol=1e-10)
+
+
+def test_normalize_is_the_quotient_in_halves():
+    torch.manual_seed(4)
+    x, start, weight = torch.randn(3, WIDTH, dtype=torch.float64)
+    e = CAFE(lambda v: F.normalize(v, dim=-1) @ weight).explain(x[None], start[None])
+    size = (x.norm() + start.norm()) / 2
+    unit, middle = (x / x.norm() + start / start.norm()) / 2, (x + start) / 2
+    expected = (weight / size - (weight @ unit) * middle / size**2) * (x - start)
+    torch.testing.assert_close(e.combined[0], expected, rtol=1e-10, atol=1e-12)
+    at_zero = CAFE(lambda v: F.normalize(v, dim=-1) @ weight).explain(x[None])  # where the bound of the norm holds
+    torch.testing.assert_close(at_zero.combined.sum(1), F.normalize(x[None], dim=-1) @ weight)
+
+
+@pytest.mark.parametrize("netting", ["unit", "feature"])
+@pytest.mark.parametrize("norm", [nn.LayerNorm(WIDTH), nn.RMSNorm(WIDTH, eps=1e-3), nn.LayerNorm((3, WIDTH))], ids=str)
+def test_one_step_is_what_it_is_composed_of(norm, netting, monkeypatch):
+    torch.manual_seed(5)
+    norm, head = copy.deepcopy(norm).double(), nn.Linear(WIDTH, 2, dtype=torch.float64)
+    nn.init.normal_(norm.weight)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH, dtype=torch.float64), norm, nn.ReLU(), head)
+    x, start = torch.randn(2, 2, 3, WIDTH, dtype=torch.float64)
+    cafe = CAFE(model, variant=Variant(netting=netting))
+    for baseline in (start, start[:1]):
+        e = cafe.explain(x, baseline, target=(1, 1))
+        with monkeypatch.context() as patch:
+            for carrier in (UnitScores, FeatureScores):
+                patch.setattr(carrier, "_carry_step", Carrier._carry_step)
+            other = cafe.explain(x, baseline, target=(1, 1))
+        for part in ("combined", "positive", "negative", "baseline_output"):
+            torch.testing.assert_close(getattr(e, part), getattr(other, part), rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("netting", ["path", "unit", "feature"])

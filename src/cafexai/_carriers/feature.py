@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,8 +29,8 @@ from .._core.flow_rule import FlowRule
 from .._core.functions import ONE_TO_ONE, Function, over_rows
 from .._core.row_index import Rows
 from .._core.run import Run
-from .._core.steps import apply_linear
-from .._core.tolerance import widest
+from .._core.steps import JointStep, apply_linear
+from .._core.tolerance import input_change, widest
 from .._core.value import Scores
 
 BLOCK = 2**22  # elements that an intermediate result has at most
@@ -85,7 +85,7 @@ class FeatureScores(Scores):
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> FeatureScores:
         """The change of the input; ``belongs`` says whose it is."""
-        delta = (x if reference is None else x - reference).detach()
+        delta = input_change(x, reference).detach()
         return cls(run, reference, delta, delta.new_zeros(0), None)
 
     def belongs(self, source: int, places: Tensor) -> None:
@@ -234,6 +234,20 @@ class FeatureScores(Scores):
             return one + two
 
         return self._make_result(made, left + right, edges)
+
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+        reference, change = step.outputs()
+        shares = [None if isinstance(part, Tensor) else part.contributions for part in parts]
+        contributions = torch.cat([step.push(*some) for some in _some_at_a_time(shares)])
+        return self._make_result((reference, change, rows), contributions, lambda: composed().edges)
+
+
+def _some_at_a_time(values: Sequence[Tensor | None]) -> Iterator[tuple[Tensor | None, ...]]:
+    """Some contributions of several values at a time."""
+    count, size = next((len(one), one.numel()) for one in values if one is not None)
+    at_once = max(1, BLOCK * count // max(1, size))
+    for first in range(0, count, at_once):
+        yield tuple(None if one is None else one[first : first + at_once] for one in values)
 
 
 def _features(run: Run) -> Features:

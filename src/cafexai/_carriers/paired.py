@@ -118,11 +118,21 @@ class PairedScores(FeatureScores):
         result.ends_in = meetings
         return result
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
         if routing:
-            return super().product(other, fn, routing)
+            return super().product(other, fn, routing, aligned)
+        return self._together(other, FeatureScores.product, fn, False, aligned)
+
+    def _carry_step(self, parts: Sequence[Any], step: Any, composed: Callable[[], Any], rows: Any) -> Any:
+        return composed()  # which remembers where contributions met
+
+    def quotient(self, other: Any, value: Tensor) -> Any:
+        return self._together(other, FeatureScores.quotient, value)
+
+    def _together(self, other: Any, operation: Callable[..., Any], *arguments: Any) -> Any:
+        """An operation of two values, which remembers where the contributions of both met."""
         (one, mine), (two, yours) = self.record_meeting(), other.record_meeting()
-        result: Any = FeatureScores.product(one, two, fn, ends=ends)
+        result: Any = operation(one, two, *arguments)
         result.ends_in = mine + yours
         return result
 

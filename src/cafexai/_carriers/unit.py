@@ -33,7 +33,7 @@ from .._core.functions import ONE_TO_ONE, Function
 from .._core.lazy import OnDemand
 from .._core.row_index import Rows, behind_map
 from .._core.run import Run
-from .._core.steps import LINEAR, Added, Magnitudes, Pair, Step, apply_linear, half_sizes
+from .._core.steps import LINEAR, Added, JointlyInGraph, JointStep, Magnitudes, Pair, Step, apply_linear, half_sizes
 from .totals import TotalScores
 from .unit_activation import net_activation
 
@@ -286,6 +286,16 @@ class UnitScores(TotalScores):
             self._edges(result, self.first, one._along(lambda v: fn(v, yours), lambda v: fn(v, yours.abs())))
         if other.first is not None:
             self._edges(result, other.first, two._along(lambda v: fn(mine, v), lambda v: fn(mine.abs(), v)))
+        return result
+
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+        if any(isinstance(part, UnitScores) and part.first is not None for part in parts):
+            return composed()
+        reference, change = step.outputs()
+        delta = JointlyInGraph.apply(step, change, *(None if isinstance(part, Tensor) else part.delta for part in parts))
+        result = type(self)(self.run, reference, delta, delta, rows)
+        del result.total
+        result._make_total = lambda: composed().total  # rarely asked for: a linear layer follows
         return result
 
     @classmethod

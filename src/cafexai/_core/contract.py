@@ -20,6 +20,7 @@ from .run import Run
 
 if TYPE_CHECKING:
     from .backward import Outcome, Passed
+    from .steps import JointStep
 
 S = TypeVar("S", bound="Carrier")
 Move = Callable[..., Any]  # of as many tensors as there are parts
@@ -99,6 +100,10 @@ class Carrier(abc.ABC):
     @abc.abstractmethod
     def _carry_product(self: S, other: S, fn: Callable[..., Tensor], halves: tuple[Tensor, Tensor], made: Made) -> S:
         """fn(self, other), as fn(self, halves[1]) + fn(halves[0], other)."""
+
+    def _carry_step(self, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any], rows: Rows) -> Any:
+        """Several values through one step; a carrier that has no form of its own takes the operations it is composed of."""
+        return composed()
 
     @classmethod
     @abc.abstractmethod

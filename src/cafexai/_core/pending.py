@@ -96,8 +96,14 @@ class Pending(Scores):
         value = apply_linear(self.template, weight, bias)
         return self._behind_map(Pending(self.run, value, lambda: self.full().linear_layer(weight, bias, aligned)), False)
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
-        return super().product(other, fn, routing) if routing else self.full().product(other, fn, ends=ends)
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
+        return super().product(other, fn, True, aligned) if routing else self.full().product(other, fn, False, aligned)
+
+    def quotient(self, other: Any, value: Tensor) -> Any:
+        return self.full().quotient(other, value)
+
+    def take_step(self, parts: Sequence[Any], step: Any, composed: Callable[[], Any]) -> Any:
+        return self.full().take_step(parts, step, composed)
 
     def add(self, other: Any, alpha: float = 1) -> Any:
         if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
@@ -129,4 +135,4 @@ class Pending(Scores):
     def _not_asked(self, *arguments: Any) -> Any:
         raise AssertionError("This is asked of the value with its scores.")
 
-    _carry_sum = _carry_map = _carry_mix = _carry_product = _carry_join = outcome = net = _not_asked  # type: ignore[assignment]
+    _carry_sum = _carry_map = _carry_mix = _carry_product = _carry_join = _carry_step = outcome = net = _not_asked  # type: ignore[assignment]

@@ -21,7 +21,8 @@ FINAL = "final"  # a sigmoid or the log of a softmax of the logits ``of``; ``det
 WEIGHTS = "weights"  # a softmax of the logits ``of``
 LOG_OF_SUM = "log of a sum"  # of exponentials of the value ``of`` over the dims ``detail``
 ROOT = "root"  # the square root of ``of``
-SCALE = "scale of a norm"  # ``detail`` is its value, of which reference + delta may have lost digits
+SCALE = "scale of a norm"  # one over the square root of ``of``
+BOUNDED = "bounded root"  # ``detail``, a function that bounds it, of the root ``of``
 ADDED, SUBTRACTED = "added", "subtracted"  # to or from ``of``; ``detail``: the constant that was added, if it is one
 LARGER = "larger"  # of the two in ``of``, of which one may be a constant
 RUNNING = "running sum"  # ``detail`` says of what, and which of its elements
@@ -46,7 +47,7 @@ class MadeBy:
 
     def move(self, fn: Callable[[Tensor], Any], count: int) -> list[MadeBy] | None:
         """Behind a move of elements, one for each of its ``count`` results; None if nothing of it is left but the origin."""
-        if self.kind in (FINAL, WEIGHTS):
+        if self.kind in (FINAL, WEIGHTS, ROOT, SCALE, BOUNDED):
             logits = self.of.reshape(fn)
             return [MadeBy(self.kind, part, self.detail) for part in (logits if isinstance(logits, tuple) else (logits,))]
         if self.kind == RUNNING:

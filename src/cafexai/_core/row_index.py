@@ -97,6 +97,19 @@ def merge_rows(first: tuple[Rows, Tensor], second: tuple[Rows, Tensor], batch: i
     return settle(torch.maximum(one, two), batch)
 
 
+def common_rows(rows: Sequence[Rows], batch: int) -> Rows:
+    """The rows of all of several values that dimension 0 tells; MIXED if they differ, or if it does not."""
+    first = rows[0]
+    if batch == 1 or all(one is None for one in rows):
+        return None
+    for one in rows:
+        if not isinstance(one, Tensor) or not one.ndim or one.shape[0] != one.numel():
+            return MIXED
+        if not isinstance(first, Tensor) or not torch.equal(one.flatten(), first.flatten()):
+            return MIXED
+    return first
+
+
 def behind_map(
     value: Any, fn: Callable[..., Tensor], constants: tuple[Any, ...], bias: Any, aligned: bool, out: Tensor
 ) -> Rows:
@@ -117,10 +130,10 @@ def behind_map(
     return average_rows(lambda v: fn(v, *ones, nothing), rows, value.delta, batch)
 
 
-def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], out: Tensor) -> Rows:
-    """The rows of a bilinear map of two scored values."""
+def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], out: Tensor, aligned: bool = False) -> Rows:
+    """The rows of a bilinear map of two scored values; ``aligned``: dimension 0 of both, row by row, stays the first."""
     batch = one.run.batch
-    if batch == 1 or _row_by_row(one, two, fn, out):
+    if batch == 1 or _row_by_row(one, two, fn, out, aligned):
         return None
     ones = [torch.ones_like(value.delta) for value in (one, two)]
     mine = average_rows(lambda v: fn(v, ones[1]), one.rows, one.delta, batch)
@@ -128,6 +141,8 @@ def behind_product(one: Any, two: Any, fn: Callable[[Tensor, Tensor], Tensor], o
     return merge_rows((mine, out), (yours, out), batch)
 
 
-def _row_by_row(one: Any, two: Any, fn: Callable[..., Tensor], out: Tensor) -> bool:
-    """A product of elements whose rows are where they usually are."""
-    return fn in ONE_TO_ONE and one.rows is None and two.rows is None and one.delta.ndim == two.delta.ndim == out.ndim
+def _row_by_row(one: Any, two: Any, fn: Callable[..., Tensor], out: Tensor, aligned: bool) -> bool:
+    """Whether rows are where they usually are, in both values and in their product."""
+    if one.rows is not None or two.rows is not None or out.shape[:1] != (one.run.batch,):
+        return False
+    return aligned or (fn in ONE_TO_ONE and one.delta.ndim == two.delta.ndim == out.ndim)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,6 +136,15 @@ class Run:
     def flow_rule(self) -> FlowRule:
         """The flow rule where the pass is now."""
         return LINEAR_FLOW if self.along_secants else self.settings.flow_rule_at(self.path)
+
+    @contextlib.contextmanager
+    def secants(self) -> Iterator[None]:
+        """What is computed meanwhile belongs to the scale of a norm."""
+        before, self.along_secants = self.along_secants, True
+        try:
+            yield
+        finally:
+            self.along_secants = before
 
     def note_operation(self, name: str) -> None:
         """Count a call."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,38 @@ class InGraph(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         return (*ctx.pull(gradients, ctx.saved_tensors, ctx.rest), *ctx.unused)
+
+
+class JointStep(Protocol):
+    """A step on several values, whose change is a linear map of theirs; it computes its constants where it needs them."""
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """What it keeps."""
+
+    def outputs(self) -> tuple[Tensor, Tensor]:
+        """The result at the reference, and its change."""
+
+    def push(self, *changes: Tensor | None) -> Tensor:
+        """What other changes of the values bring about; dimensions may stand in front. None: a constant."""
+
+    def pull(self, gradient: Tensor, wanted: Sequence[bool]) -> Sequence[Tensor | None]:
+        """What flows back to the values that are wanted."""
+
+
+class JointlyInGraph(torch.autograd.Function):
+    """The change of a joint step as one node of torch's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, step: JointStep, change: Tensor, *deltas: Tensor | None) -> Tensor:
+        ctx.step = step
+        ctx.save_for_backward(*step.tensors)
+        return change.view_as(change)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        ctx.saved_tensors  # noqa: B018  (torch checks that they are unchanged)
+        return None, None, *ctx.step.pull(gradient, ctx.needs_input_grad[2:])
 
 
 def per_row(gradient: Tensor, constant: Tensor, rows: Rows, batch: int) -> Tensor:

@@ -25,9 +25,9 @@ from .functions import ONE_TO_ONE, Function, find_masked_out, plus, soft_winners
 from .input_origin import Origin
 from .joins import at_start, join_constants, join_lazily
 from .provenance import of_input, origin_of, with_origin
-from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, merge_rows, move_rows
+from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, common_rows, merge_rows, move_rows
 from .run import Run
-from .steps import apply_linear
+from .steps import JointStep, apply_linear
 
 S = TypeVar("S", bound="Scores")
 
@@ -204,25 +204,36 @@ class Scores(Carrier):
             result.made_by = of_input(self.made_by.origin.apply(phi))
         return result
 
-    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> S:
+    def product(self: S, other: S, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> S:
         """A bilinear map of two scored values, its change split exactly in halves.
 
         fn(a, b) - fn(r, s) = fn(a - r, (b + s) / 2) + fn((a + r) / 2, b - s), the brackets being frozen. ``routing``
-        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``ends``: the
-        change is fn(a - r, b) + fn(r, b - s), as if the second, the scale of a norm, had changed first.
+        says that the result may only decide where others flow (a softmax follows), so that its scores can wait. ``aligned``
+        says that dimension 0 of both values stays dimension 0, row by row.
         """
         if routing:
-            return self._later(fn(self.value, other.value), lambda: self.product(other, fn))
-        if ends:
-            assert other.made_by is not None
-            mine, yours = self.start, other.made_by.detail
-        else:
-            mine, yours = self._halfway(), other._halfway()
+            return self._later(fn(self.value, other.value), lambda: self.product(other, fn, aligned=aligned))
+        mine, yours = self._halfway(), other._halfway()
         delta = fn(self.delta, yours) + fn(mine, other.delta)
         reference = None
         if self.reference is not None and other.reference is not None:
             reference = fn(self.reference, other.reference)
-        return self._carry_product(other, fn, (mine, yours), (reference, delta, behind_product(self, other, fn, delta)))
+        rows = behind_product(self, other, fn, delta, aligned)
+        return self._carry_product(other, fn, (mine, yours), (reference, delta, rows))
+
+    def quotient(self: S, other: S, value: Tensor) -> S:
+        """self / other, its change split exactly in halves; ``value`` is that of other with all its digits.
+
+        With n = a / b and m = r / s, a - r = (n - m) (b + s) / 2 + (n + m) / 2 (b - s), solved for n - m. 0 / 0 at the
+        reference is 0; where only s is 0, the model has no value at the reference, and other is frozen.
+        """
+        nowhere = (other.start == 0) & (self.start != 0)
+        middle = torch.where(nowhere, value, (value + other.start) / 2)
+        start = torch.where(self.start == 0, 0, self.start / torch.where(nowhere, value, other.start))
+        against = torch.where(nowhere, 0, (self.value / value + start) / (-2 * middle))
+        delta = self.delta / middle + against * other.delta
+        rows = behind_product(self, other, torch.mul, delta)
+        return self._carry_product(other, torch.mul, (against, 1 / middle), (start, delta, rows))
 
     def _halfway(self) -> Tensor:
         """Between reference and value."""
@@ -281,6 +292,14 @@ class Scores(Carrier):
         delta = delta + (change - delta).detach()
         rows = behind_map(self, fn, constants, None, aligned, delta)
         return self._carry_map(fn, constants, (), (reference, delta, rows), None)
+
+    def take_step(self: S, parts: Sequence[Any], step: JointStep, composed: Callable[[], Any]) -> Any:
+        """This and other parts through one step that keeps few constants; ``composed`` does the same by other operations.
+
+        Plain tensors among the parts are constants. Dimension 0 of all parts, row by row, stays that of the result.
+        """
+        rows = common_rows([part.rows for part in parts if isinstance(part, Scores)], self.run.batch)
+        return composed() if rows is MIXED else self._carry_step(parts, step, composed, rows)
 
     def rebase(self: S, reference: Tensor) -> S:
         """The same change from another reference: that of a function of which only the change is a linear map."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .._carriers.path import PathScores
+from .._core.run import Run
 from .._core.tolerance import all_finite
 from .._inputs.target import pick_outputs
 from ..rules.registry import TABLE
 from .forward import forward, plain_output
 from .job import Batch, Job
+from .zeroed_codes import ZeroedCodes, ZeroedPass
 
 
 class NotEvaluated(ValueError):
@@ -35,13 +38,14 @@ class Asked:
 def without(batch: Batch, removed: Tensor) -> Batch:
     """The rows with some elements at their baseline; ``removed`` is (rows, elements), input after input."""
     sizes = [x[0].numel() for x in batch.tensors]
-    tensors = []
-    for x, reference, away in zip(batch.tensors, batch.references, removed.split(sizes, 1), strict=True):
-        if reference is None and not x.is_floating_point() and bool(away.any()):
-            raise NotEvaluated("codes without a baseline code cannot be removed; give baselines with a code")
+    tensors: list[Tensor] = []
+    zeroed: list[Tensor | None] = []
+    for x, reference, part in zip(batch.tensors, batch.references, removed.split(sizes, 1), strict=True):
+        away, coded = part.reshape(x.shape), reference is None and not x.is_floating_point()
         start = torch.zeros_like(x) if reference is None else reference.to(x)
-        tensors.append(torch.where(away.view(x.shape), start, x))
-    return dataclasses.replace(batch, tensors=tuple(tensors))
+        tensors.append(x if coded else torch.where(away, start, x))
+        zeroed.append(away if coded and bool(away.any()) else None)
+    return dataclasses.replace(batch, tensors=tuple(tensors), zeroed=tuple(zeroed))
 
 
 def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
@@ -50,12 +54,20 @@ def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
     Raises:
         NotEvaluated: It is not finite there. Errors of the model itself are passed on.
     """
-    found = _logits(job, batch, asked) if asked.final is not None else None
-    if found is None:
+    zeroed = any(away is not None for away in batch.zeroed)
+    if zeroed:
+        run = Run(len(asked.target), job.settings)
+        pairs = enumerate(zip(batch.tensors, batch.zeroed, strict=True))
+        tensors = tuple(x if away is None else ZeroedCodes.make(run, x, away, place) for place, (x, away) in pairs)
+        batch = dataclasses.replace(batch, tensors=tensors)
+    with ZeroedPass() if zeroed else contextlib.nullcontext():
         if asked.final is None:
             found = pick_outputs(plain_output(job, batch), asked.target, asked.against)
         else:
-            found = _inside(job, batch, asked)
+            logits = _logits(job, batch, asked)
+            if logits is None and zeroed:
+                raise NotEvaluated("codes have no baseline code, and something follows the final softmax")
+            found = _inside(job, batch, asked) if logits is None else logits
     if found.shape != asked.target.shape[:1]:
         raise NotEvaluated("the model does not give one output for each row there")
     if not all_finite(found):

@@ -28,6 +28,7 @@ class Batch:
     extra: tuple[Any, ...]
     options: dict[str, Any]  # keyword arguments of forward
     rows: slice
+    zeroed: tuple[Tensor | None, ...] = ()  # for each input the codes whose embedding is zero
 
 
 @dataclass(frozen=True)

@@ -141,11 +141,14 @@ def for_shap(e: Explanation, scores: str) -> Any:
         raise ValueError(f"to_shap({scores!r}): unknown scores. Allowed values: {', '.join(map(repr, bases))}.")
     base, names = bases[scores].cpu().numpy(), list(e.names())
     tensors: Tensors = getattr(e, scores)
+    called = {"output_names": e.target_name()} if len(e) else {}
     if e.features.tokens is not None:
-        return shap.Explanation(values=e.flat(tensors).cpu().numpy(), base_values=base, data=np.array(e.features.tokens))
+        return shap.Explanation(
+            values=e.flat(tensors).cpu().numpy(), base_values=base, data=np.array(e.features.tokens), **called
+        )
     if isinstance(tensors, Tensor) and tensors.ndim > 2:
         values, data = (_channels_last(e, part) for part in (tensors, e.parts(e.shown)[0]))
-        return shap.Explanation(values=values, base_values=base, data=data)
+        return shap.Explanation(values=values, base_values=base, data=data)  # its pictures name outputs otherwise
     known = None if e.grouped and e.features.display is None else e.flat(e.shown).cpu().numpy()
     return shap.Explanation(
         values=e.flat(tensors).cpu().numpy(),
@@ -153,6 +156,7 @@ def for_shap(e: Explanation, scores: str) -> Any:
         data=known,
         display_data=_named_values(e, known) if known is not None and e.features.categories else None,
         feature_names=names,
+        **called,
     )
 
 

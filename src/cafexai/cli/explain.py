@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ..reporting.reasons import MOVED
 from . import options
 from . import output as files
+from .errors import UseProblem
 from .request import USUAL, Work, schema_text
 from .status import Status
 
@@ -19,6 +21,11 @@ Out = Annotated[
     Path | None,
     typer.Option(help="File for the scores of all rows, by its ending: .txt, .csv, .parquet, .json, .html, .safetensors."),
 ]
+REASONS = (".txt", ".csv", ".parquet")
+Reasons = Annotated[
+    int | None, typer.Option(min=1, help="Instead of all scores, this many reasons for each row, one sentence each.")
+]
+Direction = Annotated[str, typer.Option(help="Reasons that lowered the score, down, or raised it, up.")]
 Report = Annotated[Path, typer.Option(help="Where the report is written, as .html.")]
 
 
@@ -32,6 +39,8 @@ def explain(
     baseline: options.Baseline = USUAL,
     asked: options.Asked,
     how: options.How,
+    reasons: Reasons = None,
+    direction: Direction = "down",
     show_schema: options.ShowSchema = False,
 ) -> None:
     """What pushed predictions up, what down, what cancelled.
@@ -41,14 +50,20 @@ def explain(
     if show_schema:
         typer.echo(schema_text(source))
         return
-    files.checked(out, ENDINGS)
+    if direction not in MOVED:
+        raise UseProblem(f"--direction {direction}: unknown. Allowed values: {', '.join(MOVED)}.")
+    files.checked(out, ENDINGS if reasons is None else REASONS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
         result = work.explain(how, asked)
-        if out is not None:
+        if reasons is not None:
+            wanted = files.reasons(result, work.data, reasons, direction)
+        elif out is not None:
             status.doing(f"writing {out}")
             _write(out, result, work)
-    if json:
+    if reasons is not None:
+        _tell_reasons(out, json, wanted, work)
+    elif json:
         typer.echo(files.as_json(_as_json(result, work)))
     elif out is None:
         typer.echo(_first_rows(result, work))
@@ -76,6 +91,18 @@ def report(
         result = work.explain(how, asked)
         status.doing(f"writing {out}")
         _write(out, result, work)
+    typer.echo(_wrote(out, work))
+
+
+def _tell_reasons(out: Path | None, json: bool, frame: Any, work: Work) -> None:
+    """Reasons on the terminal, as JSON, or in a file."""
+    if out is None:
+        typer.echo(files.as_json(frame.to_dict("records")) if json else files.reason_lines(frame, len(work.data)))
+        return
+    if out.suffix.lower() == ".txt":
+        files.write_text(out, files.reason_lines(frame) + "\n")
+    else:
+        files.write_frame(out, frame)
     typer.echo(_wrote(out, work))
 
 

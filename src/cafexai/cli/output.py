@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from .._extras import needs
 from ..loading.file_errors import OutputProblem
 from .errors import UseProblem
 
@@ -109,6 +110,36 @@ def to_frame(result: Any, data: Data) -> Any:
     frame = result.to_frame()
     frame["row"] = [data.places[row] for row in frame["row"]]
     return frame
+
+
+def reasons(result: Any, data: Data, count: int, direction: str) -> Any:
+    """The reasons of all rows, with the rows as they are numbered in the file."""
+    frames = []
+    for key, explanation in each(result):
+        frame = explanation.reasons_frame(count, direction)
+        frame["row"] = [data.places[row] for row in frame["row"]]
+        for place, (word, value) in enumerate((word, value) for word, value in key.items() if word != "target"):
+            frame.insert(place, word, value)
+        frames.append(frame)
+    return needs("pandas", "tabular").concat(frames, ignore_index=True)
+
+
+def reason_lines(frame: Any, rows: int | None = None) -> str:
+    """Reasons for people: a line for the row, below it a sentence each; the first rows only if there are more on a terminal."""
+    keys = list(frame.columns[: list(frame.columns).index("rank")])
+    parts = []
+    for place, (key, group) in enumerate(frame.groupby(keys, sort=False)):
+        if rows is not None and place == SHOWN:
+            parts.append(
+                f"{rows - SHOWN} more row{'s' * (rows - SHOWN != 1)}: --rows chooses others, --out reasons.csv writes all."
+            )
+            break
+        told = dict(zip(keys, key, strict=True))
+        label = f" ({told['name']})" if "name" in told else ""
+        parts.append(
+            "\n".join([f"Row {told['row']}{label}", *(f"  {line.rank}. {line.reason}" for line in group.itertuples())])
+        )
+    return "\n\n".join(parts) if parts else "No feature moved the score in this direction."
 
 
 def to_json(result: Any, data: Data, about: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from .._inputs.groups import default_names
@@ -35,6 +36,66 @@ class FeatureFields:
         def flat(self, tensors: Tensors) -> Tensor: ...
         def __len__(self) -> int: ...
         def __getitem__(self, rows: Any) -> Explanation: ...
+
+    def by_output(self) -> dict[str, Explanation]:
+        """The rows of each explained output: scores of different outputs are never put together.
+
+        Returns:
+            Name of the output, as ``target_name`` has it -> the explanation of its rows; the most frequent output first.
+
+        Example:
+            >>> import torch, cafexai
+            >>> e = cafexai.CAFE(torch.nn.Linear(2, 3)).explain(torch.randn(5, 2), target=1)
+            >>> list(e.by_output())
+            ['output 1']
+        """
+        whole = self.target if self.against is None else torch.cat([self.target, self.against], 1)
+        if not len(self) or bool((whole == whole[:1]).all()):
+            return {self.target_name() if len(self) else "": self[:]}
+        _, place, counts = whole.unique(dim=0, return_inverse=True, return_counts=True)
+        found: dict[str, Explanation] = {}
+        for kind in counts.argsort(descending=True, stable=True).tolist():
+            rows = self[place == kind]
+            found[rows.target_name()] = rows
+        return found
+
+    def for_output(self, target: Any = None, call: str = "for_output") -> Explanation:
+        """The rows that are explained for one output.
+
+        Args:
+            target: The output, by class name or position. None: the only one.
+            call: What is named in errors.
+
+        Returns:
+            The explanation of these rows.
+
+        Raises:
+            ValueError: The rows are explained for several outputs and none is given, or no row is explained for it.
+
+        Example:
+            >>> import torch, cafexai
+            >>> e = cafexai.CAFE(torch.nn.Linear(2, 3)).explain(torch.randn(5, 2), target=1)
+            >>> len(e.for_output(1))
+            5
+        """
+        groups = self.by_output()
+        told = ", ".join(f"{name} ({len(rows)} row{'s' * (len(rows) != 1)})" for name, rows in list(groups.items())[:8])
+        if target is None:
+            if len(groups) > 1:
+                raise ValueError(
+                    f"{call}(...): the rows are explained for {len(groups)} outputs, which are never mixed: {told}. Give "
+                    "target=..., or explain(x, target=...) one output of all rows."
+                )
+            return next(iter(groups.values()))
+        place = target
+        if isinstance(target, str) and self.class_names is not None and target in self.class_names:
+            place = self.class_names.index(target)
+        wanted = torch.tensor([-1] if isinstance(place, str) else [place] if isinstance(place, int) else list(place))
+        if wanted.shape == self.target.shape[1:]:
+            same = (self.target == wanted.to(self.target)).all(1)
+            if bool(same.any()):
+                return self[same]
+        raise ValueError(f"{call}(..., target={target!r}): no row is explained for this output. There are: {told}.")
 
     def position(self, row: int | str) -> int:
         """The position of a row that is given by its name, or by its position.
@@ -72,9 +133,18 @@ class FeatureFields:
         raise KeyError(f"explanation[{row!r}]: no row has this name. Names: {', '.join(self.row_names[:10])} ...")
 
     def pairs(self, row: int | str = 0, most: int = 10) -> list[tuple[str, str, float]]:
-        """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
+        """The strongest conflicts between two features, or a feature and the biases.
 
-        The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
+        Args:
+            row: Which row.
+            most: How many pairs.
+
+        Returns:
+            (pushed up, pushed down, amount): what they cancelled of each other over all units, in units of the output
+            (docs/netting.md).
+
+        Raises:
+            ValueError: Pairs were not computed.
         """
         if self.conflict_pairs is None:
             raise ValueError('pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
@@ -95,7 +165,14 @@ class FeatureFields:
         return self.inputs if self.features.display is None else self.features.display
 
     def names(self, row: int | str = 0) -> tuple[str, ...]:
-        """A name for every feature; for tokens, the words of one row."""
+        """A name for every feature; for tokens, the words of one row.
+
+        Args:
+            row: Which row, for tokens.
+
+        Returns:
+            One name per feature.
+        """
         if self.features.tokens is not None:
             return self.features.tokens[self.position(row)]
         if self.features.names is not None:
@@ -111,7 +188,14 @@ class FeatureFields:
         return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
 
     def target_name(self, row: int | str = 0) -> str:
-        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
+        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'".
+
+        Args:
+            row: Which row.
+
+        Returns:
+            The name, such as "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'".
+        """
         layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
         names = self.class_names if layer is None else None
         parts = [self.target] if self.against is None else [self.target, self.against]
@@ -123,7 +207,14 @@ class FeatureFields:
         return " ".join(words)
 
     def values(self, row: int | str = 0) -> list[str | float | None] | None:
-        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
+        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups.
+
+        Args:
+            row: Which row.
+
+        Returns:
+            One value per feature: a number, a category, None if it is missing. None for groups.
+        """
         if self.features.tokens is not None or (self.grouped and self.features.display is None):
             return None
         found: list[str | float | None] = []
@@ -149,6 +240,12 @@ class FeatureFields:
 
         Of several baselines a number is the mean, a category the most frequent one. "" stands for a single value that is not
         known, "(none)" for no category.
+
+        Args:
+            row: Which row.
+
+        Returns:
+            One value per feature.
         """
         one = self[row]
         if self.features.tokens is not None or one.values() is None:

@@ -142,7 +142,7 @@ class LocalScores(SignedScores):
     def _carry_mix(self, weights: Tensor, dims: tuple[int, ...], made: Made) -> LocalScores:
         return self._local(made, (self.usable().share * weights).sum(dims, keepdim=True))
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
         raise UnsupportedOperation("a product of two values is not piecewise linear; bias_backpropagation needs that")
 
 

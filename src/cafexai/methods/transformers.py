@@ -78,10 +78,10 @@ class GradientScores(SignedScores):
         value = self.delta.detach()
         return None, Multiplied.apply(phi(value), self.delta, derivative(phi, value))
 
-    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, ends: bool = False) -> Any:
+    def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
         """Sums of products, as in attention, in halves; a gate, element by element, by its gradient."""
         if fn not in ONE_TO_ONE:
-            return super().product(other, fn, routing, ends)
+            return super().product(other, fn, routing, aligned)
         mine, yours = self.value, other.value
         delta = fn(self.delta, yours) + fn(mine, other.delta) - fn(mine, yours)
         made = (None, delta, behind_product(self, other, fn, delta))

@@ -32,19 +32,42 @@ class Plots:
 
         return picture_of(self._explanation, row, most, beside, order)
 
-    def summary(self, most: int = 12, order: str = "net") -> Picture:
+    def summary(self, most: int = 12, order: str = "net", target: Any = None) -> Picture:
         """All rows as a picture: mean scores, nets of each row, conflicts, the rows with most of them.
 
         Args:
             most: How many features are shown.
             order: Features by the mean size of their net score, "net", or by mean influence, "influence".
+            target: Only rows that are explained for this output. None shows each explained output on its own.
 
         Returns:
             The picture.
+
+        Raises:
+            ValueError: The rows are explained for more than four outputs and ``target`` is not given.
         """
         from .summary import summary
 
-        return summary(self._explanation, most, order)
+        e = self._explanation
+        return summary(e if target is None else e.for_output(target, "plot.summary"), most, order)
+
+    def dependence(self, feature: str, color: str | None = None, target: Any = None) -> Picture:
+        """Net scores of a feature over its values, one dot per row.
+
+        Args:
+            feature: Its name.
+            color: Another feature, whose values colour the dots.
+            target: The explained output, by class name or position, if the rows are explained for several.
+
+        Returns:
+            The picture.
+
+        Raises:
+            ValueError: There is no such feature, or the rows are explained for several outputs and ``target`` is not given.
+        """
+        from .change_plots import dependence
+
+        return dependence(self._explanation.for_output(target, "plot.dependence"), feature, color)
 
     def pairs(self, row: int | str = 0, most: int = 8) -> Picture:
         """Which feature cancels which in one row: a heat map and a network. Needs ``explain(..., pairs=True)``.

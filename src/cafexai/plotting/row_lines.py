@@ -87,6 +87,12 @@ def features_at_baseline(explanation: Explanation) -> list[int]:
     return [i for i in (same[0] & (scores == 0)).nonzero()[:, 0].tolist() if names[i]]
 
 
+def value_texts(explanation: Explanation) -> list[str] | None:
+    """The values of the features of one row, as text; None where they have none."""
+    values = explanation.values()
+    return None if values is None else [_written(value) for value in values]
+
+
 def baseline_texts(explanation: Explanation) -> list[str] | None:
     """What the features of one row are compared with, as text; of several baselines the mean, or what most of them have."""
     found = explanation.baseline_values()
@@ -109,7 +115,7 @@ def baseline_lines(explanation: Explanation, most: int = 12) -> list[str]:
     names, values = explanation.names(), explanation.values()
     told = [names[i] if values is None or values[i] == "" else f"{names[i]} = {_written(values[i])}" for i in places[:most]]
     more = f" and {len(places) - most} more" if len(places) > most else ""
-    return [f"as in the baseline, so no score: {', '.join(told)}{more}. Another baseline shows what they do."]
+    return [f"as in the baseline, so no score: {', '.join(told)}{more}; another baseline shows their effect"]
 
 
 def bias_line(explanation: Explanation) -> Line:

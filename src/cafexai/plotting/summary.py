@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 WORST = 8  # rows with most conflict that are named
 DOTS = 2000  # rows that the swarm shows
+OUTPUTS = 4  # explained outputs that are shown, each on its own
 
 
 @dataclass(frozen=True)
@@ -41,23 +43,54 @@ class Feature:
 
 def summary(explanation: Explanation, most: int = 12, order: str = "net") -> Picture:
     """All rows: mean scores and a swarm of nets per feature (mean maps for images), conflicts, the rows with most of them."""
-    rows = len(explanation)
-    if not rows:
+    if not len(explanation):
         raise ValueError("summary(): the explanation has no rows.")
     if most < 1:
         raise ValueError(f"summary(most={most}): give the number of features to show, at least 1.")
-    if view(explanation) == "image":
-        return _of_images(explanation)
-    found = features(explanation, order)
-    shown = found[:most]
-    drawn = figure(12.5, 4.6 + 0.36 * len(shown))
-    halves: Any = drawn.subfigures(2, 1, height_ratios=(1.1 + 0.36 * len(shown), 2.7))
-    left, right = halves[0].subplots(1, 2, sharey=True)
-    _means(left, shown, len(found))
-    _swarm(right, shown)
-    _conflicts(explanation, *halves[1].subplots(1, 2))
+    groups = explanation.by_output()
+    if len(groups) > OUTPUTS:
+        explanation.for_output(None, "summary")  # refuses several outputs, and names them
+    draw = _maps if view(explanation) == "image" else _bars
+    heights, fills = zip(*(draw(own, most, order) for own in groups.values()), strict=True)
+    several = len(groups) > 1
+    heights = [height + 0.3 * several for height in heights]
+    drawn = figure(12.5, 0.8 + sum(heights) + 2.7)
+    split: Any = drawn.subfigures(len(groups) + 1, 1, height_ratios=(*heights, 2.7))
+    *parts, last = split
+    for part, fill, (name, own) in zip(parts, fills, groups.items(), strict=True):
+        fill(part)
+        if several:
+            part.suptitle(f"{name}: {len(own)} row{'s' * (len(own) > 1)}", fontsize=11, fontweight="bold", parse_math=False)
+    _conflicts(explanation, *last.subplots(1, 2))
     headed(drawn, _title(explanation))
     return drawn
+
+
+def _bars(explanation: Explanation, most: int, order: str) -> tuple[float, Callable[[Any], None]]:
+    """The height of the part of one output, and what draws it: mean scores, and a swarm of nets."""
+    found = features(explanation, order)
+    shown = found[:most]
+
+    def draw(part: Any) -> None:
+        left, right = part.subplots(1, 2, sharey=True)
+        _means(left, shown, len(found))
+        _swarm(right, shown)
+
+    return 1.1 + 0.36 * len(shown), draw
+
+
+def _maps(explanation: Explanation, most: int, order: str) -> tuple[float, Callable[[Any], None]]:
+    """The same for images: mean maps."""
+    sides = ("positive", "negative", "combined")
+    means = [per_pixel(explanation.parts(getattr(explanation, side))[0].double().mean(0, keepdim=True)) for side in sides]
+    end = max(reach(means[0]), reach(means[1]))
+
+    def draw(part: Any) -> None:
+        for axes, side, values in zip(part.subplots(1, 3), ("positive", "negative", "net"), means, strict=True):
+            draw_map(axes, values, side, reach(values) if side == "net" else end)
+            axes.set_title(f"mean {side}", fontsize=11)
+
+    return 4.4, draw
 
 
 def features(explanation: Explanation, order: str = "net") -> list[Feature]:
@@ -184,19 +217,3 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
     light(right)
     right.set_title("The rows with most conflict (and cancelled / (cancelled + left))", fontsize=11)
     right.set_xlabel("conflict")
-
-
-def _of_images(explanation: Explanation) -> Picture:
-    """Mean maps over all rows, and the conflicts."""
-    parts = (explanation.positive, explanation.negative, explanation.combined)
-    means = [per_pixel(explanation.parts(part)[0].double().mean(0, keepdim=True)) for part in parts]
-    sides = dict(zip(("positive", "negative", "net"), means, strict=True))
-    drawn = figure(12.5, 7.2)
-    halves: Any = drawn.subfigures(2, 1, height_ratios=(4.4, 2.8))
-    end = max(reach(sides["positive"]), reach(sides["negative"]))
-    for axes, (side, values) in zip(halves[0].subplots(1, 3), sides.items(), strict=True):
-        draw_map(axes, values, side, reach(values) if side == "net" else end)
-        axes.set_title(f"mean {side}", fontsize=11)
-    _conflicts(explanation, *halves[1].subplots(1, 2))
-    headed(drawn, _title(explanation))
-    return drawn

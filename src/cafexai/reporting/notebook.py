@@ -47,7 +47,9 @@ def table(
     return f"<div>{''.join(parts)}</div>"
 
 
-def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = None, order: str = "net") -> str:
+def ledger_page(
+    explanation: Explanation, most: int = 12, row: Shown | None = None, order: str = "net", more: Sequence[str] = ()
+) -> str:
     """The table of one row, with a bar for each line; the column "net" adds up. ``row``: other lines than those of features."""
     row = row or shown(explanation, most, order=order)
     refined = any(line.refined for line in row.lines)
@@ -86,7 +88,7 @@ def ledger_page(explanation: Explanation, most: int = 12, row: Shown | None = No
     times = f"; all numbers {row.times}" if row.times else ""
     called = "" if explanation.row_names is None else f"{explanation.row_names[0]}: "
     title = f"{called}What moved {explanation.target_name()}{chance} ({with_c(explanation)}){times}"
-    return table(head, lines, title, remarks(explanation))
+    return table(head, lines, title, [*remarks(explanation), *more])
 
 
 def explanation_page(explanation: Explanation) -> str:
@@ -106,7 +108,9 @@ def _rows(explanation: Explanation) -> str:
     lines = []
     for row in kept:
         one = explanation[row]
-        strongest = [f"{shortened(line.name, 24)} {_signed(line.net)}" for line in feature_lines(one, 3) if line.single]
+        strongest = [
+            f"{shortened(line.name, 24)} {_signed(line.net)}" for line in feature_lines(one, 3) if line.single and not line.same
+        ]
         cells = [
             str(row) if one.row_names is None else one.row_names[0],
             class_name(one) or one.target_name(),

@@ -28,6 +28,7 @@ class ReportOptions(TypedDict, total=False):
     row_names: Sequence[Any] | None
     command: str | None
     order: str
+    checks: Mapping[Any, Any]
 
 
 ORDERS = (
@@ -51,8 +52,27 @@ def report_page(
     row_names: Sequence[Any] | None = None,
     command: str | None = None,
     order: str = "net",
+    checks: Mapping[Any, Any] | None = None,
 ) -> str:
-    """The text of the page that ``write_report`` writes."""
+    """The text of the page that ``write_report`` writes.
+
+    Args:
+        explanation: One explanation, or several.
+        title: The title of the page.
+        model: The model itself, or words about it.
+        data: Words about the data.
+        most: How many features each row shows.
+        row_names: One name per row.
+        command: The command line that makes the report again.
+        order: Features by "net" or "influence".
+        checks: Row -> what ``cafe.check_by_changing(e, row)`` gave.
+
+    Returns:
+        The page as HTML.
+
+    Raises:
+        ValueError: An argument is not allowed.
+    """
     entries, by = _entries(explanation)
     first = next(iter(entries.values()))
     row_names = first.row_names if row_names is None else row_names
@@ -72,7 +92,9 @@ def report_page(
             for label, one in entries.items()
             if len(one)
         ),
-        _section("Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order), kind="rows"),
+        _section(
+            "Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order, checks or {}), kind="rows"
+        ),
         _section("What the scores leave out", left_out(first)),
         _section("Do the sums add up?", *(check(one, names, prefixes[label]) for label, one in list(entries.items())[:1])),
         _section("What a score is not", _limits()),
@@ -156,7 +178,7 @@ def _reading(explanation: Explanation) -> Html:
             tag("strong", "Conflict", kind="k"),
             f" is what {THINGS[kind]} cancelled of each other. It is measured: the model is asked again with only what speaks "
             "for the score, and with only what speaks against it. Its share is cancelled / (cancelled + left): 0\u00a0% if "
-            "nobody was opposed, 50\u00a0% if as much cancelled as is left, 100\u00a0% if all cancelled. It says how the score "
+            "nothing cancelled, 50\u00a0% if as much cancelled as is left, 100\u00a0% if all cancelled. It says how the score "
             "came about, not that it is wrong.",
         ),
     ]
@@ -190,9 +212,17 @@ def _tools(entries: Mapping[str, Explanation]) -> Html:
     )
 
 
-def _rows(entries: Mapping[str, Explanation], names: list[str], prefixes: Mapping[str, str], most: int, order: str) -> Html:
+def _rows(
+    entries: Mapping[str, Explanation],
+    names: list[str],
+    prefixes: Mapping[str, str],
+    most: int,
+    order: str,
+    checks: Mapping[Any, Any],
+) -> Html:
     """All rows; those of several explanations side by side."""
-    made = [rows(one, names, prefixes[label], label, most, order) for label, one in entries.items()]
+    told = {next(iter(entries.values())).position(row): check.sentence for row, check in checks.items()}
+    made = [rows(one, names, prefixes[label], label, most, order, told) for label, one in entries.items()]
     return tag("div", *(joined(["\n", one]) for same in zip(*made, strict=True) for one in same), id="rows")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..explanation import Explanation
 from ..plotting.rounding import Shown, shown
@@ -20,7 +20,13 @@ FEATURE = {"image": "part of the picture", "text": "word"}  # what a line of the
 
 
 def rows(
-    explanation: Explanation, names: Sequence[str], prefix: str, label: str, most: int, order: str = "net"
+    explanation: Explanation,
+    names: Sequence[str],
+    prefix: str,
+    label: str,
+    most: int,
+    order: str = "net",
+    checks: Mapping[int, str] | None = None,
 ) -> Iterator[Html]:
     """One element per row; ``prefix`` begins its address in the page, ``label`` says which of several explanations it is of."""
     kind, count = kind_of(explanation), len(explanation)
@@ -35,7 +41,12 @@ def rows(
         one, part = explanation[place], parts[place]
         row = shown(part, most, order=order)
         up, down = (one_side[place].item() for one_side in sides)
-        more = [*baseline_lines(part), *frozen_lines(one), *refined_lines(one)]
+        more = [
+            *baseline_lines(part),
+            *frozen_lines(one),
+            *refined_lines(one),
+            *([checks[place]] if checks and place in checks else []),
+        ]
         yield tag(
             "details",
             _head(one, row, name, labels[place], bar("span", up, down, up - down, reach, "b")),

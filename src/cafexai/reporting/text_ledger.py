@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..explanation import Explanation
 from ..plotting.labels import labels, probability, shortened, with_c
@@ -17,6 +18,7 @@ class Ledger(str):
     row: Explanation
     most: int
     order: str
+    more: tuple[str, ...]  # lines below the table
 
     def __repr__(self) -> str:
         return str(self)
@@ -24,13 +26,14 @@ class Ledger(str):
     def _repr_html_(self) -> str:
         from .notebook import ledger_page
 
-        return ledger_page(self.row, self.most, order=self.order)
+        return ledger_page(self.row, self.most, order=self.order, more=self.more)
 
 
-def ledger(explanation: Explanation, most: int = 12, order: str = "net") -> Ledger:
+def ledger(explanation: Explanation, most: int = 12, order: str = "net", check: Any = None) -> Ledger:
     """The explanation of one row for a terminal: the column "net" adds up from the baseline output to the output."""
-    made = Ledger(_text(explanation, most, order))
-    made.row, made.most, made.order = explanation, most, order
+    more = () if check is None else (str(check.sentence),)
+    made = Ledger("\n".join([_text(explanation, most, order), *more]))
+    made.row, made.most, made.order, made.more = explanation, most, order, more
     return made
 
 

@@ -25,7 +25,7 @@ def constant_like(number: Any, scores: Scores) -> Tensor:
 def bilinear_map(fn: Callable[[Any, Any], Tensor], a: Any, b: Any, aligned: bool = False) -> Any:
     """An operation linear in each of two arguments, of which one or both may be scored (as in attention)."""
     if isinstance(a, Scores) and isinstance(b, Scores):
-        return a.product(b, fn, routing=True)
+        return a.product(b, fn, routing=True, aligned=aligned)
     if isinstance(a, Scores):
         return a.linear(fn, b, aligned=aligned)
     return b.linear(lambda value, constant: fn(constant, value), a, aligned=aligned) if isinstance(b, Scores) else fn(a, b)
@@ -116,9 +116,10 @@ def multiply(a: Any, b: Any) -> Any:
         weights = recognise.softmax_of_product(a, b)
         if weights is not None:
             return weights
-        if recognise.is_scale(a) and not recognise.is_scale(b):
-            a, b = b, a
-        return a.product(b, torch.mul, ends=recognise.is_scale(b) and not recognise.is_scale(a))
+        for part, scale in ((a, b), (b, a)):
+            if (root := recognise.inverse_divisor(scale)) is not None:
+                return part.quotient(*root)
+        return a.product(b, torch.mul)
     if not isinstance(b, Tensor) and b == 1:
         return a
     return a.scale(constant_like(b, a) if isinstance(b, Tensor) else b)
@@ -137,9 +138,9 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
         weights = recognise.softmax_of_quotient(a, b)
         if weights is not None:
             return weights
-        square = recognise.root_of(b)
-        if square is not None and a.run.settings.norms == "open":
-            return multiply(a, inverse_root(square))
+        root = recognise.divisor(b) if a.run.settings.norms == "open" else None
+        if root is not None:
+            return a.quotient(*root)
         b = b.freeze("div (denominator)", lambda value: value)
     aligned = not isinstance(b, Tensor) or b.ndim <= a.ndim
     return a.linear(torch.div, constant_like(b, a) if isinstance(b, Tensor) else b, aligned=aligned)

@@ -11,10 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._core.pending import Pending
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
-from .arithmetic import bilinear_map
+from .arithmetic import add, bilinear_map, multiply
 from .linear import linear
+from .open_attention import Attention, later_keys
 from .registry import rule
 from .shape import move
 from .softmax import is_open, open_softmax
@@ -22,6 +24,11 @@ from .softmax import is_open, open_softmax
 
 def _value(part: Any) -> Tensor:
     return part.value if isinstance(part, Scores) else part
+
+
+def _frozen_mask(mask: Any) -> Any:
+    """What is added to the logits as a constant."""
+    return mask.freeze("attention mask", lambda v: v, "routing") if isinstance(mask, Scores) else mask
 
 
 def _note_pattern(query: Any, key: Any) -> None:
@@ -48,15 +55,12 @@ def scaled_dot_product_attention(
 ) -> Any:
     if dropout_p > 0:
         raise ValueError("explain(...): dropout in attention is active (dropout_p > 0). Call model.eval() first.")
-    if isinstance(attn_mask, Scores):
-        attn_mask = attn_mask.freeze("attention mask", lambda v: v, "routing")
     if enable_gqa:
         key, value = (_repeated(part, query.shape[-3] // part.shape[-3]) for part in (key, value))
-    if is_open(query) or is_open(key):
+    if is_open(query) or is_open(key) or is_open(attn_mask):
         return _open_attention(query, key, value, attn_mask, is_causal, scale)
     _note_pattern(query, key)
-    q, k = _value(query), _value(key)
-    pattern = _pattern(q, k, attn_mask, is_causal, scale)
+    pattern = _pattern(_value(query), _value(key), _frozen_mask(attn_mask), is_causal, scale)
     return _mapped(pattern, value) if isinstance(value, Scores) else pattern @ value
 
 
@@ -68,27 +72,38 @@ def _repeated(part: Any, times: int) -> Any:
 
 
 def _open_attention(query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None) -> Any:
-    """Queries and keys have scores: the change of the weights counts."""
-    weights = _open_weights(query, key, mask, causal, scale)
-    return bilinear_map(torch.matmul, weights, value, weights.ndim == value.ndim >= 3)
+    """Queries, keys or the mask have scores: the change of the weights counts."""
+    parts = [part.full() if isinstance(part, Pending) else part for part in (query, key, value)]
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if isinstance(mask, Tensor):
+        mask = _as_added(~mask if mask.dtype == torch.bool else mask, _value(query).dtype)
+
+    def composed() -> Any:
+        weights = _open_weights(parts[0], parts[1], mask, causal, scale)
+        return bilinear_map(torch.matmul, weights, parts[2], weights.ndim == value.ndim >= 3)
+
+    if isinstance(mask, Scores) or len({part.shape[:-2] for part in parts}) > 1 or value.ndim < 3:
+        return composed()
+    first = next(part for part in parts if isinstance(part, Scores))
+    return first.take_step(parts, Attention.of(parts, mask, causal, scale), composed)
 
 
-def _open_weights(query: Any, key: Any, mask: Any, causal: bool, scale: float | None) -> Scores:
+def _lazy_weights(query: Any, key: Any, mask: Any) -> Pending:
+    """The weights as a value of their own, which few models use: their scores are made when they are asked for."""
+    run = next(part.run for part in (query, key, mask) if isinstance(part, Scores))
+    value = _pattern(_value(query), _value(key), _value(mask), False, None)
+    return Pending(run, value, lambda: _open_weights(query, key, mask, False, 1 / math.sqrt(query.shape[-1])))
+
+
+def _open_weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Scores:
     keys = move(key, lambda v: v.transpose(-2, -1))
-    logits = bilinear_map(torch.matmul, query, keys, query.ndim == key.ndim >= 3)
-    logits = logits.scale(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    return open_softmax(logits, -1, mask=_added_mask(logits, mask, causal))
-
-
-def _added_mask(logits: Scores, mask: Any, causal: bool) -> Tensor | None:
-    """Causal and other masks as one that is added to the logits."""
-    dtype, device = logits.template.dtype, logits.template.device
-    added = None if mask is None else _as_added(~mask if mask.dtype == torch.bool else mask, dtype)
+    logits = multiply(bilinear_map(torch.matmul, query, keys, query.ndim == key.ndim >= 3), scale)
+    if isinstance(mask, Scores):  # what depends on the input is a part of the logits
+        logits, mask = add(mask, logits), None
     if causal:
-        later = torch.ones(logits.shape[-2:], dtype=torch.bool, device=device).tril().logical_not()
-        hidden = _as_added(later, dtype)
-        added = hidden if added is None else added + hidden
-    return added
+        later = later_keys(logits.shape[-2], logits.shape[-1], 0, logits.template)
+        mask = later if mask is None else mask + later
+    return open_softmax(logits, -1, mask=mask)
 
 
 def _pattern(q: Tensor, k: Tensor, mask: Any, causal: bool, scale: float | None) -> Tensor:
@@ -121,7 +136,7 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
     if not given.use_separate_proj_weight:
         weights = list(given.in_proj_weight.chunk(3))
     biases = [None] * 3 if given.in_proj_bias is None else given.in_proj_bias.chunk(3)
-    is_followed = is_open(query) or is_open(key)
+    is_followed = is_open(query) or is_open(key) or is_open(given.attn_mask)
     if is_followed:
         q, k = (linear(part, weight, bias) for part, weight, bias in zip((query, key), weights, biases, strict=False))
     else:
@@ -139,16 +154,20 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
     def heads(t: Tensor) -> Tensor:
         return t.reshape(t.shape[0], t.shape[1], given.num_heads, -1).permute(1, 2, 0, 3)
 
-    mask = _mask(given.attn_mask, given.key_padding_mask, q, k, given.num_heads)
+    mask = _mask(given.attn_mask, given.key_padding_mask, k, given.num_heads)
+    if not is_followed:
+        mask = _frozen_mask(mask)
     v = move(v, heads)
+    pattern: Any = None
     if is_followed:
-        pattern: Any = _open_weights(move(q, heads), move(k, heads), mask, False, None)
-        out = bilinear_map(torch.matmul, pattern, v, True)
+        q, k = move(q, heads), move(k, heads)
+        out = _open_attention(q, k, v, mask, False, None)
+        if given.need_weights:
+            pattern = _lazy_weights(q, k, mask)
     else:
         pattern = _pattern(heads(q), heads(k), mask, False, None)
         out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
-    length = q.shape[0]
-    out = move(out, lambda t: t.permute(2, 0, 1, 3).reshape(length, t.shape[0], -1))
+    out = move(out, lambda t: t.permute(2, 0, 1, 3).reshape(t.shape[2], t.shape[0], -1))
     out = linear(out, given.out_proj_weight, given.out_proj_bias)
     shown = None
     if given.need_weights:
@@ -171,18 +190,21 @@ def _appended(v: Any, constant: Tensor) -> Any:
     return torch.cat([v, constant])
 
 
-def _mask(attn_mask: Any, padding: Any, q: Tensor, k: Tensor, heads: int) -> Any:
-    """Both masks as one that is added to the scores, (batch, heads, queries, keys)."""
-    batch, added = q.shape[1], None
+def _mask(attn_mask: Any, padding: Any, keys: Any, heads: int) -> Any:
+    """Both masks as one that is added to the scores, (batch, heads, queries, keys); ``keys`` is (keys, batch, width)."""
+    count, batch = keys.shape[:2]
+    dtype = _value(keys).dtype
+    added = None
     if attn_mask is not None:
-        added = _as_added(_value(attn_mask), q.dtype)
+        added = attn_mask if isinstance(attn_mask, Scores) else _as_added(attn_mask, dtype)
         if added.ndim == 3:
-            added = added.view(batch, heads, *added.shape[1:])
-        added = F.pad(added, (0, k.shape[0] - added.shape[-1]))
+            added = move(added, lambda v: v.view(batch, heads, *v.shape[1:]))
+        if added.shape[-1] < count:
+            added = move(added, lambda v: F.pad(v, (0, count - v.shape[-1])))
     if padding is not None:
-        hidden = _as_added(padding if padding.ndim == 2 else padding[None], q.dtype)
-        hidden = F.pad(hidden, (0, k.shape[0] - hidden.shape[-1]))[:, None, None]
-        added = hidden if added is None else added + hidden
+        hidden = _as_added(padding if padding.ndim == 2 else padding[None], dtype)
+        hidden = F.pad(hidden, (0, count - hidden.shape[-1]))[:, None, None]
+        added = hidden if added is None else add(added, hidden)
     return added
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.functions import pointwise
-from .._core.provenance import FINAL, INVERSE, ROOT, SCALE, SUM, TERMS, kind_of, record
+from .._core.provenance import BOUNDED, FINAL, INVERSE, ROOT, SCALE, SUM, TERMS, kind_of, record
 from .._core.tensors import Softmaxed
 from .._core.value import Scores
 from ..errors import UnsupportedOperation
@@ -39,6 +39,7 @@ _ACTIVATIONS = frozenset(
     "relu relu6 gelu silu mish tanh sigmoid softplus logsigmoid softsign hardswish hardsigmoid hardtanh elu celu selu "
     "leaky_relu".split()
 )
+_BOUNDS = frozenset("clamp clip clamp_min".split())
 _RAMPS = frozenset("clamp clip clamp_min square".split())
 _OFFSETS = frozenset("clamp clip clamp_min clamp_max remainder floor_divide".split())
 
@@ -97,6 +98,8 @@ def _apply(function: Callable[..., Tensor], name: str, partial: bool) -> Callabl
             x = spread(x, *args, *options.values())
         phi = pointwise(function, args, options)
         zero = keeps_zero(function, args, options)
+        if name in _BOUNDS and kind_of(x) == ROOT:
+            return record(x.elementwise(phi, zero, routing=True), BOUNDED, x, phi)
         if not partial:
             result = x.elementwise(phi, zero)
             return sparse_softmax(x, result) if name in _RAMPS else result
@@ -167,13 +170,11 @@ def inverse_root(x: Scores) -> Any:
     """The scale of a normalisation: frozen, or, if norms are open, followed along its secant between reference and value."""
     if x.run.settings.norms != "open":
         return x.freeze("rsqrt", torch.rsqrt, "routing")
-    before, x.run.along_secants = x.run.along_secants, True
-    here, start = x.value.sqrt(), x.start.clamp_min(0).sqrt()  # scores that have waited, as of squares, are made now
-    x.run.along_secants = before
+    with x.run.secants():
+        here, start = x.value.sqrt(), x.start.clamp_min(0).sqrt()  # scores that have waited, as of squares, are made now
     slope = -1 / (here * start * (here + start))
     slope = slope.masked_fill_(start == 0, 0)  # the model has no value at such a reference: as if frozen
-    inverse = 1 / here
-    return record(x.scale(slope).add_constant(torch.addcmul(inverse, slope, x.value, value=-1)), SCALE, None, inverse)
+    return record(x.scale(slope).add_constant(torch.addcmul(1 / here, slope, x.value, value=-1)), SCALE, x)
 
 
 @rule("__rpow__")

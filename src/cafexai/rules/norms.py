@@ -3,15 +3,19 @@
 The mean, too, is a constant in the paper, so that it counts as a bias; with ``norm_mean="linear"`` it is the linear map
 that it is, and its effect goes to the features. A normalisation spelled out in arithmetic is of this second kind.
 
-With ``norms="open"`` the scale s = 1 / sqrt(v + eps) depends on the input as it does in the model. The change of m s, m being
-the value minus its mean, from the reference is (m - m_r) s + m_r (s - s_r): the first part is what a frozen scale gives, the
-second goes the way of the scale, along the secant of s between the variances v_r and v. So the reference is the model itself
-at the baseline, and where the reference is 0 nothing changes.
+With ``norms="open"`` the deviation sigma depends on the input as it does in the model. n = m / sigma, m being the value minus
+its mean, changes as a quotient does in halves: with bars for the mean of input and reference,
+
+    dn = dm / sigma_bar - n_bar d sigma / sigma_bar,    d sigma = mean(m_bar dm) / sigma_bar,
+
+which is exact, as n sigma = m and sigma ** 2 = mean(m ** 2) + eps at both ends. It is symmetric in both, and stays finite where
+one of them has no variance. So the reference is the model itself at the baseline.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,9 +23,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.functions import affine
-from .._core.provenance import ROOT, SCALE, record
+from .._core.pending import Pending
+from .._core.provenance import ROOT, record
 from .._core.value import Scores
-from .elementwise import finite, inverse_root
+from .elementwise import finite
+from .norm_step import NormStep
 from .recognise import softmax_of
 from .registry import rule
 
@@ -40,11 +46,7 @@ def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias:
     """(x - mean) / sigma * weight + bias over the last ``count`` dimensions; weight and bias in the shape that meets x."""
     shape, dims = x.shape[x.ndim - count :], tuple(range(x.ndim - count, x.ndim))
     if x.run.settings.norms == "open":
-        result = _scaled(centred(x, dims), dims, eps)
-        if weight is not None and bias is not None:
-            return result.linear(affine, weight, bias=bias, aligned=True)
-        result = result if weight is None else result.scale(weight)
-        return result if bias is None else result.add_constant(bias)
+        return _affine(_over_deviation(centred(x, dims), dims, eps), weight, bias)
     # torch's own layer norm gives both statistics, many times faster than var_mean
     _, mean, scale = x.freeze(name, lambda v: torch.native_layer_norm(v, shape, None, None, eps), "routing")
     weight = torch.ones_like(scale[:1]) if weight is None else weight
@@ -60,22 +62,24 @@ def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias:
     return x.linear(affine, scale, weight, bias=shift, aligned=True)
 
 
-def _scaled(x: Scores, dims: tuple[int, ...], eps: float) -> Any:
-    """x over the root of the mean of its squares, which depends on x: they change by (r + a) times what x does."""
-    value, start, aligned = x.value, x.start, 0 not in dims
-    if x.run.settings.biases_in_reference:
-        here, there = ((v.square().mean(dims, keepdim=True) + eps).rsqrt() for v in (value, start))
-        unknown = there.isinf()  # the model has no value at such a reference: as if frozen
-        both = here * there
-        slope = (-both * both / (here + there)).masked_fill_(unknown, 0)
-        scale = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), (value + start) * slope, aligned=aligned)
-        scale = scale.rebase(torch.where(unknown, here, there))
-        record(scale, SCALE, None, here)
-    else:
-        squares = x.linear(lambda v, w: (v * w).mean(dims, keepdim=True), value + start, aligned=aligned)
-        squares = squares if x.reference is None else squares.rebase(start.square().mean(dims, keepdim=True))
-        scale = inverse_root(squares.add_constant(torch.full_like(squares.value, eps)))
-    return x.product(scale, torch.mul, ends=True)
+def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    if weight is not None and bias is not None:
+        return x.linear(affine, weight, bias=bias, aligned=True)
+    x = x if weight is None else x.scale(weight)
+    return x if bias is None else x.add_constant(bias)
+
+
+def _over_deviation(x: Scores, dims: tuple[int, ...], eps: float) -> Any:
+    """x over the root of the mean of its squares, which depends on x."""
+    here, there = ((v.square().mean(dims, keepdim=True) + eps).sqrt() for v in (x.value, x.start))
+    return x.quotient(_length(x, here, there, lambda v: v.mean(dims, keepdim=True), 0 not in dims), here)
+
+
+def _length(x: Scores, here: Tensor, there: Tensor, gather: Callable[[Tensor], Tensor], aligned: bool) -> Any:
+    """The root of gathered squares (and a constant): it changes by the gathered (a + r) times what x does, over its sum."""
+    both = here + there
+    weights = (x.value + x.start) / torch.where(both == 0, 1, both)
+    return x.linear(lambda v, w: gather(v * w), weights, aligned=aligned).rebase(there)
 
 
 @rule("layer_norm", in_place=False)
@@ -83,19 +87,29 @@ def layer_norm(
     x: Scores, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: bool = True
 ) -> Any:
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-    return _normalised(x, "layer_norm", count, eps, weight, bias)
+    if x.run.settings.norms != "open" or count == x.ndim or eps == 0:
+        return _normalised(x, "layer_norm", count, eps, weight, bias)
+    x = x.full() if isinstance(x, Pending) else x
+    step = NormStep.of(x, count, eps, True, weight, bias)
+    return x.take_step((x,), step, lambda: _normalised(x, "layer_norm", count, eps, weight, bias))
 
 
 @rule("rms_norm", in_place=False)
 def rms_norm(x: Scores, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-    dims = tuple(range(-count, 0))
+    dims = tuple(range(x.ndim - count, x.ndim))
     eps = torch.finfo(x.template.dtype).eps if eps is None else eps
-    if x.run.settings.norms == "open":
-        result = _scaled(x, dims, eps)
-        return result if weight is None else result.scale(weight)
-    scale: Tensor = x.freeze("rms_norm", lambda v: (v.square().mean(dims, keepdim=True) + eps).rsqrt(), "routing")
-    return x.scale(scale if weight is None else scale * weight)
+    if x.run.settings.norms != "open":
+        scale: Tensor = x.freeze("rms_norm", lambda v: (v.square().mean(dims, keepdim=True) + eps).rsqrt(), "routing")
+        return x.scale(scale if weight is None else scale * weight)
+    x = x.full() if isinstance(x, Pending) else x
+
+    def composed() -> Any:
+        return _affine(_over_deviation(x, dims, eps), weight, None)
+
+    if count == x.ndim or eps == 0:
+        return composed()
+    return x.take_step((x,), NormStep.of(x, count, eps, False, weight, None), composed)
 
 
 def _channels(parameter: Any, ndim: int) -> Any:
@@ -187,9 +201,23 @@ def std_mean(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = F
 
 @rule("normalize", in_place=False)
 def normalize(x: Scores, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
-    """x divided by its frozen norm; of exponentials, the sum of their sizes makes it a softmax."""
+    """x divided by its norm; of exponentials, the sum of their sizes makes it a softmax."""
     weights = softmax_of(x, F.normalize(x.value, p, dim, eps)) if p == 1 else None
-    if weights is not None:
-        return weights
-    norm: Tensor = x.freeze("normalize", lambda value: value.norm(p, dim, keepdim=True).clamp_min(eps), "routing")
-    return x.linear(torch.div, norm, aligned=True)
+    return of_length_one(x, "normalize", p, dim, eps) if weights is None else weights
+
+
+def of_length_one(x: Scores, name: str, p: float, dim: Any, eps: float) -> Any:
+    """x divided by its norm of order p, which is at least eps."""
+    dims = _dims(x, dim)
+    here, there = (v.norm(p, dims, keepdim=True) for v in (x.value, x.start))
+    if x.run.settings.norms != "open":
+        return x.linear(torch.div, x.freeze(name, lambda _: here.clamp_min(eps), "routing"), aligned=True)
+    with x.run.secants():
+        if p == 2:
+            length = _length(x, here, there, lambda v: v.sum(dims, keepdim=True), 0 not in dims)
+        else:
+            from .reductions import vector_norm
+
+            length = vector_norm(x, p, dims, True)
+        length = length.elementwise(lambda v: v.clamp_min(eps))
+        return x.quotient(length.full() if isinstance(length, Pending) else length, here.clamp_min(eps))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .._core.cumsum import between
-from .._core.provenance import ADDED, FINAL, INVERSE, LARGER, LOG_OF_SUM, ROOT, SCALE, SUBTRACTED, SUM, TERMS, kind_of
+from .._core.provenance import ADDED, BOUNDED, FINAL, INVERSE, LARGER, LOG_OF_SUM, ROOT, SCALE, SUBTRACTED, SUM, TERMS, kind_of
 from .._core.tensors import Softmaxed
 from .._core.tolerance import gap, tolerance
 from .._core.value import Scores
@@ -144,9 +144,35 @@ def root_of(x: Scores) -> Any:
     return x.made_by.of if x.made_by is not None and x.made_by.kind == ROOT else None
 
 
-def is_scale(x: Scores) -> bool:
-    """Whether x is the scale of a norm."""
-    return kind_of(x) == SCALE
+def divisor(x: Scores) -> tuple[Scores, Tensor] | None:
+    """x as what a norm divides by, along secants, and its value; None if it is no root, alone, bounded or plus a constant."""
+    kind = kind_of(x)
+    if kind == ROOT:
+        return root_along_secant(x.made_by.of)  # type: ignore[union-attr]
+    if kind not in (ADDED, BOUNDED) or not isinstance(x.made_by.of, Scores):  # type: ignore[union-attr]
+        return None
+    assert x.made_by is not None
+    inner = divisor(x.made_by.of)
+    if inner is None:
+        return None
+    root, value = inner
+    if kind == ADDED:
+        return root.add_constant(x.made_by.detail), value + x.made_by.detail
+    with x.run.secants():
+        return root.elementwise(x.made_by.detail), x.made_by.detail(value)
+
+
+def inverse_divisor(x: Scores) -> tuple[Scores, Tensor] | None:
+    """The root that x is one over, along its secant, and its value; None if x is not known as the scale of a norm."""
+    return root_along_secant(x.made_by.of) if kind_of(x) == SCALE else None  # type: ignore[union-attr]
+
+
+def root_along_secant(square: Scores) -> tuple[Scores, Tensor]:
+    """The square root, which changes by that of the square over the sum of both roots; and its value."""
+    with square.run.secants():  # scores that have waited, as of squares, are made now
+        here, there = square.value.sqrt(), square.start.clamp_min(0).sqrt()
+        both = here + there
+        return square.scale(1 / torch.where(both == 0, 1, both)).rebase(there), here
 
 
 # ---- a - max(a, b) -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
 
 from .._core.provenance import LOG_OF_SUM, ROOT, record
 from .._core.value import Scores
@@ -16,6 +16,7 @@ from .arithmetic import add, bilinear_map, multiply, sub
 from .conversion import as_dtype
 from .elementwise import absolute, finite, logarithm
 from .linear import total
+from .norms import of_length_one
 from .recognise import log_of_sum
 from .registry import rule
 from .selection import over
@@ -63,7 +64,7 @@ def vector_norm(x: Scores, ord: Any = 2, dim: Any = None, keepdim: bool = False,
     if ord == 1:
         return total(absolute(x), dims, keepdim)
     if ord == 2:
-        squares = total(x.elementwise(torch.square, keeps_zero=True), dims, keepdim)
+        squares = total(x.elementwise(torch.square, keeps_zero=True, routing=True), dims, keepdim)
         root = squares.elementwise(finite(x, "sqrt", torch.sqrt), keeps_zero=True, routing=True)
         return record(root, ROOT, squares)
     powers = total(absolute(x).elementwise(finite(x, "norm", lambda v: v.clamp_min(0) ** ord), ord > 0), dims, keepdim)
@@ -110,15 +111,12 @@ def cdist(a: Any, b: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
 
 @rule("cosine_similarity", in_place=False)
 def cosine_similarity(a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    """The product of two values that are each divided by their frozen norm."""
+    """The product of two values that are each divided by their norm."""
 
     def scaled(part: Any) -> Any:
-        if not isinstance(part, Scores):
-            return part / part.norm(2, dim, keepdim=True).clamp_min(eps)
-        size: Tensor = part.freeze(
-            "cosine_similarity (norms)", lambda v: v.norm(2, dim, keepdim=True).clamp_min(eps), "routing"
-        )
-        return part.linear(torch.div, size, aligned=True)
+        if isinstance(part, Scores):
+            return of_length_one(part, "cosine_similarity (norms)", 2, dim, eps)
+        return F.normalize(part, 2, dim, eps)
 
     shape = torch.broadcast_shapes(a.shape, b.shape)
     one, two = (scaled(move(part, lambda v: v.expand(shape)) if part.shape != shape else part) for part in (a, b))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from . import (
+    authors_protocol,
     awareness,
     circuit,
+    conflict_truth,
     depth,
     depth_blocks,
     depth_ft,
@@ -22,6 +24,7 @@ from . import (
     truth_images,
     truth_tables,
     truth_text,
+    worked_tables,
 )
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
@@ -43,11 +46,14 @@ STUDIES: dict[str, Study] = {
         examples_images.EXAMPLES,
         circuit.CIRCUIT,
         properties.PROPERTIES,
+        *worked_tables.STUDIES,
+        *authors_protocol.STUDIES,
         awareness.AWARENESS,
         *monitoring.STUDIES,
         *truth_text.STUDIES,
         *truth_images.STUDIES,
         *truth_tables.STUDIES,
+        *conflict_truth.STUDIES,
     )
 }
 

@@ -42,7 +42,7 @@ def measured(kind: str, name: str, seed: int, settings: Settings, place: Workpla
     table = load(name, folder=place.data)
     table = standardised(table) if kind.startswith(STANDARDISED) else table
     kind = kind.removeprefix(STANDARDISED)
-    model = _model(kind, table, seed, settings, place).double().eval().requires_grad_(False)
+    model = network_for_table(kind, table, seed, settings, place).double().eval().requires_grad_(False)
     table = table.to(torch.float64)
     x = table.x_test[: settings["rows"]]
     target = model(x).argmax(1)
@@ -103,7 +103,7 @@ def standardised(table: Dataset) -> Dataset:
     return dataclasses.replace(table, x_train=scale(table.x_train), x_test=scale(table.x_test), scaler=None, test_scaler=None)
 
 
-def _model(kind: str, table: Dataset, seed: int, settings: Settings, place: Workplace) -> nn.Module:
+def network_for_table(kind: str, table: Dataset, seed: int, settings: Settings, place: Workplace) -> nn.Module:
     """A network of OpenXAI, or one that is trained."""
     if kind == GIVEN:
         return openxai_mlp(openxai_weights(table.name, folder=place.data))

@@ -44,7 +44,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 def measured(kind: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Masked tokens on held-out sentences, and exact Shapley values on short ones; every seed has sentences of its own."""
     snippets = movie_snippets(folder=place.data)
-    model, encoder, right = _trained(kind, seed, snippets, settings, place)
+    model, encoder, right = trained_on_texts(kind, seed, snippets, settings, place)
     held = snippets.texts[settings["train_rows"] + settings["valid_rows"] :]
     at, rows, few = settings["seeds"].index(seed), settings["rows"], settings["short_rows"]
     rest = held[len(settings["seeds"]) * rows :]
@@ -94,7 +94,7 @@ def _scores(
     return scores | more, notes | seconds
 
 
-def _trained(
+def trained_on_texts(
     kind: str, seed: int, snippets: Snippets, settings: Settings, place: Workplace
 ) -> tuple[Sentiment, Encoder, float]:
     """A model, the encoder in it, and its accuracy on validation sentences."""

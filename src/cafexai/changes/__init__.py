@@ -1,0 +1,6 @@
+"""What the model does if rows are changed: scores held against it, and what-if curves."""
+
+from .check import ChangeCheck
+from .what_if import WhatIf
+
+__all__ = ["ChangeCheck", "WhatIf"]

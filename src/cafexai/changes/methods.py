@@ -1,0 +1,84 @@
+"""The methods of an explainer that change rows and run the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._engine.prepare_job import Explainer, prepare_job
+from .._engine.request import Question, Request
+from ..explanation import Explanation
+from .check import ChangeCheck, check_explanation
+from .what_if import Calls, WhatIf, vary_feature
+
+
+class ChangeMethods:
+    """Hold scores against the model, and try other values."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def _explainer(self) -> Explainer: ...
+        @property
+        def background(self) -> Any: ...
+        @property
+        def feature_names(self) -> tuple[str, ...] | None: ...
+
+        explain: Any
+
+    def check_by_changing(self, explanation: Explanation, row: int | str = 0, most: int = 8) -> ChangeCheck:
+        """Does the model really do that? Set the strongest features of a row to the baseline, and see what the output does.
+
+        They are set one at a time, and one after the other. This takes two evaluations per feature and baseline.
+
+        Args:
+            explanation: What ``explain`` gave in this process; an explanation holds no model.
+            row: Which row, by position or name.
+            most: How many features at most.
+
+        Returns:
+            What the scores predict beside what the model does, and their correlation. ``print`` it, ``.plot()`` it, or pass it
+            to ``e.ledger(row, check=...)``.
+
+        Raises:
+            ValueError: The explanation is of a layer, was read from a file, or the model cannot be evaluated there.
+
+        Example:
+            >>> import torch, cafexai
+            >>> cafe = cafexai.CAFE(torch.nn.Linear(3, 1))
+            >>> check = cafe.check_by_changing(cafe.explain(torch.ones(2, 3)), 0)
+            >>> round(check.correlation, 3)
+            1.0
+        """
+        return check_explanation(self._explainer.subject, explanation, row, most)
+
+    def what_if(
+        self, rows: Any, feature: str | int, values: Sequence[Any] | None = None, target: Any = None, output: Any = None
+    ) -> WhatIf:
+        """What-if curves (ICE): the output of the model while one feature takes other values and all others stay.
+
+        Args:
+            rows: A table as ``explain`` takes it, one row or more: a frame, or numbers (rows, features).
+            feature: A column, by name or position.
+            values: What is tried. None takes quantiles of a number, or all categories, of the background, or of the rows.
+            target: The output; see ``explain``. None takes the predicted class of each row as it is.
+            output: See ``explain``.
+
+        Returns:
+            The curves: ``.outputs`` (rows, values), ``.to_frame()``, ``.plot()``.
+
+        Raises:
+            ValueError: There is no such feature, or there are no values to try.
+
+        Example:
+            >>> import torch, cafexai
+            >>> cafexai.CAFE(torch.nn.Linear(2, 1)).what_if(torch.ones(1, 2), "x0", [0.0, 1.0, 2.0]).outputs.shape
+            torch.Size([1, 3])
+        """
+        calls = Calls(
+            explain=lambda table: self.explain(table, target=target, output=output, conflict="net"),
+            prepare=lambda table: prepare_job(self._explainer, table, Request(output=output), Question(), "what_if"),
+            background=self.background,
+            feature_names=self.feature_names,
+        )
+        return vary_feature(calls, rows, feature, values)

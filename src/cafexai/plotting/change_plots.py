@@ -1,0 +1,151 @@
+"""What the model does if rows are changed: predicted beside observed, what-if curves, and scores over values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..explanation import Explanation
+from .figures import figure, headed, light, rows_down
+from .labels import labels, shortened
+from .palette import NET, QUIET, SERIES, UP, VALUES
+from .row_lines import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .picture import Picture
+
+LINES = 30  # rows of a what-if picture
+NAMED = 8  # lines that have a name
+
+
+def check_picture(check: Any) -> Picture:
+    """A ``ChangeCheck``: bars of predicted and observed changes, one at a time on the left, cumulated on the right."""
+    if not check.features:
+        raise ValueError("check.plot(): no feature differs from the baseline, so there is nothing to show.")
+    pairs = zip(labels(check.features, 30), check.values, strict=True)
+    names = [f"{name} = {shortened(value, 18)}" if value else name for name, value in pairs]
+    drawn = figure(11, 2.4 + 0.42 * len(names))
+    left, right = drawn.subplots(1, 2, sharey=True)
+    handles = _beside(left, names, check.predicted, check.observed, "Set to the baseline one at a time")
+    _beside(right, names, check.predicted_together, check.observed_together, "Together with all above")
+    right.tick_params(axis="y", labelleft=False)
+    headed(drawn, f"Does the model do what the scores say? {check.row}, {check.target}", check.sentence, handles)
+    return drawn
+
+
+def _beside(axes: Axes, names: list[str], predicted: Any, observed: Any, title: str) -> list[Any]:
+    places = np.arange(len(names))
+    one = axes.barh(places - 0.19, predicted.tolist(), 0.36, color=UP, label="predicted by the scores")
+    two = axes.barh(places + 0.19, observed.tolist(), 0.36, color=NET, label="observed change of the output")
+    axes.axvline(0, color="0.4", linewidth=0.8)
+    rows_down(axes, names)
+    light(axes)
+    axes.set_title(title, fontsize=11)
+    axes.set_xlabel("change of the output")
+    return [one, two]
+
+
+def what_if_picture(curves: Any) -> Picture:
+    """A ``WhatIf``: a line per row over a number, dots over categories, a mark where each row is."""
+    rows = min(len(curves.outputs), LINES)
+    drawn = figure(7.5, 4.6)
+    axes = drawn.subplots()
+    across = list(curves.values) if curves.is_number else list(range(len(curves.values)))
+    handles: list[Any] = []
+    for row in range(rows):
+        colour = SERIES[row % len(SERIES)] if rows <= NAMED else QUIET
+        looks: dict[str, Any] = {"color": colour, "linewidth": 1.8 if rows <= NAMED else 0.8}
+        looks |= {} if curves.is_number else {"linestyle": ":", "marker": "o", "markersize": 5}
+        name = f"row {row}" if curves.row_names is None else shortened(curves.row_names[row], 24)
+        handles += axes.plot(across, curves.outputs[row].tolist(), label=name, **looks)
+        own = curves.own_values[row]
+        place = own if curves.is_number else curves.values.index(own) if own in curves.values else None
+        if place is not None and place == place:
+            axes.plot([place], [curves.own_outputs[row].item()], "D", color=colour, markeredgecolor="black", markersize=7)
+    if not curves.is_number:
+        axes.set_xticks(across, labels([str(value) for value in curves.values], 16), parse_math=False, rotation=30, ha="right")
+    light(axes, "both")
+    axes.set_xlabel(curves.feature, parse_math=False)
+    axes.set_ylabel(curves.target, parse_math=False)
+    more = f" ({len(curves.outputs) - rows} more rows not shown)" if len(curves.outputs) > rows else ""
+    below = f"All other features stay as they are. A diamond marks the row as it is.{more}"
+    headed(drawn, f"What if {shortened(curves.feature, 40)} were different?", below, handles if 1 < rows <= NAMED else [], 4)
+    return drawn
+
+
+def dependence(explanation: Explanation, feature: str, color: str | None = None) -> Picture:
+    """Net scores of a feature over its values, one dot per row, coloured by the value of another feature."""
+    names = list(explanation.names())
+    for what, name in (("feature", feature), ("color", color)):
+        if name is not None and name not in names:
+            known = f"{', '.join(names[:20])}{' ...' * (len(names) > 20)}"
+            raise ValueError(f"plot.dependence({what}={name!r}): there is no such feature. Features: {known}.")
+    if explanation.kind != "table" or explanation.values() is None:
+        raise ValueError("plot.dependence(...): it shows features with a value each, the columns of a table.")
+    values = explanation.flat(explanation.shown).double().cpu().numpy()
+    nets = explanation.flat(explanation.combined).double().cpu().numpy()[:, names.index(feature)]
+    drawn = figure(7.8, 4.8)
+    axes = drawn.subplots()
+    axes.axhline(0, color="0.4", linewidth=0.8)
+    words = explanation.features.categories.get(feature)
+    own = values[:, names.index(feature)]
+    missing = np.isnan(own)
+    spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(own)) if words is not None else 0.0
+    _dots(axes, own + spread, nets, explanation, color, values, names)
+    _ticks(axes, own, words, missing)
+    told = " Dashed: the value at the baseline." if _mark_baseline(axes, explanation, feature, words) else ""
+    light(axes, "y")
+    axes.set_xlabel(feature, parse_math=False)
+    axes.set_ylabel(f"net score of {shortened(feature, 30)}", parse_math=False)
+    gone = f" {int(missing.sum())} rows in which it is missing are not shown." if missing.any() else ""
+    below = f"One dot per row.{told}{gone}"
+    headed(drawn, f"What {shortened(feature, 30)} does to {explanation.target_name()}", below)
+    return drawn
+
+
+def _dots(
+    axes: Axes, across: np.ndarray, nets: np.ndarray, e: Explanation, color: str | None, values: np.ndarray, names: list[str]
+) -> None:
+    if color is None:
+        axes.scatter(across, nets, s=16, color=UP, alpha=0.7, linewidths=0)
+        return
+    shade = values[:, names.index(color)]
+    words = e.features.categories.get(color)
+    if words is None:
+        drawn = axes.scatter(across, nets, s=16, c=shade, cmap=VALUES, alpha=0.85, linewidths=0)
+        assert axes.figure is not None
+        bar = axes.figure.colorbar(drawn, ax=axes, aspect=30, pad=0.02)
+        bar.set_label(color, parse_math=False)
+        bar.outline.set_visible(False)
+        return
+    for place, code in enumerate(np.unique(shade[~np.isnan(shade)]).astype(int).tolist()):
+        here = shade == code
+        looks: dict[str, Any] = {"color": SERIES[place % len(SERIES)], "alpha": 0.8, "linewidths": 0}
+        axes.scatter(across[here], nets[here], s=16, label=shortened(words[code], 24), **looks)
+    legend = axes.legend(title=color, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend.get_title().set_parse_math(False)
+
+
+def _ticks(axes: Axes, own: np.ndarray, words: tuple[str, ...] | None, missing: np.ndarray) -> None:
+    if words is not None:
+        codes = np.unique(own[~missing]).astype(int).tolist()
+        named = labels([words[code] for code in codes], 16)
+        axes.set_xticks(codes, named, parse_math=False, rotation=30 if len(codes) > 5 else 0)
+
+
+def _mark_baseline(axes: Axes, e: Explanation, feature: str, words: tuple[str, ...] | None) -> bool:
+    """A line at the baseline, if all rows have the same."""
+    starts = e.features.baseline_display
+    if e.meta.settings.get("baselines", 1) != 1 or (starts is None and (e.grouped or e.features.display is not None)):
+        return False
+    column = (e.flat(e.baselines) if starts is None else starts)[:, list(e.names()).index(feature)].double()
+    first = column[0].item()
+    same = bool((column == first).all()) and (words is None or 0 <= first < len(words))
+    if same:
+        axes.axvline(first, color=NET, linewidth=1, linestyle="--", zorder=0)
+        axes.annotate(f"baseline {number(first) if words is None else words[int(first)]}", (first, 1), (3, -2), fontsize=8,
+            xycoords=("data", "axes fraction"), textcoords="offset points", va="top", parse_math=False)  # fmt: skip
+    return same
