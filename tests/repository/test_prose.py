@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GENERATED = ("claims.md", "evidence.md", "zoo.md")  # written by scripts from results
+GENERATED = ("evidence.md", "paper.md", "zoo.md")  # written by scripts from results
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *(file for file in sorted(ROOT.glob("docs/*.md")) if file.name not in GENERATED)]
 PHRASES = [  # parts of the sentences that the style guide replaces
     "who names none",
