@@ -26,7 +26,7 @@ browser: .venv/browser
 
 engines: .venv/engines
 	command -v java >/dev/null || { echo "make engines: Spark needs Java 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
-	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py
+	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py tests/paper/test_studies_ray.py
 	$(BIN)/python benchmarks/engines.py
 
 mutants: .venv/mutants
@@ -61,7 +61,7 @@ truth: .venv/truth
 	$(BIN)/python benchmarks/refine.py
 
 claims: .venv/dev
-	$(BIN)/python examples/claims.py
+	$(BIN)/python examples/paper_page.py
 	$(BIN)/python examples/evidence.py
 
 layers: .venv/dev

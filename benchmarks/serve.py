@@ -1,10 +1,10 @@
 """Single rows over HTTP: how long an answer takes at a steady rate of requests.
 
-    python benchmarks/serve.py [--rate 200] [--seconds 60] [--slow 10000]
+    python benchmarks/serve.py [--rate 200] [--seconds 60] [--slow 10000] [--drain] [--workers 1]
 
 The server explains a 54-256x4-7 network in a process of its own; this one asks. Time counts from when a request was due, not
 from when it could be sent, so that a server that lags behind is not spared. With --slow so many connections send half a request
-and wait, while others ask; and a body of 16 MB is sent.
+and wait, while others ask; and a body of 16 MB is sent. With --drain the server gets SIGTERM in the middle of 10 s of requests.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def network():
     return nn.Sequential(*layers, nn.Linear(256, 7))
 """
 
+KIND = "Content-Type: application/json\r\n"
+
 
 class Client:
     """Connections that are used again."""
@@ -48,22 +50,28 @@ class Client:
                 old.close()
             self.free = []
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        head = f"POST /v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n{KIND}Content-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         top = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = int(top.partition("content-length:")[2].split("\r\n")[0])
         await reader.readexactly(length)
-        self.free.append((reader, writer, time.monotonic()))
+        if "connection: close" in top:
+            writer.close()
+        else:
+            self.free.append((reader, writer, time.monotonic()))
         return int(top.split()[1])
 
 
-async def steady(port, rate, seconds):
-    """Every request at its time; how long each took, and what the answers were."""
-    client, chance, spent, states = Client(port), random.Random(0), [], []
+async def steady(port, rate, seconds, process):
+    """Every request at its time; how long each took, what the answers were, and the memory of the server every 10 s."""
+    client, chance, spent, states, sizes = Client(port), random.Random(0), [], [], []
     bodies = [json.dumps({"rows": [[chance.gauss(0, 1) for _ in range(54)]]}).encode() for _ in range(200)]
 
     async def one(due, body):
-        states.append(await client.ask(body))
+        try:
+            states.append(await client.ask(body))
+        except (OSError, asyncio.IncompleteReadError):
+            states.append(0)
         spent.append(time.perf_counter() - due)
 
     for _ in range(50):
@@ -71,11 +79,44 @@ async def steady(port, rate, seconds):
     begin, tasks = time.perf_counter(), []
     for place in range(int(rate * seconds)):
         due = begin + place / rate
+        if place % int(10 * rate) == 0:
+            sizes.append(memory(process))
         if (left := due - time.perf_counter()) > 0:
             await asyncio.sleep(left)
         tasks.append(asyncio.create_task(one(due, bodies[place % len(bodies)])))
     await asyncio.gather(*tasks)
-    return sorted(spent), states, time.perf_counter() - begin
+    return sorted(spent), states, time.perf_counter() - begin, [*sizes, memory(process)]
+
+
+async def drained(port, server, rate=200, seconds=10):
+    """SIGTERM after a third of the time: every request that found a listener must have its answer."""
+    chance, told = random.Random(0), {"answered": 0, "not listening": 0, "lost": 0}
+    body = json.dumps({"rows": [[chance.gauss(0, 1) for _ in range(54)]]}).encode()
+    client = Client(port)
+
+    async def one():
+        try:
+            told["answered" if await client.ask(body) == 200 else "lost"] += 1
+        except ConnectionRefusedError:
+            told["not listening"] += 1
+        except (OSError, asyncio.IncompleteReadError):
+            told["lost"] += 1
+
+    begin, tasks = time.perf_counter(), []
+    for place in range(rate * seconds):
+        if place == rate * seconds // 3:
+            server.terminate()
+        if (left := begin + place / rate - time.perf_counter()) > 0:
+            await asyncio.sleep(left)
+        tasks.append(asyncio.create_task(one()))
+    await asyncio.gather(*tasks)
+    print(f"SIGTERM after {seconds / 3:.1f} of {seconds} s, {rate} requests a second: {told}; ended with {server.wait(60)}")
+
+
+def memory(process):
+    """Resident memory in MB."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) / 1024
 
 
 async def besieged(port, count):
@@ -88,7 +129,8 @@ async def besieged(port, count):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         open_now[0] += 1
         with contextlib.suppress(OSError):
-            writer.write(b"POST /v1/explain HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n{")
+            head = f"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{KIND}Content-Length: 5000\r\n\r\n"
+            writer.write(head.encode() + b"{")
             await reader.read()
         open_now[0] -= 1
         writer.close()
@@ -135,13 +177,15 @@ def main():
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--slow", type=int, default=0)
+    parser.add_argument("--drain", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "mlp.py").write_text(CODE)
-        words = [sys.executable, "-m", "cafexai", "serve", "mlp:network", "--port", str(port)]
+        words = [sys.executable, "-m", "cafexai", "serve", "mlp:network", "--port", str(port), "--workers", str(given.workers)]
         server = subprocess.Popen(words, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"})
         try:
             while True:
@@ -153,13 +197,16 @@ def main():
             if given.slow:
                 asyncio.run(besieged(port, given.slow))
                 large(port)
-            spent, states, took = asyncio.run(steady(port, given.rate, given.seconds))
+            spent, states, took, sizes = asyncio.run(steady(port, given.rate, given.seconds, server.pid))
+            if given.drain:
+                asyncio.run(drained(port, server))
         finally:
             server.terminate()
             server.wait()
     good = states.count(200)
     print(f"{len(states)} requests in {took:.1f} s ({len(states) / took:.0f} per second), {good} answered with 200")
     middle, most = spent[len(spent) // 2], spent[int(len(spent) * 0.99)]
+    print(f"memory every 10 s: {', '.join(f'{size:.0f}' for size in sizes)} MB")
     print(f"median {middle * 1000:.1f} ms, 99th percentile {most * 1000:.1f} ms, longest {spent[-1] * 1000:.1f} ms")
 
 

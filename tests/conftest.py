@@ -22,6 +22,14 @@ def _double_and_seeded():
     torch.set_default_dtype(before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """Networks that tests train are found by other tests of the same run only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAFEXAI_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def shipped_rules():
     """Rules that a test adds are forgotten behind it."""

@@ -10,7 +10,20 @@ import sys
 
 def command(name, out, *options):
     """The words that start a study at toy size."""
-    return [sys.executable, "-m", "cafexai", "study", name, "--preset", "toy", "--out", str(out), *map(str, options)]
+    return [
+        sys.executable,
+        "-m",
+        "cafexai",
+        "study",
+        name,
+        "--preset",
+        "toy",
+        "--out",
+        str(out),
+        "--models",
+        str(out / "models"),
+        *map(str, options),
+    ]
 
 
 def environment():

@@ -231,11 +231,12 @@ class Schema:
             lines += [f"input = {_toml(column.input)}"] * bool(column.input)
         Path(path).write_text("\n".join(lines).lstrip("\n") + "\n", encoding="utf-8")
 
-    def check(self, frame: Any) -> dict[int, str]:
+    def check(self, frame: Any, allow_nan: bool = False) -> dict[int, str]:
         """Find the rows that cannot be encoded.
 
         Args:
             frame: The data frame.
+            allow_nan: Whether numbers may be missing.
 
         Returns:
             Position of the row -> what is missing, not a number, or not a known category.
@@ -245,16 +246,17 @@ class Schema:
         """
         reasons: dict[int, list[str]] = {}
         for column, cells in self._cells(frame, "schema.check(frame)"):
-            for row, reason in encode_column(column.labels, cells)[1].items():
+            for row, reason in encode_column(column.labels, cells, allow_nan)[1].items():
                 reasons.setdefault(row, []).append(f"{column.name!r} {reason}")
         return {row: "; ".join(reasons[row]) for row in sorted(reasons)}
 
-    def encode(self, frame: Any, call: str = "schema.encode(frame)") -> tuple[np.ndarray, ...]:
+    def encode(self, frame: Any, call: str = "schema.encode(frame)", allow_nan: bool = False) -> tuple[np.ndarray, ...]:
         """The rows as the model takes them.
 
         Args:
             frame: The data frame.
             call: A name for the call in messages.
+            allow_nan: Whether numbers may be missing.
 
         Returns:
             One array for each input: numbers, or integers if all columns are codes.
@@ -264,7 +266,7 @@ class Schema:
         """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.inputs}
         for column, cells in self._cells(frame, call):
-            codes, bad = encode_column(column.labels, cells)
+            codes, bad = encode_column(column.labels, cells, allow_nan)
             if bad:
                 row, reason = min(bad.items())
                 more = f" ({len(bad)} such rows; schema.check(frame) lists them)" if len(bad) > 1 else ""

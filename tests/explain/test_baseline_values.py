@@ -121,7 +121,7 @@ def test_views_say_what_is_as_in_the_baseline():
     e = by_schema().explain(FRAME, "median")
     assert "3 as in" not in e.ledger(0)
     assert "2 as in the baseline" in e.ledger(0)  # sex and age
-    assert "as in the baseline, so no score: sex = male, age = 30. Another" in e.ledger(0)
+    assert "as in the baseline, so no score: sex = male, age = 30; another baseline shows their effect" in e.ledger(0)
     labels = [label.get_text() for label in e.plot(2).axes[0].get_yticklabels()]
     assert "2 as in the baseline" in labels
     assert not any(label.startswith("sex") for label in labels)
@@ -130,7 +130,7 @@ def test_views_say_what_is_as_in_the_baseline():
     one = by_schema().explain(FRAME, FRAME.iloc[[1]])
     labels = [label.get_text() for label in one.plot(2).axes[0].get_yticklabels()]
     assert "class = 3 (as in the baseline)" in labels
-    assert "as in the baseline, so no score: class = 3." in one.ledger(2)
+    assert "as in the baseline, so no score: class = 3;" in one.ledger(2)
     assert "as in the baseline, so no score" in one[2]._repr_html_()
 
 

@@ -11,9 +11,9 @@ import data_files
 from cafexai.datasets import synthetic_conflicts
 from cafexai.methods import METHODS
 from cafexai.models import procedural
-from cafexai.paper.studies import STUDIES, prevalence, synthetic
+from cafexai.paper.studies import STUDIES, authors_protocol, prevalence, synthetic
 from cafexai.paper.studies.methods import UNITS
-from cafexai.paper.studies.paper import figure_of_paper
+from cafexai.paper.studies.paper import figure_of_paper, paper
 from study_command import finished, written
 
 
@@ -120,3 +120,41 @@ def test_two_ways_to_count_conflicts():
     assert prevalence.unsigned_prevalence(model, one) == pytest.approx(2 / 3)  # the second counts although nothing opposes
     assert signed(model, minus).overall == 0  # the first two are active, the third has one input
     assert prevalence.unsigned_prevalence(model, minus) == 0
+
+
+def test_worked_tables_are_those_of_the_paper(tmp_path):
+    results, said = finished("worked-tables", tmp_path)
+    assert said.count("**holds**") == 2
+    assert results["circuit"]["cafe c=1"]["SpO2+"][0] == pytest.approx(0.42)
+    assert set(results["explosion"]) == set(paper()["explosion"])
+
+
+def test_the_best_network_on_validation_is_explained(tmp_path):
+    small = ("--set", "networks=3", "--set", "seeds=[42]", "--set", 'activations=["relu"]')
+    results, _ = finished("synthetic-trained", tmp_path, *small)
+    (result,) = results.values()
+    (network,) = result["networks"]
+    assert len(result["validation of all"]) == 3
+    assert network["validation"] == min(result["validation of all"])
+
+
+def test_a_second_study_finds_the_networks_of_the_first(data, tmp_path):
+    asked = ("--data", data, "--set", 'data=["titanic"]', "--models", tmp_path / "store")
+    _, first = finished("infidelity-mlp", tmp_path / "a", *asked, "--set", "train_rows=100")
+    _, second = finished("prevalence", tmp_path / "b", *asked, "--set", 'families=["mlp"]')
+    assert "1 networks trained, 0 found" in first
+    assert "0 networks trained, 1 found" in second
+
+
+@pytest.mark.parametrize("rows", [5, 8, 11])
+def test_scores_as_the_authors_loop_reads_them(rows):
+    scores, batch = torch.arange(rows), 4
+    read = [scores[i * len(x) : (i + 1) * len(x)] for i, x in enumerate(scores.split(batch))]
+    assert torch.equal(authors_protocol.misaligned(scores, batch), torch.cat(read))
+    assert torch.equal(authors_protocol.misaligned(scores, batch), scores) == (rows % batch == 0)
+
+
+def test_authors_protocol(data, tmp_path):
+    results, said = finished("authors-protocol", tmp_path, "--data", data)
+    assert list(results) == ["alignment-compas", "units-compas"]
+    assert "alignment, as the authors" in said

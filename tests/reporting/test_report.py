@@ -89,6 +89,7 @@ def texts():
         combined=explanation.combined * last,
         output=explanation.output - gone.sum(1),
         tokens=(("not", "good", "<b>", "good"), ("really", "bad", "not", "")),
+        conflict_info=None,  # of four words each
     )
 
 

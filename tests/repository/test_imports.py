@@ -23,7 +23,7 @@ PACKAGE = Path(cafexai.__file__).parent
 
 # Three storeys, one line per folder. Each line may import the lines above it, and nothing else.
 LAYERS = """
-    errors _docstrings _extras _files _logging _processes           what all use
+    errors _docstrings _extras _files _logging _processes _cluster  what all use
     -- the engine
     _core                                                  the scored value
     _carriers                                              how influence is propagated
@@ -60,6 +60,7 @@ BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "_inputs"): "names of features that nobody named",
     ("schema", "_inputs"): "cells of a table",
     ("_files", "_extras"): "safetensors",
+    ("_cluster", "_extras"): "Ray",
     ("plotting", "explanation"): "what is shown",
     ("reporting", "explanation"): "what is shown",
     ("reporting", "plotting"): "colours, labels and rounding",
@@ -143,6 +144,7 @@ KNOWN = {
     ("conflicts/prevalence.py", "gelu"): "the paper's thresholds of inactive units",
     ("conflicts/audit.py", "relu"): "closed forms are those of ReLU",
     ("_inputs/baselines.py", "median"): "a word of the user",
+    ("cafe.py", "median"): "a word of the user",
     ("_inputs/baselines.py", "mode"): "a word of the user",
     ("_core/feature_index.py", "amin"): "an option of scatter_reduce",
     ("_inputs/groups.py", "torch.arange"): "makes names",

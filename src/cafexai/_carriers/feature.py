@@ -30,7 +30,7 @@ from .._core.functions import ONE_TO_ONE, Function, over_rows
 from .._core.row_index import Rows
 from .._core.run import Run
 from .._core.steps import JointStep, apply_linear
-from .._core.tolerance import widest
+from .._core.tolerance import input_change, widest
 from .._core.value import Scores
 
 BLOCK = 2**22  # elements that an intermediate result has at most
@@ -85,7 +85,7 @@ class FeatureScores(Scores):
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> FeatureScores:
         """The change of the input; ``belongs`` says whose it is."""
-        delta = (x if reference is None else x - reference).detach()
+        delta = input_change(x, reference).detach()
         return cls(run, reference, delta, delta.new_zeros(0), None)
 
     def belongs(self, source: int, places: Tensor) -> None:

@@ -15,6 +15,7 @@ from .._core.functions import ONE_TO_ONE, Function
 from .._core.lazy import OnDemand
 from .._core.row_index import Rows
 from .._core.run import Run
+from .._core.tolerance import input_change
 from .._core.value import Scores
 
 
@@ -36,7 +37,7 @@ class SignedScores(Scores):
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
-        delta = (x.detach().clone() if reference is None else x - reference).detach().requires_grad_()
+        delta = (x.detach().clone() if reference is None else input_change(x, reference)).detach().requires_grad_()
         return cls(run, reference, delta, None)
 
     def _make_result(self, made: Made, total: Callable[[], Tensor] | None = None) -> Any:

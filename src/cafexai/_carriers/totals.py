@@ -21,6 +21,7 @@ from .._core.pending import Pending
 from .._core.row_index import behind_map
 from .._core.run import Run
 from .._core.steps import LINEAR, Added, InGraph, Step, apply_linear
+from .._core.tolerance import input_change
 from .._core.value import Scores
 
 Activation = Callable[
@@ -39,7 +40,7 @@ class TotalScores(Scores):
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
-        delta = (x.detach().clone() if reference is None else x - reference).detach().requires_grad_()
+        delta = (x.detach().clone() if reference is None else input_change(x, reference)).detach().requires_grad_()
         return cls(run, reference, delta, delta.detach().abs().requires_grad_(), None)
 
     def influence(self) -> Tensor:

@@ -42,6 +42,14 @@ def _largest(values: Tensor) -> float:
     return values.abs().where(values.isfinite(), torch.zeros_like(values)).max().item()
 
 
+def input_change(x: Tensor, reference: Tensor | None) -> Tensor:
+    """The change of an input. A value that is missing (NaN) in both has not changed."""
+    if reference is None:
+        return x
+    delta = x - reference
+    return delta if all_finite(delta) else delta.masked_fill(x.isnan() & reference.isnan(), 0.0)
+
+
 def all_finite(values: Tensor) -> bool:
     """No element is infinite or not a number; a sum that is finite shows it at once."""
     return not values.is_floating_point() or math.isfinite(values.sum().item()) or bool(values.isfinite().all())

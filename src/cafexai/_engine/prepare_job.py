@@ -15,6 +15,7 @@ from .._core.variant import Variant
 from .._inputs.background import WORD, Background, draw_rows
 from .._inputs.baseline_values import with_baseline_values
 from .._inputs.baselines import known_baselines, references
+from .._inputs.causal import with_positions
 from .._inputs.convert import convert_inputs
 from .._inputs.groups import default_names, join_groups, places
 from .._inputs.prepare import Inputs, has_own_columns, is_frame, model_dtype, prepare, row_names_of
@@ -46,6 +47,8 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     ready = convert_inputs(
         inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw
     )
+    inputs_given = len(ready.inputs) if isinstance(ready.inputs, (tuple, list)) else 1
+    extra, padded = with_positions(subject.model, ready.extra, request, inputs_given, call)
     given = prepare(
         ready.inputs,
         subject.model,
@@ -57,6 +60,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         words=info.words and request.feature_groups is None and layer is None and not only_net,
         mask=ready.mask,
         call=call,
+        allow_nan=request.allow_nan,
     )
     if ready.names:
         given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
@@ -71,6 +75,8 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     if has_own_columns(subject.model):
         baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
+    if request.allow_nan:
+        stack = [tuple(map(_without_missing, given.tensors, references)) for references in stack]
     if layer is None and not only_net:
         given = dataclasses.replace(
             with_baseline_values(given, stack, _drawn(baselines), subject.model), row_names=row_names_of(inputs)
@@ -85,17 +91,25 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         make_settings(explainer, given, request.pairs),
         request.replace(feature_groups=groups),
         question,
-        extra=as_arguments(ready.extra),
+        extra=as_arguments(extra),
         class_names=info.class_names,
         probability=info.probability,
-        notes=(*_notes_of_model(subject, question), *ready.notes, *given.notes, *about, *_price(stack, typical)),
+        notes=(*_notes_of_model(subject, question), *ready.notes, *padded, *given.notes, *about, *_price(stack, typical)),
         latent_baselines=request.baselines,
         features=find_features(explainer.variant, given, groups, question),
         sensitivities=(None,) if several is None else tuple(Sensitivity(c, names) for c in several),
-        per_row=_per_row(info, request, ready.extra, given),
+        per_row=_per_row(info, request, extra, given),
         only_net=only_net,
         typical=typical,
     )
+
+
+def _without_missing(x: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor | None:
+    """The baseline of an input: what is missing there is missing here."""
+    missing = x.isnan()
+    if not missing.any():
+        return reference
+    return (torch.zeros_like(x) if reference is None else reference.expand(x.shape)).masked_fill(missing, torch.nan)
 
 
 def _drawn(baselines: Any) -> Any:

@@ -21,6 +21,7 @@ from .._core.activation import LARGE
 from .._core.functions import over_rows
 from .._core.run import Leaf, Run, Settings
 from .._core.steps import Added
+from .._core.tolerance import input_change
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
 from .module_paths import hooks_of_others
@@ -63,7 +64,7 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> TotalScores:
     """The scored output; the steps of the backward pass are left with the run."""
     carrier: Any = run.settings.carrier
     (x,), (reference,) = batch.tensors, batch.references
-    delta = x if reference is None else x - reference
+    delta = input_change(x, reference)
     total = delta.abs()
     leaf = carrier(run, reference, delta, total, None)
     run.leaves.append(Leaf(leaf, 0))

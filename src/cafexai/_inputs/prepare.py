@@ -78,6 +78,7 @@ def prepare(
     words: bool = False,
     mask: Any = None,
     call: str = "explain",
+    allow_nan: bool = False,
 ) -> Inputs:
     """Tensors, numpy arrays or data frames, one or several, to tensors.
 
@@ -85,7 +86,7 @@ def prepare(
     ``feature_names`` are shown. ``words`` puts tokens together; ``mask`` says which of them count.
     """
     if schema is not None:
-        inputs = by_schema(inputs, schema, f"{call}(frame)")
+        inputs = by_schema(inputs, schema, f"{call}(frame)", allow_nan)
     is_tuple = isinstance(inputs, (tuple, list))
     given = tuple(inputs) if is_tuple else (inputs,)
     if not given:
@@ -107,7 +108,7 @@ def prepare(
         what = "the input" if len(given) == 1 else f"input {place}"
         value = frame_to_numpy(value, f"{call}(frame)") if is_frame(value) else value
         tensor = to_tensor(value, model, f"input {place}", call)
-        tensors.append(check_numbers(tensor, what, call, columns if framed and not raw else None))
+        tensors.append(check_numbers(tensor, what, call, columns if framed and not raw else None, allow_nan))
     rows = {tensor.shape[0] for tensor in tensors}
     if len(rows) > 1:
         raise ValueError(
@@ -136,14 +137,14 @@ def prepare(
     return about if schema is None else _describe(about, schema, f"{call}(...)")
 
 
-def by_schema(inputs: Any, schema: Any, call: str) -> Any:
+def by_schema(inputs: Any, schema: Any, call: str, allow_nan: bool = False) -> Any:
     """A frame, or inputs by name, as the schema has them: one array, or a tuple with one for each input."""
     if is_frame(inputs):
-        parts = schema.encode(inputs, call)
+        parts = schema.encode(inputs, call, allow_nan)
         return parts[0] if len(parts) == 1 else parts
     if isinstance(inputs, Mapping):
         if set(inputs) == set(schema.names) and all(np.ndim(value) == 0 for value in inputs.values()):  # one row
-            return by_schema(needs("pandas", "tabular").DataFrame([dict(inputs)]), schema, call)
+            return by_schema(needs("pandas", "tabular").DataFrame([dict(inputs)]), schema, call, allow_nan)
         if set(inputs) != set(schema.inputs):
             raise ValueError(
                 f"{call}: the inputs {list_names(list(map(str, inputs)))} are not those of the schema. "
@@ -289,7 +290,7 @@ def dense(value: Any, what: str, call: str) -> Any:
     raise ValueError(f"{call}(...): {what} {kind}. Pass a dense tensor of numbers: {remedy}.")
 
 
-def check_numbers(x: Tensor, what: str, call: str, columns: tuple[str, ...] | None = None) -> Tensor:
+def check_numbers(x: Tensor, what: str, call: str, columns: tuple[str, ...] | None = None, allow_nan: bool = False) -> Tensor:
     """Refuse what holds no numbers; ``columns`` are there if it was a frame."""
     if x.dtype == torch.bool or x.is_complex():
         raise ValueError(
@@ -299,7 +300,9 @@ def check_numbers(x: Tensor, what: str, call: str, columns: tuple[str, ...] | No
     if x.ndim == 0 or x.shape[0] == 0:
         raise ValueError(f"{call}(...): {what} has shape {tuple(x.shape)}: there are no rows. Dimension 0 is the batch.")
     if not all_finite(x):
-        bad = ~x.isfinite()
+        bad = x.isinf() if allow_nan else ~x.isfinite()
+        if not bad.any():
+            return x
         where = tuple(bad.nonzero()[0].tolist())
         of = (
             ""
@@ -308,6 +311,6 @@ def check_numbers(x: Tensor, what: str, call: str, columns: tuple[str, ...] | No
         )
         raise ValueError(
             f"{call}(...): {what} holds {x[where].item()} at index {where} ({int(bad.sum())} such values in all{of}). "
-            "Fill or drop missing values first."
+            "Fill or drop missing values first, or set allow_nan=True if the model handles them."
         )
     return x

@@ -17,8 +17,11 @@ from .._extras import needs
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
 
 
-def encode_column(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[int, str]]:
-    """The numbers of a column, or its codes if it has labels, and what is wrong with single rows."""
+def encode_column(labels: Sequence[str], cells: Any, allow_nan: bool = False) -> tuple[np.ndarray, dict[int, str]]:
+    """The numbers of a column, or its codes if it has labels, and what is wrong with single rows.
+
+    With ``allow_nan`` nothing is wrong with a number that is missing.
+    """
     listed = list(cells)
     bad: dict[int, str] = {}
     if labels:
@@ -40,7 +43,7 @@ def encode_column(labels: Sequence[str], cells: Any) -> tuple[np.ndarray, dict[i
     found = np.zeros(len(listed))
     for row, cell in enumerate(listed):
         found[row], reason = number_of(cell)
-        if reason is not None:
+        if reason is not None and not (allow_nan and math.isnan(found[row])):
             bad[row] = reason
     return found, bad
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 
+from .._cluster import ray_cluster
 from .._extras import needs
-from ..loading.file_errors import short
 from ._part import Done
 from ._scorer import Scorer
 from ._workers import Surroundings, do, packed_by
@@ -54,22 +53,10 @@ def put(ray: Any, scorer: Scorer) -> Any:
     return ray.put(np.frombuffer(packed_by(needs("ray.cloudpickle", "ray"), scorer, "ray"), dtype=np.uint8))
 
 
-def _here(address: str | None) -> dict[str, str]:
-    """A cluster of our own listens to this machine alone."""
-    return {} if address or os.environ.get("RAY_ADDRESS") else {"_node_ip_address": "127.0.0.1"}
-
-
 @contextlib.contextmanager
 def on_ray(scorer: Scorer, workers: int | None, address: str | None) -> Iterator[OnRay]:
     """Actors on a cluster, or on this machine if there is none yet."""
-    ray = needs("ray", "ray")
-    own = not ray.is_initialized()
-    if own:
-        try:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False, **_here(address))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ValueError(f"score(..., address={address!r}): Ray does not start ({short(error)}).") from error
-    try:
+    with ray_cluster("score", address) as ray:
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         weights = put(ray, scorer)
         kind = ray.remote(num_cpus=SHARE, max_restarts=-1, max_task_retries=-1)(_Actor)
@@ -79,6 +66,3 @@ def on_ray(scorer: Scorer, workers: int | None, address: str | None) -> Iterator
         finally:
             for actor in actors:
                 ray.kill(actor)
-    finally:
-        if own:
-            ray.shutdown()

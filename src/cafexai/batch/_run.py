@@ -7,17 +7,17 @@ import hashlib
 import json
 import logging
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from typing import Any
 
+from .._cluster import check_address
 from .._engine.request import Request
 from .._extras import needs
 from ..cafe import CAFE
-from ..loading.file_errors import DataProblem, OutputProblem, short
+from ..loading.file_errors import DataProblem, OutputProblem
 from . import _kernels
 from ._manifest import Manifest
 from ._part import Done
@@ -163,21 +163,11 @@ Pool = Here | Beside | OnRay | OnSpark
 def _engine(engine: str, scorer: Scorer, workers: int | None, address: str | None) -> AbstractContextManager[Pool]:
     if engine == "local":
         return working(scorer, workers)
+    if engine == "ray":
+        return on_ray(scorer, workers, address)
     if address is not None:
-        _answers(address)
-    return (on_ray if engine == "ray" else on_spark)(scorer, workers, address)
-
-
-def _answers(address: str) -> None:
-    """Fail fast if the cluster address does not accept connections."""
-    host, _, port = address.rpartition("://")[2].partition(",")[0].rpartition(":")
-    if host and port.isdecimal():
-        try:
-            socket.create_connection((host, int(port)), 10).close()
-        except (OSError, OverflowError) as error:
-            raise ValueError(
-                f"score(..., address={address!r}): the address does not accept connections ({short(error)})."
-            ) from error
+        check_address("score", address)
+    return on_spark(scorer, workers, address)
 
 
 @dataclasses.dataclass

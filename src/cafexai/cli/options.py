@@ -48,7 +48,8 @@ Against = Annotated[str | None, typer.Option(help='Explain why the target rather
 Baseline = Annotated[
     str,
     typer.Option(
-        help="What rows are compared with: zero; mask (texts; usual there); mean, median, mode, row:N of DATA; or a file."
+        help="What rows are compared with: zero; mask (texts; usual there); mean, median, mode, background (50 rows) "
+        "or row:N of DATA; or a file."
     ),
 ]
 Output = Annotated[str | None, typer.Option(help="Which of several outputs: its name, such as logits, or its place.")]
@@ -68,6 +69,9 @@ Conflict = Annotated[
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows at a time; chosen to fit the cache if not given.")]
 LogLevel = Annotated[str, typer.Option(help="What is logged to standard error: debug, info, warning or error.")]
 LogFormat = Annotated[str, typer.Option(help="text, or json: one object a line.")]
+AllowNan = Annotated[
+    bool, typer.Option("--allow-nan", help="Take missing numbers, if the model handles them; their score is 0.")
+]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output, for machines.")]
 
 
@@ -124,6 +128,7 @@ class Asked:
     output: Output = None
     conflict: Conflict = None
     batch_size: BatchSize = None
+    allow_nan: AllowNan = False
 
     def request(self, classes: tuple[str, ...] | None, **more: Any) -> Request:
         """The request; a target of "all" is left to the caller."""
@@ -136,6 +141,7 @@ class Asked:
             output=parsing.part(self.output),
             conflict=self.conflict,
             batch_size=self.batch_size,
+            allow_nan=self.allow_nan,
             **more,
         )
 

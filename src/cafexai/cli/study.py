@@ -16,9 +16,15 @@ def study(
     preset: Annotated[str, typer.Option(help="quick (minutes), full (the paper's sizes) or toy (seconds).")] = "quick",
     out: Annotated[Path | None, typer.Option(help="Folder for the results; studies/NAME-PRESET if not given.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with the data sets; else CAFEXAI_DATA, else downloads.")] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(help="Store of trained networks; the folder models of the cache (CAFEXAI_CACHE) if not given."),
+    ] = None,
     jobs: Annotated[
         int, typer.Option(help="Processes that do tasks at the same time; runtimes are then those under load.")
     ] = 1,
+    engine: Annotated[str, typer.Option(help="local, or ray: tasks on a Ray cluster, one processor each.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; this machine if not given.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting to change, as name=JSON.")] = None,
 ) -> None:
     """Run one of the paper's experiments.
@@ -33,7 +39,8 @@ def study(
     if name not in STUDIES:
         raise UseProblem(f"study {name}: unknown study. Allowed values: {', '.join(STUDIES)}.")
     folder = out if out is not None else Path("studies") / f"{name}-{preset}"
-    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), jobs=jobs, say=typer.echo)
+    work: dict[str, Any] = {"jobs": jobs, "engine": engine, "address": address, "models": models}
+    report = run(STUDIES[name], preset, folder, data=data, changes=_changes(change or []), say=typer.echo, **work)
     for finding in report.findings:
         typer.echo(str(finding))
     typer.echo(f"Tables and figures: {folder}")

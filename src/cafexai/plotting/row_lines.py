@@ -115,7 +115,7 @@ def baseline_lines(explanation: Explanation, most: int = 12) -> list[str]:
     names, values = explanation.names(), explanation.values()
     told = [names[i] if values is None or values[i] == "" else f"{names[i]} = {_written(values[i])}" for i in places[:most]]
     more = f" and {len(places) - most} more" if len(places) > most else ""
-    return [f"as in the baseline, so no score: {', '.join(told)}{more}. Another baseline shows what they do."]
+    return [f"as in the baseline, so no score: {', '.join(told)}{more}; another baseline shows their effect"]
 
 
 def bias_line(explanation: Explanation) -> Line:

@@ -108,7 +108,9 @@ def _rows(explanation: Explanation) -> str:
     lines = []
     for row in kept:
         one = explanation[row]
-        strongest = [f"{shortened(line.name, 24)} {_signed(line.net)}" for line in feature_lines(one, 3) if line.single]
+        strongest = [
+            f"{shortened(line.name, 24)} {_signed(line.net)}" for line in feature_lines(one, 3) if line.single and not line.same
+        ]
         cells = [
             str(row) if one.row_names is None else one.row_names[0],
             class_name(one) or one.target_name(),

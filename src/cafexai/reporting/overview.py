@@ -12,7 +12,7 @@ from ..plotting.rounding import shown
 from ..plotting.row_lines import number, strongest_first
 from .escape import Html, joined, tag
 from .ledger_table import ledger
-from .rows import FEATURE, kind_of, percent, targets
+from .rows import FEATURE, kind_of, percent
 from .summed import average, by_region, by_word
 
 WIDTH, HEIGHT, FOOT = 400, 150, 28  # of a picture
@@ -47,24 +47,22 @@ def overview(
 
 
 def _averages(explanation: Explanation, label: str, most: int, order: str) -> list[Html]:
-    """The average row of each explained output; of all together where there are many of these."""
-    found: dict[str, list[int]] = {}
-    for row, target in enumerate(targets(explanation)):
-        found.setdefault(target, []).append(row)
-    if len(found) > OUTPUTS or label:
-        found = {label or f"{len(found)} different outputs": list(range(len(explanation)))}
+    """The average row of the most frequent explained outputs; scores of different outputs are never averaged."""
+    found = {label: explanation} if label else explanation.by_output()
     tables = []
-    for name, rows in found.items():
-        part = explanation[rows]
+    for name, part in list(found.items())[:OUTPUTS]:
         kind = kind_of(part)
         regions = by_region(part) if kind == "image" else by_word(part) if kind == "text" else part
         mean = shown(average(regions), most, order=_by_mean_size(regions, order))
         values = value_ranges(part)
         lines = tuple(dataclasses.replace(line, value=values.get(line.name, "")) for line in mean.lines)
-        count = f"{len(rows)} row{'s' * (len(rows) > 1)}"
+        count = f"{len(part)} row{'s' * (len(part) > 1)}"
         tables.append(tag("h3", f"The average of {name}", " ", tag("small", count)))
         what = FEATURE.get(kind, "feature, and its values in these rows")
         tables.append(ledger(dataclasses.replace(mean, lines=lines), "mean baseline output", "mean output", what))
+    if len(found) > OUTPUTS:
+        rest = sum(len(part) for part in list(found.values())[OUTPUTS:])
+        tables.append(tag("p", f"{len(found) - OUTPUTS} more outputs, of {rest} rows, have no average here.", kind="q"))
     return tables
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,13 +118,13 @@ class Answerer:
         cells = [[row[name] for name in names] if isinstance(row, Mapping) and names else list(row) for row in rows]
         if self.cafe.schema is not None or (self.raw and names is not None):
             frame = needs("pandas", "serve").DataFrame(cells, columns=list(names or ()))
-            wrong = self.cafe.schema.check(frame) if self.cafe.schema is not None else {}
+            wrong = self.cafe.schema.check(frame, self._request.allow_nan) if self.cafe.schema is not None else {}
             bad |= {places[place]: reason for place, reason in wrong.items()}
             kept = [place for place in range(len(rows)) if place not in wrong]
             return frame.iloc[kept].reset_index(drop=True), np.array([places[place] for place in kept], dtype=np.int64)
         good = []
         for place, row in zip(places, cells, strict=True):
-            numbers, reason = _as_numbers(row, names)
+            numbers, reason = _as_numbers(row, names, self._request.allow_nan)
             if reason is not None:
                 bad[place] = reason
             else:
@@ -132,12 +133,12 @@ class Answerer:
         return matrix, np.array([place for place, _ in good], dtype=np.int64)
 
 
-def _as_numbers(row: Sequence[Any], names: Sequence[str] | None) -> tuple[list[float], str | None]:
+def _as_numbers(row: Sequence[Any], names: Sequence[str] | None, allow_nan: bool) -> tuple[list[float], str | None]:
     """The values of a row as a network takes them, or why it cannot have them."""
     found = []
     for place, cell in enumerate(row):
         value, reason = number_of(cell)
-        if reason is not None:
+        if reason is not None and not (allow_nan and math.isnan(value)):
             return [], f"{repr(names[place]) if names is not None else f'value {place}'} {reason}"
         found.append(value)
     return found, None if found else "there are no values"

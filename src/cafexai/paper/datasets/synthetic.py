@@ -19,6 +19,8 @@ def synthetic_conflicts(
     """y = sum of w_i x_i where c_i = 0: every number x_i has a binary feature c_i that cancels it.
 
     The true attributions are w_i x_i for x_i and -w_i x_i for a c_i that is 1. Split 6 : 2 : 2 in order; ``weights`` is w.
+    The numbers are drawn in the order of the paper's authors, since levels of the results depend on it: first w, then row by
+    row x and c.
 
     Args:
         dimension: The number of pairs (x_i, c_i).
@@ -31,9 +33,13 @@ def synthetic_conflicts(
         The data set.
     """
     random = torch.Generator().manual_seed(seed)
-    w = 2 * torch.rand(dimension, generator=random, dtype=torch.float32) - 1  # first of all: the paper's levels depend on it
-    x = deviation * torch.randn(rows, dimension, generator=random, dtype=torch.float32)
-    c = (torch.rand(rows, dimension, generator=random, dtype=torch.float32) < likelihood).float()
+    w = 2 * torch.rand(dimension, generator=random, dtype=torch.float32) - 1
+    x, c = w.new_empty(rows, dimension), w.new_empty(rows, dimension)
+    zeros, ones = torch.zeros_like(w), torch.ones_like(w)
+    for row in range(rows):
+        torch.normal(zeros, ones, generator=random, out=x[row])
+        torch.rand(dimension, generator=random, out=c[row])
+    x, c = deviation * x, (c < likelihood).float()
     inputs, truth = torch.cat([x, c], 1), torch.cat([w * x, -c * w * x], 1)
     y = ((1 - c) * w * x).sum(1, keepdim=True)
     a, b = int(0.6 * rows), int(0.8 * rows)

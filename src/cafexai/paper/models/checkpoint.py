@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,40 @@ class Progress:
     model: dict[str, Tensor] = field(default_factory=dict)
     best: dict[str, Tensor] = field(default_factory=dict)
     optimizer: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class Tally:
+    """How many networks were trained, and how many were found in the store."""
+
+    trained: int = 0
+    found: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count what another tally counted too."""
+        self.trained += other.trained
+        self.found += other.found
+
+
+_TALLY: ContextVar[Tally | None] = ContextVar("tally", default=None)
+
+
+@contextlib.contextmanager
+def count_trainings() -> Iterator[Tally]:
+    """Count the networks that are trained or found inside this context."""
+    tally = Tally()
+    token = _TALLY.set(tally)
+    try:
+        yield tally
+    finally:
+        _TALLY.reset(token)
+
+
+def tell_tally(name: str, networks: int) -> None:
+    """Count networks under "trained" or "found", if anybody counts."""
+    tally = _TALLY.get()
+    if tally is not None:
+        setattr(tally, name, getattr(tally, name) + networks)
 
 
 PARTS = ("model", "best", "optimizer")
@@ -92,7 +128,8 @@ class Store:
             for name, value in getattr(progress, part).items()
         }
         history = {name: getattr(progress, name) for name in HISTORY}
-        metadata = {"history": json.dumps(history), "config": json.dumps(dict(self.config))}
+        versions = {"torch": str(torch.__version__), "python": platform.python_version(), "machine": platform.machine()}
+        metadata = {"history": json.dumps(history), "config": json.dumps(dict(self.config)), "versions": json.dumps(versions)}
         self.folder.mkdir(parents=True, exist_ok=True)
         target = self.path(finished)
         part = target.with_suffix(f".{os.getpid()}.tmp")

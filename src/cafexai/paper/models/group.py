@@ -62,7 +62,7 @@ def train_group(
     def epochs(state: Progress) -> Iterator[None]:
         return _epochs(models, plan, x, y, recipe, validation, state)
 
-    return _finish(models, plan, train_once(epochs, recipe, store, progress), recipe, store)
+    return _finish(models, plan, train_once(epochs, recipe, store, progress, len(models)), recipe, store)
 
 
 # A function that writes its values, and its slope times what comes from above; both know the sum before the activation.

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..._extras import progress as bar
-from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer
+from .checkpoint import Progress, Store, config_key, optimizer_tensors, restore_optimizer, tell_tally
 
 Pair = tuple[Tensor, Tensor]
 
@@ -139,7 +139,7 @@ def train(
 
 
 def train_once(
-    epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None
+    epochs: Callable[[Progress], Iterator[None]], recipe: Recipe, store: Store | None, progress: bool | None, networks: int = 1
 ) -> Progress:
     """A finished training from disk, or else one that is begun or continued; another process at the same is waited for."""
     if store is None:
@@ -147,7 +147,12 @@ def train_once(
     done = store.load(finished=True)
     if done is None:
         with store.alone():
-            done = store.load(finished=True) or _run(epochs, store.load(finished=False) or Progress(), recipe, store, progress)
+            done = store.load(finished=True)
+            if done is None:
+                done = _run(epochs, store.load(finished=False) or Progress(), recipe, store, progress)
+                tell_tally("trained", networks)
+                return done
+    tell_tally("found", networks)
     return done
 
 

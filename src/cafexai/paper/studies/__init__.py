@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    authors_protocol,
     awareness,
     circuit,
     conflict_truth,
@@ -23,6 +24,7 @@ from . import (
     truth_images,
     truth_tables,
     truth_text,
+    worked_tables,
 )
 from .record import Finding, Report, Study, Table, Task, Workplace
 from .runner import run
@@ -44,6 +46,8 @@ STUDIES: dict[str, Study] = {
         examples_images.EXAMPLES,
         circuit.CIRCUIT,
         properties.PROPERTIES,
+        *worked_tables.STUDIES,
+        *authors_protocol.STUDIES,
         awareness.AWARENESS,
         *monitoring.STUDIES,
         *truth_text.STUDIES,

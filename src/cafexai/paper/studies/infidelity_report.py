@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
+from .infidelity_text import text_findings
 from .methods import CAFES, FAST
 from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
 from .record import Finding, Report, Results, Settings, Table, brief
@@ -57,6 +58,7 @@ def report(settings: Settings, results: Results) -> Report:
     for metric in SIZED:
         findings += _claims(metric, settings, ours, limited)
     findings += [*_nettings(settings, ours), *_robust(settings, ours), *_quick(settings, ours)]
+    findings += text_findings(settings, ours, {name: _of(name, results) for name in settings["data"]})
     return Report(tables, findings)
 
 

@@ -7,13 +7,21 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..models.checkpoint import Tally, count_trainings
 from .record import Task
 
 
-def do(folder: Path, task: Task) -> None:
-    """Do a task and keep its result, unless another process has done it meanwhile."""
-    if kept(folder, task.key) is None:
-        write(_path(folder, task.key), json.dumps(task.run(), indent=1))
+def keep(folder: Path, key: str, result: Any) -> None:
+    """Write the result of a task."""
+    write(_path(folder, key), json.dumps(result, indent=1))
+
+
+def do(folder: Path, task: Task) -> Tally:
+    """Do a task and keep its result, unless another process has done it meanwhile; the result counts its trainings."""
+    with count_trainings() as tally:
+        if kept(folder, task.key) is None:
+            keep(folder, task.key, task.run())
+    return tally
 
 
 def kept(folder: Path, key: str) -> Any:

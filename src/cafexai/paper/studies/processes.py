@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,10 +13,11 @@ from pathlib import Path
 import torch
 
 from ..._processes import deaf_children, end_with
+from ..models.checkpoint import Tally
 from .parts import do
 from .record import Settings, Study, Workplace
 
-Ends = Generator[str, None, None]
+Ends = Generator[Tally, None, None]
 
 
 def threads_of(jobs: int) -> int:
@@ -23,17 +25,16 @@ def threads_of(jobs: int) -> int:
     return max(1, torch.get_num_threads() // jobs)
 
 
-def done(study: Study, settings: Settings, folder: Path, data: str | None, keys: list[str], jobs: int) -> Ends:
-    """Do the tasks with these keys, and say which one is done; a failure or an interruption ends all processes at once."""
+def done(study: Study, settings: Settings, folder: Path, place: Workplace, keys: list[str], jobs: int) -> Ends:
+    """Do the tasks with these keys; count the trainings of each. A failure or an interruption ends all processes at once."""
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of torch's threads
     life, held = context.Pipe(duplex=False)  # held by this process alone: it closes when this process ends or says so
     pool = ProcessPoolExecutor(jobs, context, _start, (threads_of(jobs), life))
     try:
         with deaf_children():
-            futures = {pool.submit(_do, study, settings, folder, data, key): key for key in keys}
+            futures = {pool.submit(do_task, study, settings, folder, place, key) for key in keys}
         for future in as_completed(futures):
-            future.result()
-            yield futures[future]
+            yield future.result()
         pool.shutdown()
     except BrokenProcessPool as problem:
         said = f" It said: {problem.__cause__}" if problem.__cause__ else ""
@@ -52,6 +53,7 @@ def _start(threads: int, life: Connection) -> None:
     end_with(life)
 
 
-def _do(study: Study, settings: Settings, folder: Path, data: str | None, key: str) -> None:
-    tasks = study.tasks(settings, Workplace(folder / "models", data, show_progress=False))
-    do(folder, next(task for task in tasks if task.key == key))
+def do_task(study: Study, settings: Settings, folder: Path, place: Workplace, key: str) -> Tally:
+    """Do the task with this key without a progress bar of its own."""
+    tasks = study.tasks(settings, dataclasses.replace(place, show_progress=False))
+    return do(folder, next(task for task in tasks if task.key == key))

@@ -18,10 +18,10 @@ Results = Mapping[str, Any]  # the result of each task by its key, plain values 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a study finds its data and keeps what it trains.
+    """Where a study finds its data and the store of trained networks, which all studies share.
 
     Args:
-        models: The folder of trained models.
+        models: The store of trained networks.
         data: The folder of the data sets; None takes ``CAFEXAI_DATA``, or downloads.
         show_progress: Show progress bars. None shows them for long work only.
     """

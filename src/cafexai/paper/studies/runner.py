@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..._extras import progress
+from ..datasets.files import cache
+from ..models.checkpoint import Tally
+from .on_ray import do_on_ray
 from .parts import any_kept, do, kept, write
 from .processes import done, threads_of
 from .record import Report, Settings, Study, Workplace
@@ -22,14 +25,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+ENGINES = ("local", "ray")
+
+
 def run(
     study: Study,
     preset: str,
     out: str | os.PathLike[str],
     *,
     data: str | None = None,
+    models: str | os.PathLike[str] | None = None,
     changes: Settings | None = None,
     jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
     show_progress: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
@@ -43,9 +52,13 @@ def run(
         preset: The name of its settings.
         out: The folder.
         data: The folder of the data sets; None takes ``CAFEXAI_DATA``, or downloads.
+        models: The store of trained networks, which all studies share; None takes the folder "models" of the cache
+            (``CAFEXAI_CACHE``).
         changes: Settings that replace those of the preset.
         jobs: Processes that work at the same time, each with its share of the threads. A script of yours then calls ``run``
             under ``if __name__ == "__main__":``. Runtimes in the report are measured beside the other processes.
+        engine: "local", or "ray": tasks run on a Ray cluster, one processor each.
+        address: The address of the cluster; None takes this machine.
         show_progress: Show progress bars. None shows them for long work only.
         say: Gets lines about the progress.
 
@@ -55,24 +68,33 @@ def run(
     Raises:
         ValueError: There is no such preset or setting, or the folder holds results of other settings.
     """
+    if engine not in ENGINES:
+        raise ValueError(
+            f"study {study.name}: engine={engine!r} is not known. Allowed values: {', '.join(map(repr, ENGINES))}."
+        )
     if jobs < 1:
         raise ValueError(f"study {study.name}: {jobs} processes cannot do anything; give at least 1.")
     folder = Path(out)
     settings = settings_of(study, preset, changes or {})
     config = {"study": study.name, "preset": preset, "settings": settings}
-    tasks = list(study.tasks(settings, Workplace(folder / "models", data, show_progress)))
+    place = Workplace(cache() / "models" if models is None else Path(models), data, show_progress)
+    tasks = list(study.tasks(settings, place))
     left = [task for task in tasks if kept(folder, task.key) is None]
     jobs = max(1, min(jobs, len(left)))
     _claim(folder, study, config, jobs)
     say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
-    if jobs == 1:
+    tally = Tally()
+    if jobs == 1 and engine == "local":
         for task in progress(left, study.name, "task", show_progress):
-            do(folder, task)
+            tally.add(do(folder, task))
     else:
         keys = [task.key for task in left]
-        with contextlib.closing(done(study, settings, folder, data, keys, jobs)) as ends:
-            for _ in progress(ends, study.name, "task", show_progress, total=len(keys)):
-                pass
+        work = (study, settings, folder, place, keys)
+        with contextlib.closing(do_on_ray(*work, address) if engine == "ray" else done(*work, jobs)) as ends:
+            for counted in progress(ends, study.name, "task", show_progress, total=len(keys)):
+                tally.add(counted)
+    if tally.trained or tally.found:
+        say(f"{study.name}: {tally.trained} networks trained, {tally.found} found in {place.models}.")
     results = {task.key: kept(folder, task.key) for task in tasks}
     report = study.report(settings, results)
     _publish(folder, study, config, results, report)
