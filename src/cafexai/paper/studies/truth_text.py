@@ -257,7 +257,7 @@ TEXT = Study(
     "movie_snippets; the extra `truth`",
     {
         "toy": COMMON | {"encoder": "toy", "train_rows": 4, "valid_rows": 2, "epochs": 2, "tuned_epochs": 1, "rows": 1,
-                         "short_rows": 1, "seeds": [42], "tuned_seeds": 1},
+                         "short_rows": 1, "short_tokens": 10, "seeds": [42], "tuned_seeds": 1},
         "quick": COMMON | {"seeds": [42], "tuned_seeds": 1},
         "full": COMMON | {"seeds": [42, 43, 44, 45, 46], "tuned_seeds": 1},
     },
