@@ -359,7 +359,9 @@ def test_overview_groups_and_drift(server, visit):
     later = pd.concat([frame[:50]]).assign(income=frame["income"][:50] / 2)
     other = cafe.explain(later)
     other_share = other.conflict_share
-    page.locator("figcaption", has_text=f"later.csv: 50 of 50 rows, {100 * other_share.mean().item():.2f}\u00a0%").wait_for()
+    page.locator(
+        "figcaption", has_text=f"later.csv: 50 of 50 rows, mean conflict {100 * other_share.mean().item():.2f}\u00a0%"
+    ).wait_for()
 
 
 def test_take_away(server, folder, visit, tmp_path):
