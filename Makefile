@@ -61,7 +61,7 @@ truth: .venv/truth
 	$(BIN)/python benchmarks/refine.py
 
 claims: .venv/dev
-	$(BIN)/python examples/claims.py
+	$(BIN)/python examples/paper_page.py
 	$(BIN)/python examples/evidence.py
 
 layers: .venv/dev

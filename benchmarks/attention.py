@@ -3,7 +3,7 @@
     python benchmarks/attention.py [--quick]
 
 Prints the medians of interleaved repeats as multiples of forward + backward and of frozen attention, and the peak of resident
-memory, each in a process of its own. Measure with one thread, on a machine that does nothing else.
+memory, each in a process of its own. Times are those of the processor, with one thread.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,6 @@ from torch import Tensor, nn
 
 from cafexai import CAFE, Variant
 from memory import ALLOCATOR, Peak
-from timing import once
 from ways import BASE
 
 WAYS = ("attribute", "explain")
@@ -70,6 +70,13 @@ def calls(tokens: int) -> dict[str, Callable[[], object]]:
         for way in WAYS:
             made[f"{way}, {attention}"] = functools.partial(getattr(cafe, way), x, start, target=0)
     return made
+
+
+def once(call: Callable[[], object]) -> float:
+    """Seconds of processor time, which other programs disturb less than the clock."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
 
 
 def price(tokens: int, repeats: int) -> dict[str, float]:

@@ -16,6 +16,7 @@ from ._engine.prepare_job import prepare_job
 from ._engine.request import Question, Request, takes_request, takes_request_and
 from ._explainer import ImmutableExplainer
 from ._inputs.background import draw_rows
+from ._inputs.baselines import typical_row
 from ._old_forms import old_form
 from .blocks import explain_in_blocks
 from .changes.methods import ChangeMethods
@@ -246,6 +247,27 @@ class CAFE(ImmutableExplainer, ChangeMethods):
         """
         how = refine if isinstance(refine, Refine) else Refine(refine)
         return refine_explanation(self._subject, explanation, how, self.background)
+
+    def baseline_row(self, baselines: str = "median") -> Any:
+        """The typical row that a word of ``baselines`` stands for, in the units and the form of the background.
+
+        Numbers and dates have their mean, median or mode. Categories, also integers that an encoder of a pipeline takes, have
+        their most frequent value; missing is one of them.
+
+        Args:
+            baselines: "mean", "median" or "mode".
+
+        Returns:
+            One row: a data frame for tables with named columns, else a tensor. ``explain(x, baselines=row)`` takes it.
+
+        Raises:
+            ValueError: There is no background, or no such word.
+
+        Example:
+            >>> CAFE(torch.nn.Linear(2, 1), background=torch.tensor([[1.0, 2.0], [3.0, 4.0]])).baseline_row("mean")
+            tensor([[2., 3.]])
+        """
+        return typical_row(baselines, self.background, self.model, self.schema, self.feature_names, "baseline_row")
 
     @with_gradients
     def hidden_conflicts(

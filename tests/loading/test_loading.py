@@ -309,7 +309,7 @@ def test_dates_in_a_text_file_are_dates_for_a_pipeline_that_was_fitted_on_dates(
     from cafexai.loading import model_inputs
 
     frame = pd.DataFrame({"since": pd.date_range("2020-01-01", periods=20, freq="37D"), "amount": np.arange(20.0)})
-    days = FunctionTransformer(lambda x: x.apply(lambda column: column.dt.dayofyear))
+    days = FunctionTransformer(lambda x: x.apply(lambda column: column.dt.day_of_year))
     steps = ColumnTransformer([("day", make_pipeline(days, StandardScaler()), ["since"]), ("rest", "passthrough", ["amount"])])
     model = from_sklearn(make_pipeline(steps, LinearRegression()).fit(frame, frame.amount))
     frame.to_csv(tmp_path / "dates.csv", index=False)

@@ -25,15 +25,13 @@ def public_objects():
     objects = dict(found.values())
     for name, thing in list(objects.items()):
         if inspect.isclass(thing):
-            members = {
-                word: inspect.unwrap(getattr(one, "__func__", one)) for word, one in vars(thing).items() if word[0] != "_"
-            }
-            objects |= {f"{name}.{word}": getattr(thing, word) for word, one in members.items() if inspect.isfunction(one)}
+            members = {word: getattr(thing, word) for word in dir(thing) if word[0] != "_"}
+            own = {word: one for word, one in members.items() if (getattr(one, "__module__", "") or "").startswith("cafexai")}
+            objects |= {f"{name}.{word}": one for word, one in own.items() if inspect.isroutine(one)}
     return objects
 
 
 OBJECTS = public_objects()
-LATER = tuple(f"cafexai.{name}" for name in ("explanation", "explorer", "batch", "reporting", "sklearn", "blocks", "monitor"))
 
 
 def parameters(thing):
@@ -56,7 +54,7 @@ def test_every_parameter_is_described():
     for name, thing in OBJECTS.items():
         words = parameters(thing)
         lines = [line.strip() for line in sections(thing)]
-        if not words or thing.__module__.startswith(LATER):
+        if not words:
             continue
         if "Args:" not in lines:
             missing.append(name)

@@ -144,6 +144,7 @@ KNOWN = {
     ("conflicts/prevalence.py", "gelu"): "the paper's thresholds of inactive units",
     ("conflicts/audit.py", "relu"): "closed forms are those of ReLU",
     ("_inputs/baselines.py", "median"): "a word of the user",
+    ("cafe.py", "median"): "a word of the user",
     ("_inputs/baselines.py", "mode"): "a word of the user",
     ("_core/feature_index.py", "amin"): "an option of scatter_reduce",
     ("_inputs/groups.py", "torch.arange"): "makes names",

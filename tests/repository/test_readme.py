@@ -28,7 +28,16 @@ OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # m
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/default.md", "docs/guide.md", "docs/inputs.md", "docs/monitor.md", "docs/pictures.md"]
+    "name",
+    [
+        "README.md",
+        "docs/conflict.md",
+        "docs/default.md",
+        "docs/guide.md",
+        "docs/inputs.md",
+        "docs/monitor.md",
+        "docs/pictures.md",
+    ],
 )
 @pytest.mark.usefixtures("as_a_reader")
 def test_every_python_block_runs_without_a_deprecated_form(name):

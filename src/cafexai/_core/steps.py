@@ -77,7 +77,7 @@ class JointlyInGraph(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        ctx.saved_tensors  # noqa: B018  (torch checks that nobody has written to them)
+        ctx.saved_tensors  # noqa: B018  (torch checks that they are unchanged)
         return None, None, *ctx.step.pull(gradient, ctx.needs_input_grad[2:])
 
 

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from .._core.tolerance import all_finite
+from .._extras import needs
 from .background import WORD, Background
 from .prepare import (
     Inputs,
     by_schema,
     check_numbers,
+    columns_of,
     dense,
     frame_to_numpy,
     has_own_columns,
@@ -26,7 +28,8 @@ from .prepare import (
 )
 
 ZERO = "zero"  # the word for no baseline: zeros, for codes a zero embedding
-WORDS = ("mean", "median", "mode", WORD, ZERO)
+TYPICAL = ("mean", "median", "mode")  # words for one row
+WORDS = (*TYPICAL, WORD, ZERO)
 Reference = Tensor | None  # None stands for zeros
 
 
@@ -124,6 +127,28 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
     if hasattr(baselines, "to_frame") and hasattr(baselines, "index"):  # a series of one value per column
         baselines = baselines.to_frame().T
     return by_schema(baselines, schema, f"{call}(..., baselines=frame)")
+
+
+def typical_row(word: str, background: Any, model: Any, schema: Any, columns: tuple[str, ...] | None, call: str) -> Any:
+    """The row that a word stands for, in the form of the background and in the units of the user."""
+    if word not in TYPICAL:
+        raise ValueError(f"{call}({word!r}): unknown value. Allowed values: {', '.join(map(repr, TYPICAL))}.")
+    _check_word(word, background, call)
+    if has_own_columns(model):
+        return model.typical(word, dense(background, "the background", "CAFE"))
+    if schema is not None:
+        parts = [background_rows(background, place, model, None, schema) for place in range(len(schema.inputs))]
+        _, values, words = schema.match_columns(schema.typical(word, parts), call)
+        row = dict(zip(schema.names, values[0].tolist(), strict=True))
+        named = {name: words[name][int(value)] if name in words else value for name, value in row.items()}
+        return needs("pandas", "tabular").DataFrame([named], columns=list(named))
+    if is_frame(background):
+        names = columns or columns_of(background, call)
+        numbers = _statistic(word, background, 0, model, names, call)
+        return needs("pandas", "tabular").DataFrame(numbers.double().cpu().numpy(), columns=list(names))
+    count = len(background) if isinstance(background, (tuple, list)) else 1
+    rows = tuple(_statistic(word, background, place, model, columns, call) for place in range(count))
+    return rows if count > 1 else rows[0]
 
 
 def _check_word(word: str, background: Any, call: str) -> None:

@@ -28,10 +28,23 @@ def score_ray(
     workers: int | None = None,
     **options: Any,
 ) -> Any:
-    """A dataset of Ray of the ``keep`` columns and the scores; rows that cannot be scored have a ``reason`` and no scores.
+    """Scores of a dataset of Ray.
 
-    The arguments are those of ``score``; ``workers`` actors score, one for each processor of the cluster unless told. The first
-    rows are read now, all others when the result is used. An actor that is lost is replaced, and its rows are scored again.
+    Rows that cannot be scored have a ``reason`` and no scores. The first rows are read now, all others when the result is used.
+    An actor that is lost is replaced, and its rows are scored again.
+
+    Args:
+        dataset: The dataset.
+        cafe: The explainer.
+        keep: See ``score``.
+        columns: See ``score``.
+        scores: See ``score``.
+        top: See ``score``.
+        workers: Actors that score; None takes one for each processor of the cluster.
+        **options: Options of ``CAFE.explain``.
+
+    Returns:
+        A dataset of the ``keep`` columns and the scores.
     """
     ray = needs("ray", "ray")
     names = tuple(dataset.columns() or ())
@@ -70,9 +83,21 @@ def score_spark(
     top: int | None = None,
     **options: Any,
 ) -> Any:
-    """A frame of Spark of the ``keep`` columns and the scores; rows that cannot be scored have a ``reason`` and no scores.
+    """Scores of a frame of Spark.
 
-    The arguments are those of ``score``. Spark itself cares for what fails and is done again.
+    Rows that cannot be scored have a ``reason`` and no scores. Spark repeats tasks that fail.
+
+    Args:
+        frame: The frame.
+        cafe: The explainer.
+        keep: See ``score``.
+        columns: See ``score``.
+        scores: See ``score``.
+        top: See ``score``.
+        **options: Options of ``CAFE.explain``.
+
+    Returns:
+        A frame of the ``keep`` columns and the scores.
     """
     arrow, types = needs("pyarrow", "batch"), needs("pyspark.sql.pandas.types", "spark")
 

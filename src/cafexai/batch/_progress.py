@@ -15,18 +15,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summary:
-    """A finished run: rows with scores, rows that were refused, and how long this start of it took."""
+    """A finished run.
+
+    Args:
+        rows: Rows with scores.
+        refused: Rows that were refused.
+        parts: Files of results.
+        mean_conflict: The mean conflict of the rows.
+        seconds: The time of this start.
+        scored_now: Rows of this start.
+        reading: Seconds of work, which overlap; scoring and writing are sums over the workers.
+        scoring: See ``reading``.
+        writing: See ``reading``.
+        fingerprint: Of the model, the schema, the baseline and the settings.
+    """
 
     rows: int
     refused: int
     parts: int
     mean_conflict: float
-    seconds: float  # of this start
-    scored_now: int  # rows of this start
-    reading: float  # seconds of work, which overlap; scoring and writing are sums over the workers
+    seconds: float
+    scored_now: int
+    reading: float
     scoring: float
     writing: float
-    fingerprint: Mapping[str, str]  # of the model, the schema, the baseline and the settings
+    fingerprint: Mapping[str, str]
 
     @property
     def slowest(self) -> str:

@@ -12,12 +12,20 @@ from ._sink import HIDDEN, sink_at
 
 @dataclass(frozen=True)
 class Verified:
-    """What a verification has found: nothing wrong if there are no ``problems``."""
+    """The result of a verification.
+
+    Args:
+        parts: Files of results.
+        rows: Rows in them.
+        size: Bytes that were read.
+        finished: The run has come to its end.
+        problems: A line for each file that is missing, has changed or is unknown; empty if nothing is wrong.
+    """
 
     parts: int
     rows: int
-    size: int  # bytes that were read
-    finished: bool  # the run has come to its end
+    size: int
+    finished: bool
     problems: tuple[str, ...]
 
     def __str__(self) -> str:

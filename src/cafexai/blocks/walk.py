@@ -29,7 +29,16 @@ Rows = tuple[Tensor, ...]  # one tensor per input
 
 
 def explain_in_blocks(job: Job, meta: Mapping[str, Any], blocks: Any) -> Explanation:
-    """Shapley values of two blocks, shared out inside them, and what is lost without each feature."""
+    """Shapley values of two blocks, distributed inside them, and what is lost without each feature.
+
+    Args:
+        job: What is explained.
+        meta: How the explanation is made.
+        blocks: The first block, as ``CAFE.explain_blocks`` takes it.
+
+    Returns:
+        The explanation, with ``if_missing`` and ``blocks``.
+    """
     _refuse(job)
     job = dataclasses.replace(job, request=job.request.replace(conflict=NET))
     inside, how = first_block(job, blocks)

@@ -48,7 +48,8 @@ Against = Annotated[str | None, typer.Option(help='Explain why the target rather
 Baseline = Annotated[
     str,
     typer.Option(
-        help="What rows are compared with: zero; mask (texts; usual there); mean, median, mode, row:N of DATA; or a file."
+        help="What rows are compared with: zero; mask (texts; usual there); mean, median, mode, background (50 rows) "
+        "or row:N of DATA; or a file."
     ),
 ]
 Output = Annotated[str | None, typer.Option(help="Which of several outputs: its name, such as logits, or its place.")]

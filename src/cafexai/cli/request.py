@@ -20,9 +20,12 @@ from .options import Asked, How, Source
 from .status import Status
 
 if TYPE_CHECKING:
+    from .._engine.request import Request
+    from ..cafe import CAFE
     from ..explanation import Explanation, Explanations
 
-WORDS = ("mean", "median", "mode")
+WORDS = ("mean", "median", "mode", "background")
+ENOUGH = 20  # rows of a table that conflict is ranked among
 USUAL = "usual"  # the default baseline: zero, and for texts the mask token
 
 
@@ -52,6 +55,7 @@ class Work:
         self.tokenizer = load_tokenizer(source.tokenizer)
         masked = self.all.form == "texts" and getattr(self.tokenizer, "mask_token_id", None) is not None
         self.baseline = baseline if baseline != USUAL else "mask" if masked else "zero"
+        self.usual = baseline == USUAL and not masked
         self.inputs, self.shown = self.as_inputs(self.data)
         for note in self.all.notes:
             typer.echo(f"cafexai: note: {note}", err=True)
@@ -94,7 +98,7 @@ class Work:
             return self.as_inputs(self.all.take([place]))[0]
         if not Path(wanted).exists():
             raise UseProblem(
-                f"--baseline {wanted}: it is neither zero, mask, mean, median, mode nor row:N, and no file of rows."
+                f"--baseline {wanted}: it is neither zero, mask, mean, median, mode, background nor row:N, and no file of rows."
             )
         data = self.read(wanted, "the baseline")
         if data.form != self.data.form:
@@ -114,14 +118,17 @@ class Work:
         return stacks if len(stacks) > 1 else stacks[0]
 
     def background(self) -> Any:
-        """The data that "mean", "median" and "mode" are about."""
+        """The data that "mean", "median", "mode" and "background" are about."""
         return self.as_inputs(self.all)[0] if self.baseline in WORDS else None
 
     def explain(self, how: How, asked: Asked) -> Explanation | Explanations:
         """The scores of the chosen rows; for several c or all classes, several explanations."""
         from .._engine.request import Question
+        from ..explanation import Explanation
 
         c = parsing.sensitivity(how.c)
+        if self.usual and self.all.form == "table" and len(self.all) > 1 and (self.schema is not None or self.is_pipeline):
+            self.baseline = "background"  # in columns that people know, zero says nothing
         baselines, background = self.baselines, self.background()
         request = asked.request(self.classes, baselines=baselines, display=self.shown)
         question = Question(every_class=asked.target == "all", several_c=tuple(c) if isinstance(c, list) else None)
@@ -129,9 +136,27 @@ class Work:
 
         def call() -> Any:
             cafe = how.explainer(self.model, background=background, schema=self.schema, tokenizer=self.tokenizer)
-            return cafe._explained(self.inputs, request, question)
+            found = cafe._explained(self.inputs, request, question)
+            return self._ranked(found, cafe, request) if isinstance(found, Explanation) else found
 
         return self.called(call).replace(row_names=self.data.labels)
+
+    def _ranked(self, found: Explanation, cafe: CAFE, request: Request) -> Explanation:
+        """The explanation with the rank of its conflict among rows of the table, which are explained once for that."""
+        if self.all.form != "table" or len(self.all) < ENOUGH or found.conflict_kind != "measured":
+            return found
+        self.status.doing("explaining rows of the table, to rank conflict")
+        whole = cafe.replace(background=self.as_inputs(self.all)[0])
+        single = request.target if isinstance(request.target, (int, str)) else None
+        options = {"baselines": "zero" if request.baselines is None else request.baselines, "against": request.against}
+        scale = whole.conflict_scale(single, output=request.output, show_progress=False, **options)
+        ranked: Explanation = found.rank_conflict(scale) if scale.kind == found.conflict_kind else found
+        return ranked
+
+    @property
+    def is_pipeline(self) -> bool:
+        """The model has a preprocessing step of its own."""
+        return hasattr(self.model, "from_raw")
 
     def given(self) -> Any:
         """The chosen rows as tensors."""

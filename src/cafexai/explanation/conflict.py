@@ -25,13 +25,21 @@ START, ONLY_UP, ONLY_DOWN, TOGETHER = range(4)  # the columns of sides: r, p, q,
 
 @dataclass(frozen=True)
 class ConflictInfo:
-    """The conflict of every row, averaged over baselines if there are several."""
+    """The conflict of every row, averaged over baselines if there are several.
 
-    conflict: Tensor  # (rows,): what features cancelled of each other
-    left: Tensor  # (rows,): the size of what is left, the mean of |y - r|
-    kind: str = NET  # "measured": from sides; "net": from net scores
-    sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y
-    rank: Tensor | None = None  # (rows,): the part of the background rows with a smaller share of conflict
+    Args:
+        conflict: What features cancelled of each other, (rows,).
+        left: The size of what is left, the mean of |y - r|, (rows,).
+        kind: "measured": from sides; "net": from net scores.
+        sides: (rows, baselines, 4): r, p, q, y.
+        rank: The part of the background rows with a smaller share of conflict, (rows,).
+    """
+
+    conflict: Tensor
+    left: Tensor
+    kind: str = NET
+    sides: Tensor | None = None
+    rank: Tensor | None = None
 
 
 def from_sides(sides: Tensor) -> ConflictInfo:

@@ -28,37 +28,74 @@ PER_ROW = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 
 @dataclass(frozen=True)
 class Explanation(ConflictFields, FeatureFields, Views):
-    """Scores of one output for each row: ``baseline_output + bias + sum of combined = output``.
+    """Scores of one output for each row: ``baseline_output + bias + sum of combined = output``. ``CAFE.explain`` makes it.
 
-    ``positive``, ``negative`` >= 0 and ``combined`` = positive - negative (also as ``net``) are shaped like the explained
-    input (a tuple for several), or (rows, groups) with feature groups.
+    Args:
+        positive: What pushed the output up, >= 0: shaped like the explained input (a tuple for several), or (rows, groups)
+            with feature groups.
+        negative: What pushed the output down, >= 0, of the same shape.
+        combined: positive - negative; also as ``net``.
+        bias_by_layer: Layer -> (rows, 3): positive, negative and net score of its constants.
+        output: The explained output, (rows,).
+        baseline_output: The output at the baseline (computed without biases if biases have scores of their own), (rows,).
+        target: Which output is explained, (rows, dimensions of the output).
+        inputs: The explained inputs.
+        baselines: What they are compared with.
+        checks: How exactly the scores sum to the output.
+        features: Names, values and categories of the features.
+        meta: How the explanation was made.
+        refinement: Corrections, with ``CAFE.refine``.
+        against: The output that was subtracted, like target, with ``explain(..., against=...)``.
+        probability: The probability of the explained class, (rows,), if the scores sum to its logit.
+        conflict_info: The conflict of every row; None if ``conflict`` is computed from net scores.
+        if_missing: The share of each feature in what is lost without its block, like combined, with
+            ``CAFE.explain_blocks``.
+        blocks: True for features in the first block, like combined, with ``CAFE.explain_blocks``.
+        conflict_pairs: (rows, features + 1, features + 1): up, down; with ``explain(..., pairs=True)``.
+        row_names: The labels of the rows, as the index of a frame has them.
+        job: What was asked, for ``CAFE.refine``; it is not saved and holds no model.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> e = CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(3, 2))
+        >>> bool(torch.isclose(e.baseline_output + e.bias + e.combined.sum(1), e.output).all())
+        True
     """
 
     positive: Tensors
     negative: Tensors
     combined: Tensors
-    bias_by_layer: Mapping[str, Tensor]  # layer -> (rows, 3): positive, negative and net score of its constants
-    output: Tensor  # (rows,)
-    baseline_output: Tensor  # (rows,): the output at the baseline (computed without biases if biases have scores of their own)
-    target: Tensor  # (rows, dimensions of the output)
+    bias_by_layer: Mapping[str, Tensor]
+    output: Tensor
+    baseline_output: Tensor
+    target: Tensor
     inputs: Tensors
     baselines: Tensors
     checks: Checks
     features: FeatureInfo = field(default_factory=FeatureInfo)
     meta: Meta = field(default_factory=Meta)
-    refinement: Refinement | None = None  # with CAFE.refine
-    against: Tensor | None = None  # like target: the output that was subtracted, with explain(..., against=...)
-    probability: Tensor | None = None  # (rows,): of the explained class, where the scores sum to its logit
-    conflict_info: ConflictInfo | None = None  # None: ``conflict`` is computed from net scores
-    if_missing: Tensors | None = None  # like combined: the share of each feature in what is lost without its block
-    blocks: Tensors | None = None  # like combined: true in the first block; both with CAFE.explain_blocks
-    conflict_pairs: Tensor | None = None  # (rows, features + 1, features + 1): up, down; with explain(..., pairs=True)
-    row_names: tuple[str, ...] | None = None  # the labels of the rows, as the index of a frame has them
-    job: Any = field(default=None, repr=False, compare=False)  # what was asked, for CAFE.refine; not saved, no model
+    refinement: Refinement | None = None
+    against: Tensor | None = None
+    probability: Tensor | None = None
+    conflict_info: ConflictInfo | None = None
+    if_missing: Tensors | None = None
+    blocks: Tensors | None = None
+    conflict_pairs: Tensor | None = None
+    row_names: tuple[str, ...] | None = None
+    job: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, **values: Any) -> Explanation:
-        """From values by their flat names: those of ``features``, ``checks``, ``meta`` and ``refinement`` find their place."""
+        """Make an explanation from values by their flat names.
+
+        Args:
+            **values: Fields of the explanation. Those of ``features``, ``checks``, ``meta`` and ``refinement`` find their
+                part.
+
+        Returns:
+            The explanation.
+        """
         parts: dict[str, dict[str, Any]] = {part: {} for part in REQUIRED}
         for name in [name for name in values if name in PLACES]:
             value, (part, own) = values.pop(name), PLACES[name]
@@ -67,7 +104,14 @@ class Explanation(ConflictFields, FeatureFields, Views):
         return cls(**values, **{part: KINDS[part](**own) for part, own in parts.items()})
 
     def replace(self, **changes: Any) -> Explanation:
-        """Another explanation with some values changed, by their flat names."""
+        """Another explanation with some values changed.
+
+        Args:
+            **changes: New values, by their flat names.
+
+        Returns:
+            The changed explanation.
+        """
         for name in [name for name in changes if name in PLACES]:
             part, own = PLACES[name]
             base = changes.get(part, getattr(self, part))
@@ -159,11 +203,32 @@ class Explanation(ConflictFields, FeatureFields, Views):
 
     @staticmethod
     def parts(tensors: Tensors) -> tuple[Tensor, ...]:
-        """One tensor per input."""
+        """One tensor per input.
+
+        Args:
+            tensors: Scores or values: a tensor, or a tuple for several inputs.
+
+        Returns:
+            A tuple.
+        """
         return tensors if isinstance(tensors, tuple) else (tensors,)
 
     def flat(self, tensors: Tensors) -> Tensor:
-        """Scores or values of all features of a row side by side: ``e.flat(e.positive)`` is (rows, features)."""
+        """Scores or values of all features of a row side by side.
+
+        Args:
+            tensors: Scores or values, such as ``e.positive``.
+
+        Returns:
+            (rows, features).
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> e = CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(3, 2))
+            >>> e.flat(e.positive).shape
+            torch.Size([3, 2])
+        """
         return torch.cat([part.reshape(len(self), part.shape[1:].numel()) for part in self.parts(tensors)], 1)
 
     @property
@@ -248,12 +313,35 @@ class Explanation(ConflictFields, FeatureFields, Views):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file with all numbers, settings and a checksum; needs safetensors.
 
-        It is there as a whole or not at all. A file of this name is replaced, through a symbolic link the file behind it.
+        The file is complete or not there at all. A file of this name is replaced; through a symbolic link, the file behind it.
+
+        Args:
+            path: The file; its name ends in .safetensors.
+
+        Raises:
+            ValueError: The file cannot be written there.
         """
         tensors, described = pack(self)
         write_file(path, "Explanation", tensors, {"format": FORMAT, **described})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
-        """Read what ``save`` wrote; refused if the file was changed, or if shapes, signs or sums are not right."""
+        """Read what ``save`` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The explanation.
+
+        Raises:
+            ValueError: The file was changed, or shapes, signs or sums are not right.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE, Explanation
+            >>> CAFE(torch.nn.Linear(2, 1)).explain(torch.ones(3, 2)).save("e.safetensors")
+            >>> len(Explanation.load("e.safetensors"))
+            3
+        """
         return unpack(cls, *read_file(path, "Explanation", FORMAT, UNCHECKED), f"Explanation.load({os.fspath(path)!r})")

@@ -29,9 +29,12 @@ FORMAT, UNCHECKED = "several 2", "several 1"  # of files; those of version 0.1 h
 
 
 class Explanations(Mapping[Any, Explanation]):
-    """key -> Explanation. ``by`` says what the keys are: ("target",), ("c",), or ("c", "target") for pairs.
+    """Several explanations of the same rows: key -> Explanation.
 
-    A c that is a dictionary has its place in the list as its key.
+    Args:
+        by: What the keys are: ("target",), ("c",), or ("c", "target") for pairs. A c that is a dictionary has its position
+            as its key.
+        entries: The explanations.
     """
 
     def __init__(self, by: tuple[str, ...], entries: Mapping[Any, Explanation]) -> None:
@@ -58,7 +61,17 @@ class Explanations(Mapping[Any, Explanation]):
         return f"Explanations(by={', '.join(self.by)}; {list(self._entries)}; each {next(iter(self._entries.values()))})"
 
     def stack(self, name: str) -> Tensors:
-        """The field of this name of all of them: (keys, rows, ...); a tuple for several inputs."""
+        """A field of all explanations as one tensor.
+
+        Args:
+            name: The name of the field, such as "combined".
+
+        Returns:
+            (keys, rows, ...); a tuple for several inputs.
+
+        Raises:
+            ValueError: The field is not a tensor.
+        """
         values = [getattr(explanation, name) for explanation in self._entries.values()]
         if isinstance(values[0], Tensor):
             return torch.stack(values)
@@ -67,11 +80,25 @@ class Explanations(Mapping[Any, Explanation]):
         raise ValueError(f"stack({name!r}): not a tensor. Stack positive, negative, combined, bias, conflict, output ...")
 
     def replace(self, **changes: Any) -> Explanations:
-        """Others with some values of each changed, by their flat names."""
+        """Change some values of each explanation.
+
+        Args:
+            **changes: New values, by their flat names.
+
+        Returns:
+            The changed explanations.
+        """
         return Explanations(self.by, {key: explanation.replace(**changes) for key, explanation in self._entries.items()})
 
     def rows(self, rows: int | str | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanations:
-        """Some rows of each."""
+        """Some rows of each explanation.
+
+        Args:
+            rows: As in ``explanation[rows]``.
+
+        Returns:
+            The explanations of these rows.
+        """
         return Explanations(self.by, {key: explanation[rows] for key, explanation in self._entries.items()})
 
     def to_frame(self) -> pandas.DataFrame:
@@ -89,13 +116,30 @@ class Explanations(Mapping[Any, Explanation]):
         return pandas.concat(frames, ignore_index=True)
 
     def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
-        """Write one report about all of them, as ``Explanation.report`` does."""
+        """Write one report about all explanations.
+
+        Args:
+            path: The file; its name ends in .html.
+            **options: See ``cafexai.reporting.write_report``.
+
+        Returns:
+            The path.
+        """
         from ..reporting import write_report
 
         return write_report(self, path, **options)
 
     def plot(self, row: int | str = 0, most: int = 8, order: str = "net") -> Picture:
-        """One row of all: what c changes, or the nets (maps of images) side by side; needs matplotlib."""
+        """One row of all explanations: the effect of c, or the net scores (maps of images) side by side; needs matplotlib.
+
+        Args:
+            row: Which row.
+            most: How many features are shown.
+            order: Features by the size of their net score, "net", or by positive + negative, "influence".
+
+        Returns:
+            The picture.
+        """
         from ..plotting.comparison_plots import several
 
         return several(self.by, self.rows(row), most, order)
@@ -106,7 +150,14 @@ class Explanations(Mapping[Any, Explanation]):
         return explanations_page(self.by, self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file as ``Explanation.save`` does; what all share, as the inputs, is written once."""
+        """Write one safetensors file, as ``Explanation.save`` does; tensors that all share, as the inputs, are written once.
+
+        Args:
+            path: The file; its name ends in .safetensors.
+
+        Raises:
+            ValueError: The file cannot be written there.
+        """
         tensors: dict[str, Tensor] = {}
         names: dict[int, str] = {}  # id of a tensor -> where it was written first
         entries = []
@@ -122,7 +173,17 @@ class Explanations(Mapping[Any, Explanation]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanations:
-        """Read what ``save`` wrote; refused as by ``Explanation.load``."""
+        """Read what ``save`` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The explanations.
+
+        Raises:
+            ValueError: The file was changed, or does not hold explanations.
+        """
         call = f"Explanations.load({os.fspath(path)!r})"
         tensors, described = read_file(path, "Explanations", FORMAT, UNCHECKED)
         found = {}

@@ -133,9 +133,18 @@ class FeatureFields:
         raise KeyError(f"explanation[{row!r}]: no row has this name. Names: {', '.join(self.row_names[:10])} ...")
 
     def pairs(self, row: int | str = 0, most: int = 10) -> list[tuple[str, str, float]]:
-        """The strongest conflicts between two features, or a feature and the biases: (pushed up, pushed down, amount).
+        """The strongest conflicts between two features, or a feature and the biases.
 
-        The amount is what they cancelled of each other over all units, in units of the output (docs/netting.md).
+        Args:
+            row: Which row.
+            most: How many pairs.
+
+        Returns:
+            (pushed up, pushed down, amount): what they cancelled of each other over all units, in units of the output
+            (docs/netting.md).
+
+        Raises:
+            ValueError: Pairs were not computed.
         """
         if self.conflict_pairs is None:
             raise ValueError('pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
@@ -156,7 +165,14 @@ class FeatureFields:
         return self.inputs if self.features.display is None else self.features.display
 
     def names(self, row: int | str = 0) -> tuple[str, ...]:
-        """A name for every feature; for tokens, the words of one row."""
+        """A name for every feature; for tokens, the words of one row.
+
+        Args:
+            row: Which row, for tokens.
+
+        Returns:
+            One name per feature.
+        """
         if self.features.tokens is not None:
             return self.features.tokens[self.position(row)]
         if self.features.names is not None:
@@ -172,7 +188,14 @@ class FeatureFields:
         return "image" if len(parts) == 1 and parts[0].ndim == 4 and min(parts[0].shape[1], parts[0].shape[3]) <= 4 else "table"
 
     def target_name(self, row: int | str = 0) -> str:
-        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'"."""
+        """The explained number in words: "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'".
+
+        Args:
+            row: Which row.
+
+        Returns:
+            The name, such as "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'".
+        """
         layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
         names = self.class_names if layer is None else None
         parts = [self.target] if self.against is None else [self.target, self.against]
@@ -184,7 +207,14 @@ class FeatureFields:
         return " ".join(words)
 
     def values(self, row: int | str = 0) -> list[str | float | None] | None:
-        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups."""
+        """The value of every feature as people know it: a number, a category, None if it is missing; None for groups.
+
+        Args:
+            row: Which row.
+
+        Returns:
+            One value per feature: a number, a category, None if it is missing. None for groups.
+        """
         if self.features.tokens is not None or (self.grouped and self.features.display is None):
             return None
         found: list[str | float | None] = []
@@ -210,6 +240,12 @@ class FeatureFields:
 
         Of several baselines a number is the mean, a category the most frequent one. "" stands for a single value that is not
         known, "(none)" for no category.
+
+        Args:
+            row: Which row.
+
+        Returns:
+            One value per feature.
         """
         one = self[row]
         if self.features.tokens is not None or one.values() is None:

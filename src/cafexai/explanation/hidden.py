@@ -23,18 +23,27 @@ class HiddenPair(NamedTuple):
 
 @dataclass(frozen=True)
 class HiddenConflicts:
-    """Exact conflicts between pairs of features and the hidden part of them, for some rows. ``CAFE.hidden_conflicts`` makes it.
+    """Exact conflicts between pairs of features and their hidden part, for some rows. ``CAFE.hidden_conflicts`` makes it.
 
-    Features are m per row, ``names[row]``. Tensors are symmetric in their last two dimensions except ``without``.
+    There are m features per row. Tensors are symmetric in their last two dimensions except ``without``.
+
+    Args:
+        names: ``names[row]``: the names of the m features.
+        conflict: (rows, m, m): the exact map, Definition 4.
+        visible: (rows, m, m): what single removals show of it.
+        alone: (rows, m): what each feature does as things are.
+        without: (rows, m, m): [i, j] is what j does once i is at its baseline.
+        evaluations: Evaluations of the model, per row.
+        baseline: Which of several baselines the rows were compared with.
     """
 
     names: tuple[tuple[str, ...], ...]
-    conflict: Tensor  # (rows, m, m): the exact map, Definition 4
-    visible: Tensor  # (rows, m, m): what single removals show of it
-    alone: Tensor  # (rows, m): what each feature does as things are
-    without: Tensor  # (rows, m, m): [i, j] is what j does once i is at its baseline
-    evaluations: int  # of the model, per row
-    baseline: int = 0  # which of several baselines the rows were held against
+    conflict: Tensor
+    visible: Tensor
+    alone: Tensor
+    without: Tensor
+    evaluations: int
+    baseline: int = 0
 
     @property
     def hidden(self) -> Tensor:
@@ -42,7 +51,15 @@ class HiddenConflicts:
         return (self.conflict - self.visible).clamp_min(0)
 
     def top(self, row: int = 0, most: int = 3) -> list[HiddenPair]:
-        """The pairs with the largest hidden conflict of one row, largest first."""
+        """The pairs with the largest hidden conflict of one row, largest first.
+
+        Args:
+            row: Which row.
+            most: How many pairs.
+
+        Returns:
+            The pairs.
+        """
         hidden, names = self.hidden[row], self.names[row]
         least = ROUNDING * max(self.conflict[row].max().item(), self.alone[row].abs().max().item())
         pairs = [(hidden[i, j].item(), i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
@@ -61,7 +78,15 @@ class HiddenConflicts:
         return min(abs(first), abs(second)) if first * second < 0 else 0.0
 
     def sentences(self, row: int = 0, most: int = 3) -> list[str]:
-        """The same in words."""
+        """The pairs with the largest hidden conflict of one row, in words.
+
+        Args:
+            row: Which row.
+            most: How many pairs.
+
+        Returns:
+            One sentence per pair.
+        """
         from ..plotting.conflict_words import hidden_sentence
 
         return [hidden_sentence(pair) for pair in self.top(row, most)]

@@ -16,40 +16,63 @@ Tensors = Tensor | tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class FeatureInfo:
-    """What is known of the features."""
+    """What is known of the features.
 
-    names: tuple[str, ...] | None = None  # None: made up from their positions
-    tokens: tuple[tuple[str, ...], ...] | None = None  # for token ids: the words of each row
-    display: Tensor | None = None  # the inputs in the units of the user, where a preprocessing step changed them
-    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the names of its codes in ``display``
-    baseline_display: Tensor | None = None  # (rows, features): the baselines in the units of the user, where these are known;
-    # of several baselines the mean of a number, the most frequent category
-    at_baseline: Tensor | None = (
-        None  # (rows, features): the feature is as in every baseline; None: compare inputs and baselines
-    )
+    Args:
+        names: One name per feature; None makes them up from their positions.
+        tokens: For token ids: the words of each row.
+        display: The inputs in the units of the user, if a preprocessing step changed them.
+        categories: Feature -> the names of its codes in ``display``.
+        baseline_display: (rows, features): the baselines in the units of the user, if these are known; of several baselines
+            the mean of a number, the most frequent category.
+        at_baseline: (rows, features): the feature is as in every baseline; None: compare inputs and baselines.
+    """
+
+    names: tuple[str, ...] | None = None
+    tokens: tuple[tuple[str, ...], ...] | None = None
+    display: Tensor | None = None
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    baseline_display: Tensor | None = None
+    at_baseline: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Checks:
-    """How exactly the scores sum to the output, and what they cannot show."""
+    """How exactly the scores sum to the output, and what they cannot show.
 
-    completeness_error: Tensor  # (rows,): combined + bias - (output - baseline_output)
-    output_error: float = 0.0  # the largest difference between the explained output and that of the model
-    model_at_baseline: Tensor | None = None  # (rows,): with biases="reference", the output of the model at the baseline
-    cut: Mapping[str, Tensor] = field(default_factory=dict)  # feature whose gradient path is broken (cast, .item(),
-    # .detach()) -> output change when it is set to its baseline, (rows,)
-    lost: Tensor | None = None  # (rows, 2): with explain_blocks, what the model loses without the first and the second block
+    Args:
+        completeness_error: combined + bias - (output - baseline_output), (rows,).
+        output_error: The largest difference between the explained output and that of the model.
+        model_at_baseline: With ``biases="reference"``, the output of the model at the baseline, (rows,).
+        cut: Feature whose gradient path is broken (cast, ``.item()``, ``.detach()``) -> output change when it is set to its
+            baseline, (rows,).
+        lost: With ``explain_blocks``, what the model loses without the first and the second block, (rows, 2).
+    """
+
+    completeness_error: Tensor
+    output_error: float = 0.0
+    model_at_baseline: Tensor | None = None
+    cut: Mapping[str, Tensor] = field(default_factory=dict)
+    lost: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Meta:
-    """How the explanation was made."""
+    """How the explanation was made.
 
-    settings: Mapping[str, Any] = field(default_factory=dict)  # c, options of the variant, layer, versions
+    Args:
+        settings: c, options of the variant, layer, versions.
+        notes: Remarks on how the explanation was made.
+        frozen: What was treated as a constant, and where.
+        final: "sigmoid" or "softmax": left out at the end, the scores are about its logit.
+        class_names: Names of the outputs.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    frozen: tuple[str, ...] = ()  # what was treated as a constant, and where
-    final: str | None = None  # "sigmoid" or "softmax": left out at the end, the scores are about its logit
-    class_names: tuple[str, ...] | None = None  # of the outputs
+    frozen: tuple[str, ...] = ()
+    final: str | None = None
+    class_names: tuple[str, ...] | None = None
 
     @property
     def c(self) -> Any:
@@ -69,13 +92,21 @@ class Meta:
 
 @dataclass(frozen=True)
 class Refinement:
-    """What evaluations at perturbed rows add to the net scores (``CAFE.refine``)."""
+    """What evaluations at perturbed rows add to the net scores (``CAFE.refine``).
 
-    correction: Tensors  # like combined, sum 0
-    absent: Tensors  # like combined: for features at their baseline, the change per unit; no part of the sum
-    correction_error: Tensors  # like combined: standard errors of correction and absent
-    combined_error: Tensor  # (rows,): root mean square of what combined misses at the perturbed rows
-    refined_error: Tensor  # (rows,): what refined + absent misses there, held out of the fit
+    Args:
+        correction: Like combined, sum 0.
+        absent: Like combined: for features at their baseline, the change per unit; not part of the sum.
+        correction_error: Like combined: standard errors of correction and absent.
+        combined_error: (rows,): root mean square of what combined misses at the perturbed rows.
+        refined_error: (rows,): what refined + absent misses there, held out of the fit.
+    """
+
+    correction: Tensors
+    absent: Tensors
+    correction_error: Tensors
+    combined_error: Tensor
+    refined_error: Tensor
 
 
 # Where each flat name lives: in files, and as attributes of version 0.1.

@@ -36,12 +36,25 @@ class ConflictScale:
     about: str
 
     def rank_shares(self, shares: Tensor) -> Tensor:
-        """The part of the background rows with a smaller share of conflict, for each of these shares."""
+        """Rank shares of conflict among those of the background rows.
+
+        Args:
+            shares: Shares of conflict.
+
+        Returns:
+            The part of the background rows with a smaller share, for each.
+        """
         known = torch.tensor(sorted(self.shares), dtype=torch.float64)
         return (torch.searchsorted(known, shares.double().cpu()) / max(len(known), 1)).to(shares)
 
     def rank(self, explanation: Explanation) -> Tensor:
-        """The part of the background rows with a smaller share of conflict than each explained row. (rows,)
+        """Rank the conflict of explained rows among the background rows.
+
+        Args:
+            explanation: The explanation.
+
+        Returns:
+            The part of the background rows with a smaller share of conflict, (rows,).
 
         Raises:
             ValueError: The conflict of the explanation was computed in another way.
@@ -54,7 +67,11 @@ class ConflictScale:
         return self.rank_shares(explanation.conflict_share)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as a JSON file."""
+        """Write a JSON file.
+
+        Args:
+            path: The file.
+        """
         text = json.dumps(asdict(self))
         replace_file(
             path, f"ConflictScale.save({os.fspath(path)!r})", lambda part: Path(part).write_text(text, encoding="utf-8")
@@ -64,8 +81,14 @@ class ConflictScale:
     def load(cls, path: str | os.PathLike[str]) -> ConflictScale:
         """Read what ``save`` wrote.
 
+        Args:
+            path: The file.
+
+        Returns:
+            The scale.
+
         Raises:
-            ValueError: The file is no scale.
+            ValueError: The file does not hold a scale.
         """
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -35,30 +35,69 @@ class Views:
         return long_table(self._own)
 
     def top(self, row: int | str = 0, most: int = 3, order: str = "net") -> pandas.DataFrame:
-        """The strongest features of one row, as a small table; needs pandas. ``order``: by "net" or by "influence"."""
+        """The strongest features of one row, as a small table; needs pandas.
+
+        Args:
+            row: Which row.
+            most: How many features are shown.
+            order: Features by the size of their net score, "net", or by positive + negative, "influence".
+
+        Returns:
+            The table.
+        """
         from ..adapters.exports import top
 
         return top(self._own, row, most, order)
 
     def to_shap(self, scores: str = "combined", target: Any = None) -> Any:
-        """A shap.Explanation of the combined scores; base value = baseline output + bias, so that plots end at the output.
+        """A shap.Explanation; needs shap. Several inputs stand side by side; pictures have their channels last.
 
-        "positive" and "negative" give what pushed up and down, biases and baseline output in the base values, so that the
-        first minus the second is the output. Several inputs stand side by side; pictures have their channels last.
-        Rows that are explained for several outputs are refused unless ``target`` chooses one of them.
+        Args:
+            scores: "combined": base value = baseline output + bias, so that plots end at the output. "positive" and
+                "negative": what pushed up and down, with biases and baseline output in the base values, so that the first
+                minus the second is the output.
+            target: Keep the rows that are explained for this output. Rows explained for several outputs are refused without
+                it.
+
+        Returns:
+            The object of SHAP.
+
+        Raises:
+            ValueError: There are no such scores, or rows are explained for several outputs.
         """
         from ..adapters.exports import for_shap
 
         return for_shap(self._own.for_output(target, "to_shap"), scores)
 
     def to_shapash(self, target: Any = None) -> Any:
-        """A compiled SmartExplainer of shapash with the combined scores of a table."""
+        """A compiled SmartExplainer of shapash with the combined scores of a table.
+
+        Args:
+            target: See ``to_shap``.
+
+        Returns:
+            The SmartExplainer; needs shapash.
+
+        Raises:
+            ValueError: The explanation is not one of a table, or rows are explained for several outputs.
+        """
         from ..adapters.exports import for_shapash
 
         return for_shapash(self._own.for_output(target, "to_shapash"))
 
     def to_explainerdashboard(self, y: Any = None, target: Any = None) -> Any:
-        """A RegressionExplainer for ExplainerDashboard with the combined scores of a table; ``y`` are the true values."""
+        """A RegressionExplainer for ExplainerDashboard with the combined scores of a table; needs explainerdashboard.
+
+        Args:
+            y: The true values.
+            target: See ``to_shap``.
+
+        Returns:
+            The explainer.
+
+        Raises:
+            ValueError: The explanation is not one of a table, or rows are explained for several outputs.
+        """
         from ..adapters.exports import for_explainerdashboard
 
         return for_explainerdashboard(self._own.for_output(target, "to_explainerdashboard"), y)
@@ -150,16 +189,41 @@ class Views:
         return Plots(self._own)
 
     def summary(self, most: int = 12, order: str = "net", target: Any = None) -> Picture:
-        """All rows as a picture; the same as ``e.plot.summary()``."""
+        """All rows as a picture; the same as ``e.plot.summary()``.
+
+        Args:
+            most: How many features are shown.
+            order: Features by the size of their net score, "net", or by positive + negative, "influence".
+            target: See ``to_shap``.
+
+        Returns:
+            The picture.
+        """
         return self.plot.summary(most, order, target)
 
     def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
-        """Deprecated: ``e.plot.pairs()``."""
+        """Deprecated: ``e.plot.pairs()``.
+
+        Args:
+            row: Which row.
+            most: How many features are shown.
+
+        Returns:
+            The picture.
+        """
         _deprecated_plot("pairs")
         return self.plot.pairs(row, most)
 
     def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
-        """Deprecated: ``e.plot.biases()``."""
+        """Deprecated: ``e.plot.biases()``.
+
+        Args:
+            row: Which row.
+            most: How many layers are shown.
+
+        Returns:
+            The picture.
+        """
         _deprecated_plot("biases")
         return self.plot.biases(row, most)
 
@@ -169,7 +233,15 @@ class Views:
         return explanation_page(self._own)
 
     def report(self, path: str | os.PathLike[str], **options: Unpack[ReportOptions]) -> Path:
-        """Write a report: one HTML file for readers without Python. Options: see ``cafexai.reporting.write_report``."""
+        """Write a report: one HTML file for readers without Python.
+
+        Args:
+            path: The file; its name ends in .html.
+            **options: See ``cafexai.reporting.write_report``.
+
+        Returns:
+            The path.
+        """
         from ..reporting import write_report
 
         return write_report(self._own, path, **options)

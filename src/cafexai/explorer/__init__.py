@@ -33,12 +33,31 @@ def explore(
     open_browser: bool = True,
     block: bool = True,
 ) -> Explorer:
-    """Open a page on this machine that explains rows of the data: a frame, an array or tensor, a list of texts or pictures.
+    """Open a page on this machine that explains rows of the data.
 
-    ``label``: the column of a frame that holds what is true. ``columns``: those that the model takes, if not all others.
-    ``second``: further data, whose conflicts are compared. ``title``: what the data are called. Only this machine can open the
-    page, with a token that is new at each start (``token_file`` keeps it); ``host`` names another address to listen at. With
-    ``block=False`` the call returns while the page is served, until ``close()``.
+    Only this machine can open the page, with a token that is new at each start.
+
+    Args:
+        cafe: The explainer.
+        data: A frame, an array or tensor, or a list of texts or pictures.
+        label: The column of a frame that holds the true class or value.
+        second: Further data, whose conflicts are compared.
+        columns: The columns that the model takes, if not all others.
+        tokenizer: Deprecated: give it to ``CAFE``.
+        preprocess: Deprecated: give it to ``CAFE``.
+        output: Which part of the model's output is meant, as in ``CAFE.explain``.
+        title: A name for the data.
+        host: The address to listen at.
+        port: The port; None takes a free one.
+        token_file: Keep the token in this file.
+        open_browser: Show the page in the browser.
+        block: Return when the page is closed; False returns while it is served, until ``close()``.
+
+    Returns:
+        The running explorer.
+
+    Raises:
+        ValueError: The data do not fit the model, or an argument is not allowed.
     """
     if not isinstance(cafe, CAFE):
         raise ValueError(f"explore({type(cafe).__name__}, ...): give the explainer: explore(CAFE(model), data).")

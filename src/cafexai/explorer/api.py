@@ -6,17 +6,18 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from ..methods import METHODS
 from ..plotting.row_lines import ORDERS
 from .circuits import units_view
+from .classes import classes_of, usual_threshold
 from .conflicts import pairs_view
+from .curves import curve
 from .exports import command, python_lines, report, scores
 from .methods import Runs
 from .overview import by_group, drift, overview
 from .requests import Choice, Refused, listing, mapping, whole, word
 from .row import row_view
 from .rows import Edits
-from .scoring import Scoring
+from .scoring import Scoring, score_cohort
 from .session import Session
 from .table import SCORES, Table
 
@@ -73,7 +74,9 @@ class Api:
             "start": vars(session.start),
             "variants": list(session.variants),
             "baselines": session.baselines,
-            "methods": list(METHODS),
+            "classes": classes_of(session),
+            "threshold": usual_threshold(session),
+            "probability": session.likely is not None,
             "endings": ["csv", *(["parquet"] if find_spec("pyarrow") else [])],
             "label": session.rows.label,
             "second": None if session.second is None else session.second_title,
@@ -116,20 +119,38 @@ class Api:
         """Where in the model influence cancelled."""
         return units_view(self.session, *self._row(body))
 
+    def curve(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What if one column of a row were different."""
+        return curve(self.session, *self._row(body), body.get("column"))
+
     def overview(self, body: dict[str, Any]) -> dict[str, Any]:
         """What all rows have in common."""
         self._begin_once()
         return overview(self.scoring)
 
+    def cohort(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What the rows that fit a filter have in common."""
+        places = self.table.cohort(body.get("table"), self.scoring)
+        if places is None:
+            return self.overview(body)
+        if not len(places):
+            raise Refused("No row fits the filter.", "table")
+        return {**overview(score_cohort(self.scoring, places)), "cohort": len(places), "rows": len(self.session.rows)}
+
     def groups(self, body: dict[str, Any]) -> dict[str, Any]:
         """Conflict by group of rows."""
-        return by_group(self.table, self.scoring, body.get("column"))
+        cohort = self.table.cohort(body.get("table"), self.scoring)
+        return by_group(self.table, self.scoring, body.get("column"), cohort)
 
     def drift(self, body: dict[str, Any]) -> dict[str, Any]:
         """Two files."""
         if self.second is None:
             raise Refused("There is no second file.")
         return drift(self.scoring, self.second)
+
+    def methods(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The methods that run on this model, by name and in words, and why others do not."""
+        return self.runs.able()
 
     def begin_method(self, body: dict[str, Any]) -> dict[str, Any]:
         """Another method."""
@@ -160,8 +181,8 @@ class Api:
         return scores(self.session, *self._rows(body), word(body.get("ending"), ("csv", "parquet"), "ending"))
 
 
-WITH_MODEL = ("row", "pairs", "units", "report", "scores")
+WITH_MODEL = ("row", "pairs", "units", "curve", "cohort", "report", "scores")
 OTHERS = (
-    "about", "rows", "distribution", "progress", "score", "overview", "groups", "drift", "begin_method", "run", "end_method",
-    "lines",
+    "about", "rows", "distribution", "progress", "score", "overview", "groups", "drift", "methods", "begin_method", "run",
+    "end_method", "lines",
 )  # fmt: skip

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .._core.variant import Variant
 from .._extras import needs
 from ..adapters.exports import storable
 from ..reporting import report_page
-from .requests import Choice, Refused
+from .requests import BACKGROUND, TYPICAL, Choice, Refused
 from .rows import Edits
 from .session import Session
 
@@ -86,9 +88,9 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
     if not start:
         return ""
     lines = [*start, f"rows = frame[{list(rows.columns)!r}].iloc[{list(places)!r}].copy()"]
-    lines += [f"rows[{name!r}] = {value!r}" for name, value in edits.get("cells", {}).items()]
+    lines += [f"rows[{name!r}] = {_written(value)}" for name, value in edits.get("cells", {}).items()]
     settings = [f"model, {choice.c!r}", *(f"{name}={value!r}" for name, value in _variant(session, choice))]
-    baseline = "None"
+    baseline = "None" if session.cafe.background is None else "'zero'"  # None may stand for the background
     if choice.baseline.startswith("row:"):
         baseline = f"frame[{list(rows.columns)!r}].iloc[[{choice.baseline.removeprefix('row:')}]]"
     elif choice.baseline != "zero":
@@ -102,11 +104,18 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
         settings += [f"{name}={value}" for name, value in (*known, ("feature_names", "cafe.feature_names"))]
         settings = [one for one in settings if not one.startswith("background")]
         settings += ["background=cafe.background"] if session.cafe.background is not None else []
-        if choice.baseline in ("mean", "median", "mode") and session.cafe.background is None:
+        if choice.baseline in (BACKGROUND, *TYPICAL) and session.cafe.background is None:
             settings.append(f"background=frame[{list(rows.columns)!r}]")
     asked = ["rows", baseline, *(f"{n}={v!r}" for n in ("target", "against") if (v := getattr(choice, n)) is not None)]
     lines.append(f"e = CAFE({', '.join(settings)}).explain({', '.join(asked)})")
     return "\n".join([*lines, "print(e.ledger())"])
+
+
+def _written(value: Any) -> str:
+    """A cell as Python writes it."""
+    if isinstance(value, datetime.date):
+        return f"pandas.Timestamp({str(value)!r})"
+    return repr(value.item() if hasattr(value, "item") else value)
 
 
 def _loading(sources: dict[str, str]) -> list[str]:

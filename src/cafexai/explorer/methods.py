@@ -22,6 +22,31 @@ from .worker import Superseded
 KEPT = 20  # runs whose results are remembered
 
 
+LABELS = {
+    "cafe": "CAFE",
+    "cafe_published": "CAFE as published",
+    "cafe_refined": "CAFE, refined",
+    "lrp": "LRP",
+    "deeplift_rescale": "DeepLIFT (Rescale)",
+    "deeplift_revealcancel": "DeepLIFT (RevealCancel)",
+    "bias_backpropagation": "Bias back-propagation",
+    "gradient_x_input": "Gradient \u00d7 input",
+    "gradient_shap": "Gradient SHAP",
+    "smoothgrad": "SmoothGrad",
+    "kernel_shap": "Kernel SHAP",
+    "lime": "LIME",
+    "cp_lrp": "CP-LRP",
+    "attn_lrp": "AttnLRP",
+    "gim": "GIM",
+}
+TRIED = 3  # calls of the model after which a method is taken to run
+
+
+def label(method: str) -> str:
+    """A method in words."""
+    return LABELS.get(method) or method.replace("_", " ").capitalize()
+
+
 class Stopped(Exception):
     """Somebody ended the run."""
 
@@ -34,6 +59,7 @@ class Run:
         self.state, self.trouble = "waiting", ""
         self.scores: list[dict[str, Any]] = []
         self.output = ""
+        self.limit: int | None = None  # calls of the model after which it is given up
         self.ended = threading.Event()
 
     def told(self) -> dict[str, Any]:
@@ -56,7 +82,7 @@ class _Watched(nn.Module):
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.run.ended.is_set():
+        if self.run.ended.is_set() or self.run.calls == self.run.limit:
             raise Stopped
         self.run.calls += 1
         out = select_output(self.model(x), self.select)
@@ -73,7 +99,33 @@ class Runs:
         self.session = session
         self._runs: dict[int, Run] = {}
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock, self._trial = threading.Lock(), threading.Lock()
+        self._able: dict[str, Any] = {}
+
+    def able(self) -> dict[str, Any]:
+        """The methods that run on this model, tried once on the first row with a few calls, and why others do not."""
+        with self._trial:
+            if not self._able:
+                found = self.session.slow.ask("methods", self._try_all).result()
+                self._able.update(found)
+        return self._able
+
+    def _try_all(self) -> dict[str, Any]:
+        offered, refused = [{"name": "cafe", "label": label("cafe")}], []
+        for name in METHODS:
+            if name == "cafe":
+                continue
+            run = Run(name)
+            run.limit = TRIED
+            try:
+                self._carry_out(run, 0, self.session.start, {})
+            except Stopped:  # it got as far as it was let
+                pass
+            except Exception as error:  # whatever a method raises is the reason why it is not offered
+                refused.append({"label": label(name), "reason": " ".join(str(error).split())[:200] or type(error).__name__})
+                continue
+            offered.append({"name": name, "label": label(name)})
+        return {"methods": offered, "refused": refused}
 
     def begin(self, method: Any, place: int, choice: Choice, edits: Edits) -> int:
         """Start a method; its number."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._inputs.table_values import word as cell_word
 from ..plotting.row_lines import number
 from .requests import word
 from .scoring import Scoring
@@ -72,12 +73,13 @@ def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
     return found
 
 
-def by_group(table: Table, scoring: Scoring, column: Any) -> dict[str, Any]:
-    """The mean share of conflict, for groups of rows by one column."""
+def by_group(table: Table, scoring: Scoring, column: Any, cohort: np.ndarray | None = None) -> dict[str, Any]:
+    """The mean share of conflict, for groups of rows by one column; of a cohort only."""
     name = word(column, table.names, "column")
     assert table.frame is not None
-    shares = scoring.columns["share"][: scoring.done]
-    values = table.frame[name].iloc[: scoring.done]
+    places: Any = slice(scoring.done) if cohort is None else cohort[cohort < scoring.done]
+    shares = scoring.columns["share"][places]
+    values = table.frame[name].iloc[places]
     labels: list[str]
     if table.rows.data.kinds.get(name) == "number" and values.nunique() > GROUPS:
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -91,13 +93,14 @@ def by_group(table: Table, scoring: Scoring, column: Any) -> dict[str, Any]:
         kept = np.sort(np.argsort(-counts, kind="stable")[:GROUPS])
         moved = np.full(len(kinds) + 1, -1)
         moved[kept] = np.arange(len(kept))
-        codes, labels = moved[codes], [str(kinds[i]) for i in kept]
+        codes, labels = moved[codes], [cell_word(kinds[i]) for i in kept]
     groups = []
     for place, label in enumerate(labels):
         own = shares[codes == place]
         if len(own):
             groups.append({"name": label, "rows": len(own), "exact": float(np.nanmean(own)), "told": _mean(own)})
-    return {"column": name, "groups": groups, "covered": scoring.done, "total": scoring.total}
+    total = scoring.total if cohort is None else len(cohort)
+    return {"column": name, "groups": groups, "covered": len(shares), "total": total}
 
 
 def drift(first: Scoring, second: Scoring) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TYPICAL = ("mean", "median", "mode")
+BACKGROUND = "background"  # each of some typical rows, over which scores are averaged
 
 
 class Refused(ValueError):
@@ -25,7 +26,7 @@ class Choice:
 
     c: float = 0.5
     variant: str = "default"  # or "published", "feature"; "custom" is what the page was started with
-    baseline: str = "zero"  # or "mask", "mean", "median", "mode", "row:N"
+    baseline: str = "zero"  # or "mask", "background", "mean", "median", "mode", "row:N"
     target: int | None = None  # None is the predicted class, or the only output
     against: int | None = None
 
@@ -45,7 +46,7 @@ class Choice:
             if not text.isdecimal() or len(text) > 12 or int(text) >= rows:
                 raise Refused(f"Give a row from 0 to {rows - 1}.", "baseline")
         else:
-            word(made.baseline, ("zero", "mask", *TYPICAL), "baseline")
+            word(made.baseline, ("zero", "mask", BACKGROUND, *TYPICAL), "baseline")
         for name in ("target", "against"):
             if getattr(made, name) is not None:
                 whole(getattr(made, name), name, outputs - 1)

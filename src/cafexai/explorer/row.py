@@ -18,7 +18,7 @@ from ..reporting.sentences import sentences
 from ..reporting.summed import by_region, channels_first
 from ..reporting.text_ledger import frozen_lines
 from .requests import Choice, Refused
-from .rows import Edits
+from .rows import Edits, plain
 from .session import Session
 
 SIDE = 224  # of a picture
@@ -31,6 +31,7 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
     now = session.explain([place], session.aimed(place, choice), edits) if edits else before
     rows = session.rows
     cells = {**rows.cells(place), **edits.get("cells", {})} if rows.data.form == "table" else {}
+    cells = {name: plain(value) for name, value in cells.items()}
     view: dict[str, Any] = {
         "place": place,
         "name": rows.name(place),
@@ -38,7 +39,7 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
         "before": ledger(before, most, order) if edits else None,
         "outputs": _outputs(session, place, edits, now.meta.final),
         "outputs_before": _outputs(session, place, {}, now.meta.final) if edits else None,
-        "cells": {name: str(value) if isinstance(value, bool) else value for name, value in cells.items()},
+        "cells": cells,
         "words": rows.words(place, edits.get("struck", ())),
     }
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import needs
 from .._inputs.prepare import row_names_of
+from .._inputs.table_values import is_date_column, word
 from ..loading import Data, columns_of_model, model_inputs
 from ..loading.tables import kinds_of
 from .requests import Refused, listing, mapping, number, whole
@@ -25,7 +28,7 @@ class Column:
     """A column that can be changed."""
 
     name: str
-    kind: str  # "number", "category" or "yes or no"
+    kind: str  # "number", "date", "category" or "yes or no"
     words: tuple[str, ...] = ()
 
 
@@ -87,7 +90,8 @@ class Rows:
         """The columns that can be changed, by name."""
         if self.data.form != "table":
             return {}
-        known = {} if self.schema is None else {column.name: column.labels for column in self.schema.columns}
+        known = _encoded_categories(self.model)
+        known |= {} if self.schema is None else {column.name: column.labels for column in self.schema.columns}
         found = {}
         for name in self.columns:
             kind = self.data.kinds.get(name, "nothing")
@@ -97,8 +101,8 @@ class Rows:
                 labels = tuple(sorted(map(str, values))) if len(values) <= CATEGORIES else ()
             if labels:
                 found[name] = Column(name, "yes or no" if kind == "yes or no" else "category", tuple(labels))
-            elif kind == "number":
-                found[name] = Column(name, "number")
+            elif kind in ("number", "date"):
+                found[name] = Column(name, kind)
         return found
 
     def cells(self, place: int) -> dict[str, Any]:
@@ -131,11 +135,42 @@ class Rows:
             raise Refused(f"There is no column {name!r} that can be changed.", name)
         if column.kind == "number":
             return number(value, name)
+        if column.kind == "date":
+            return self._date(name, value)
         if value not in column.words:
             raise Refused(f"Choose one of the {len(column.words)} categories.", name)
         if column.kind == "yes or no":
             return value == "True"
-        return _like(self.data.rows[name], value)
+        return self.cell_of(name, value)
+
+    def _date(self, name: str, value: Any) -> Any:
+        if not isinstance(value, str) or len(value) > 40 or not is_date_column([value]):
+            raise Refused("Give a date, such as 2024-01-31.", name)
+        try:
+            return self.cell_of(name, value)
+        except ValueError as error:
+            raise Refused("There is no such day.", name) from error
+
+    def cell_of(self, name: str, value: Any) -> Any:
+        """A value of a column in the form that the column has: dates as dates, codes of categories as they are."""
+        column = self.data.rows[name]
+        if str(column.dtype).startswith("datetime"):
+            return needs("pandas", "tabular").Timestamp(value)
+        if self.data.kinds.get(name) == "date":
+            day = datetime.datetime.fromisoformat(str(value))  # refuses days that there are not
+            return word(day)
+        return _like(column, value)
+
+    def varied(self, place: int, edits: Edits, name: str, values: Sequence[Any]) -> Any:
+        """One row once for each value of a column, in the form that the model takes."""
+        some = _with_cells(self.data.take([place] * len(values)), edits.get("cells", {}))
+        frame = some.rows.copy()
+        kind = frame[name].dtype
+        frame[name] = list(values)
+        with contextlib.suppress(TypeError, ValueError):
+            frame[name] = frame[name].astype(kind) if not isinstance(values[0], float) else frame[name]
+        data = self._for_model(dataclasses.replace(some, rows=frame))
+        return model_inputs(self.model, data, schema=self.schema, preprocess=self.preprocess)[0]
 
     @staticmethod
     def _region(given: Any) -> tuple[int, int, int, int]:
@@ -143,6 +178,12 @@ class Rows:
         if bottom <= top or right <= left:
             raise Refused("A region has a height and a width.", "regions")
         return top, left, bottom, right
+
+
+def _encoded_categories(model: Any) -> dict[str, tuple[str, ...]]:
+    """The categories that encoders of a pipeline know, by column; these may be numbers."""
+    names = getattr(model, "raw_names", None) or ()
+    return {names[place]: labels for place, labels in getattr(model, "labels", {}).items()}
 
 
 def table_of(values: Any) -> Data:
@@ -153,8 +194,6 @@ def table_of(values: Any) -> Data:
         frame = values.rename(columns=str)
         return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))), row_names_of(values))
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f":
-        from .._extras import needs
-
         frame = needs("pandas", "tabular").DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
         return Data("table", frame, tuple(frame.columns), kinds_of(frame), tuple(range(len(frame))))
     if isinstance(values, np.ndarray):
@@ -174,7 +213,7 @@ def table_of(values: Any) -> Data:
 
 def plain(value: Any) -> Any:
     """A cell for JSON: a number, a word, true or false; None if missing."""
-    if hasattr(value, "item"):
+    if hasattr(value, "item") and not isinstance(value, np.datetime64):
         value = value.item()
     if value is None or value != value:
         return None
@@ -182,7 +221,7 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, (int, float)):
         return value if abs(value) < float("inf") else None
-    return None if str(value) == "<NA>" else str(value)
+    return None if str(value) == "<NA>" else word(value)
 
 
 def painted(inputs: Any, display: Any, regions: Sequence[tuple[int, int, int, int]], baseline: Any) -> tuple[Any, Any]:
@@ -213,7 +252,7 @@ def _with_cells(data: Data, cells: Mapping[str, Any]) -> Data:
     for name, value in cells.items():
         kind = frame[name].dtype
         frame[name] = [value] * len(frame)
-        if not isinstance(value, float):  # words and true or false stay of the kind they were
+        if not isinstance(value, (float, datetime.date)):  # words and true or false stay of the kind they were
             with contextlib.suppress(TypeError, ValueError):
                 frame[name] = frame[name].astype(kind)
     return dataclasses.replace(data, rows=frame)
@@ -221,8 +260,8 @@ def _with_cells(data: Data, cells: Mapping[str, Any]) -> Data:
 
 def _like(column: Any, text: str) -> Any:
     """The value of the column that is written like this."""
-    kinds = column.cat.categories if hasattr(column, "cat") else ()
-    return next((value for value in kinds if str(value) == text), text)
+    kinds = column.cat.categories if hasattr(column, "cat") else column.dropna().unique() if column.dtype.kind in "iuf" else ()
+    return next((value for value in kinds if word(value) == text), text)
 
 
 def _without(text: str, struck: Sequence[int]) -> str:

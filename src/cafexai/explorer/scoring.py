@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from ..explanation import Explanation
 from ..reporting.summed import by_region
+from .classes import errors_of, truth_of
 from .requests import Choice, Refused
 from .rows import Rows
 from .session import Session
@@ -39,6 +41,11 @@ class Scoring:
         self.kept: list[tuple[int, np.ndarray, np.ndarray | None]] = []  # place, net scores and values of some rows
         self.sample = set(np.random.default_rng(0).choice(total, min(SAMPLE, total), replace=False).tolist())
         self.kind = "table"
+
+    @cached_property
+    def truth(self) -> np.ndarray | None:
+        """The true class of each row; None without labels of classes."""
+        return truth_of(self.session, self.rows)
 
     def run(self) -> Iterator[None]:
         """Step by step; each is short enough not to delay a slider."""
@@ -74,9 +81,13 @@ class Scoring:
         if likely is not None:
             best = likely.max(1).values if likely.ndim == 2 and likely.shape[1] > 1 else _sure(likely.reshape(len(likely)))
             self._column("confidence")[where] = best.numpy()
-        wrong = _error(self.rows, places, outputs, likely, self.session.output_names)
-        if wrong is not None:
-            self._column("error")[where] = wrong
+        if likely is not None and likely.numel() == len(likely):
+            self._column("chance")[where] = likely.reshape(-1).numpy()
+        if self.rows.label is not None:
+            labels = self.rows.data.rows[self.rows.label].iloc[where]
+            wrong = errors_of(outputs, likely, None if self.truth is None else self.truth[where], labels)
+            if wrong is not None:
+                self._column("error")[where] = wrong
         self._sum(e, places)
 
     def _column(self, name: str) -> np.ndarray:
@@ -84,7 +95,7 @@ class Scoring:
             self.columns[name] = np.full(self.total, np.nan, dtype=np.float32)
         return self.columns[name]
 
-    def _sum(self, e: Explanation, places: range) -> None:
+    def _sum(self, e: Explanation, places: Sequence[int]) -> None:
         self.kind = e.kind
         if e.kind == "text":
             self._words(e)
@@ -96,9 +107,10 @@ class Scoring:
         self.down = down.sum(0).numpy() if self.down is None else self.down + down.sum(0).numpy()
         sizes = (up - down).abs().sum(0).numpy()
         self.sizes = sizes if self.sizes is None else self.sizes + sizes
-        wanted = [place for place in places if place in self.sample]
+        own_places = [i for i, place in enumerate(places) if place in self.sample]
+        wanted = [places[i] for i in own_places]
         if wanted:
-            own = torch.tensor([place - places.start for place in wanted])
+            own = torch.tensor(own_places)
             values = (
                 None if part.grouped and part.features.display is None else part.flat(part.shown).double().cpu()[own].numpy()
             )
@@ -128,35 +140,15 @@ def _sure(likely: Any) -> Any:
     return torch.maximum(likely, 1 - likely)
 
 
-def _error(rows: Rows, places: range, outputs: Any, likely: Any, names: list[str]) -> np.ndarray | None:
-    """How wrong the model is about each row, if labels are known: 1 - probability of the true class, or the distance."""
-    if rows.label is None:
-        return None
-    labels = rows.data.rows[rows.label].iloc[places.start : places.stop]
-    if outputs.ndim == 2 and outputs.shape[1] > 1:
-        return _of_classes(labels, outputs, likely, names)
-    single = outputs.reshape(len(places)) if likely is None else likely.reshape(len(places))
-    truth = _as_numbers(labels)
-    return None if truth is None else np.abs(single.numpy() - truth)
-
-
-def _of_classes(labels: Any, outputs: Any, likely: Any, names: list[str]) -> np.ndarray | None:
-    places = {name: i for i, name in enumerate(names)}
-    codes = np.array([places.get(str(label), -1) for label in labels])
-    if (codes < 0).all():
-        numbers = _as_numbers(labels)
-        if numbers is None:
-            return None
-        codes = np.where((numbers >= 0) & (numbers < outputs.shape[1]), np.nan_to_num(numbers, nan=-1), -1).astype(int)
-    if likely is None:
-        wrong = (outputs.argmax(1).numpy() != codes).astype(np.float32)
-    else:
-        wrong = 1 - likely.numpy()[np.arange(len(codes)), np.clip(codes, 0, None)]
-    return np.where(codes < 0, np.nan, wrong)
-
-
-def _as_numbers(labels: Any) -> np.ndarray | None:
-    try:
-        return np.asarray(labels, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
+def score_cohort(whole: Scoring, places: np.ndarray) -> Scoring:
+    """The scores of some rows, from a sample of them that is explained now."""
+    chosen = places
+    if len(places) > SAMPLE:
+        chosen = np.sort(np.random.default_rng(0).choice(places, SAMPLE, replace=False))
+    made = Scoring(whole.session, whole.rows, whole.choice)
+    made.sample = set(chosen.tolist())
+    made.total, made.done = len(places), len(chosen)
+    explained = whole.session.explain(chosen.tolist(), whole.choice, rows=whole.rows)
+    made._sum(explained, chosen.tolist())
+    made.columns["share"] = whole.columns["share"][places]
+    return made

@@ -23,7 +23,14 @@ SHORTEST = 32  # letters of a token
 
 
 class Explorer:
-    """A running explorer: ``url`` opens it, ``close`` ends it."""
+    """A running explorer: ``url`` opens it, ``close`` ends it. ``explore`` makes it.
+
+    Args:
+        session: What is explored.
+        host: The address to listen at.
+        port: The port; None takes a free one.
+        token_file: Keep the token in this file.
+    """
 
     def __init__(
         self, session: Session, host: str = HOST, port: int | None = None, token_file: str | os.PathLike[str] | None = None
@@ -45,7 +52,11 @@ class Explorer:
         self._thread: threading.Thread | None = None
 
     def run(self, say: Callable[[], None] = lambda: None) -> None:
-        """Serve until SIGINT or SIGTERM; ``say`` is called when these end it in an orderly way."""
+        """Serve until SIGINT or SIGTERM; ``say`` is called when these end it in an orderly way.
+
+        Args:
+            say: Called when the page is served.
+        """
         with _ending(self._server):
             say()
             self._server.run(sockets=[self._socket])

@@ -15,12 +15,14 @@ from torch import Tensor
 from .._core.variant import Variant
 from .._engine.job import as_arguments
 from .._engine.output import select_output
+from .._engine.probability import implied_probability
+from .._inputs.background import Background, draw_places
 from .._inputs.baselines import references
 from .._inputs.convert import convert_inputs
 from .._inputs.prepare import Inputs, has_own_columns, prepare
 from ..cafe import CAFE
 from ..explanation import Explanation
-from .requests import TYPICAL, Choice, Refused
+from .requests import BACKGROUND, TYPICAL, Choice, Refused
 from .rows import Edits, Rows, painted, plain
 from .worker import Worker
 
@@ -59,6 +61,7 @@ class Session:
             )
         if not isinstance(cafe.c, (int, float)):
             raise ValueError("explore(CAFE(model, c={...}), ...): the page has one c for all layers; give one number.")
+        self.likely = implied_probability(cafe.probability, len(cafe.class_names), self.count, self.takes_raw)
         self.variants = dict(Variant.PRESETS) | ({"custom": cafe.variant} if cafe.variant.name == "custom" else {})
         self.start = Choice(float(cafe.c), cafe.variant.name, self.baselines[0], target)
 
@@ -123,6 +126,8 @@ class Session:
 
     def reference(self, given: Inputs, baseline: Any) -> tuple[Tensor, ...]:
         """The baseline of a row as tensors, zeros written out."""
+        if isinstance(baseline, Background):
+            raise Refused("This view takes one baseline: choose zero, a mean, median or mode, or a row.", "baseline")
         (parts, *more) = references(baseline, given, None, self.cafe.model)
         if more or any(part is None and not x.is_floating_point() for part, x in zip(parts, given.tensors, strict=True)):
             raise Refused("Its baseline is no row of its inputs.", "baseline")
@@ -132,7 +137,7 @@ class Session:
         try:
             return self.cafe_for(choice).explain(
                 inputs,
-                baseline,
+                "zero" if baseline is None and self.rows.data.form == "table" else baseline,
                 target=choice.target,
                 against=choice.against,
                 display=display,
@@ -147,7 +152,9 @@ class Session:
     def baselines(self) -> list[str]:
         """The words for what rows may be compared with, the usual one first."""
         if self.rows.data.form != "texts":
-            return ["zero", *TYPICAL, "row"]
+            known = ["zero", *([BACKGROUND] if self.rows.data.form == "table" else []), *TYPICAL, "row"]
+            own = self.cafe.background is not None and (self.takes_raw or self.cafe.schema is not None)
+            return sorted(known, key=lambda word: word != BACKGROUND) if own else known  # zero is no typical value there
         return ["mask", "zero"] if getattr(self.tokenizer, "mask_token_id", None) is not None else ["zero"]
 
     def baseline(self, word: str) -> Any:
@@ -167,6 +174,8 @@ class Session:
         if word == "mask":
             raise Refused("Only texts have a mask token.", "baseline")
         try:
+            if word == BACKGROUND:
+                return self._background()
             if word not in TYPICAL:
                 return self.rows.inputs([int(word.removeprefix("row:"))])[0]
             data = self.cafe.background if self.cafe.background is not None else self.rows.all()
@@ -179,11 +188,20 @@ class Session:
         except ValueError as error:
             raise Refused(str(error), "baseline") from error
 
+    def _background(self) -> Background:
+        """Rows of the background, or of the data, that each row is compared with."""
+        if self.cafe.background is not None:
+            return Background(self.cafe.background)
+        places = draw_places(len(self.rows), Background(None).k, 0).tolist()
+        return Background(self.rows.inputs(places)[0])
+
     def baseline_cells(self, word: str) -> dict[str, Any]:
         """The values of the baseline in the units of the columns, where it has such."""
         rows = self.rows
         if word.startswith("row:"):
             return rows.cells(int(word.removeprefix("row:")))
+        if word == BACKGROUND:
+            return {}  # these are many rows
         made = self.baseline(word)
         if has_own_columns(self.cafe.model):
             return {} if made is None else _first_row(made, rows)
@@ -221,9 +239,9 @@ class Session:
 
     def probabilities(self, outputs: Tensor, final: str | None) -> Tensor | None:
         """Outputs as probabilities, where it is known what makes them; ``final`` is what the model itself ends in."""
-        if final is not None or self.cafe.probability is None:
+        if final is not None or self.likely is None:
             return outputs if final is not None else None
-        return outputs.softmax(1) if self.cafe.probability == "softmax" and outputs.ndim == 2 else outputs.sigmoid()
+        return outputs.softmax(1) if self.likely == "softmax" and outputs.ndim == 2 else outputs.sigmoid()
 
     def end(self) -> None:
         """No further work."""

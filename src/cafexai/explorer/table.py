@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .classes import chosen_threshold, class_of, classes_of, predictions, wrong_rows
 from .requests import Refused, listing, mapping, number, whole, word
 from .rows import Rows, plain
 from .scoring import Scoring
@@ -16,7 +17,7 @@ PAGE, LONGEST = 50, 80  # rows of a page, letters of a cell
 COLUMNS = 60  # that are shown
 BINS, TOP = 20, 6  # bars of a distribution: of numbers, of categories
 KEPT = 8  # orders and filters that are remembered
-SCORES = ("conflict", "share", "confidence", "error", "output")
+SCORES = ("conflict", "share", "chance", "confidence", "error", "output")
 
 
 class Table:
@@ -36,13 +37,22 @@ class Table:
         pages = max(-(-len(order) // PAGE), 1)
         page = min(whole(given.get("page", 0), "page", 10**9), pages - 1)
         places = order[page * PAGE : (page + 1) * PAGE].tolist()
+        threshold = chosen_threshold(scoring.session, given.get("threshold"))
         return {
-            "rows": [self._row(place, scoring) for place in places],
+            "rows": [self._row(place, scoring, threshold) for place in places],
+            "accuracy": self._accuracy(order, scoring, threshold),
             "page": page,
             "pages": pages,
             "found": len(order),
             "covered": scoring.done if given.get("by") in SCORES else len(self.rows),
         }
+
+    def cohort(self, asked: Any, scoring: Scoring) -> np.ndarray | None:
+        """The places of the rows that fit a filter, in the order of the file; None if all do."""
+        if asked is None:
+            return None
+        wanted = self._wanted(mapping(asked, "table"), scoring)
+        return None if wanted is None else np.flatnonzero(wanted)
 
     def order(self, given: Mapping[str, Any], scoring: Scoring) -> np.ndarray:
         """The places of the rows that fit, in the order asked for."""
@@ -76,6 +86,10 @@ class Table:
         for name, value in only.items():
             word(name, self.names, name)
             found = self._once(("only", name, str(value)), lambda n=name, v=value: self._texts(n) == str(v))
+            wanted = found if wanted is None else wanted & found
+        if given.get("wrong"):
+            threshold = chosen_threshold(scoring.session, given.get("threshold"))
+            found = wrong_rows(scoring, scoring.truth, threshold)
             wanted = found if wanted is None else wanted & found
         if text.strip():
             found = self._once(("text", text.strip().lower()), lambda: self._holding(text.strip().lower()))
@@ -134,16 +148,29 @@ class Table:
                 self._kept[key] = made
             return self._kept[key]
 
-    def _row(self, place: int, scoring: Scoring) -> dict[str, Any]:
+    def _row(self, place: int, scoring: Scoring, threshold: float | None) -> dict[str, Any]:
         scores = {name: plain(values[place]) for name, values in scoring.columns.items()}
-        predicted = int(scoring.predicted[place])
+        names, label = classes_of(scoring.session), self.rows.label
+        predicted = int(predictions(scoring, threshold, [place])[0]) if names else -1
+        own = None if label is None else plain(self.rows.data.rows[label].iat[place])
+        true = class_of(own, names) if own is not None else -1
         return {
             "place": place,
             "name": self.rows.name(place),
             "cells": self._cells(place),
             "scores": scores,
-            "predicted": None if predicted < 0 else scoring.session.output_names[predicted],
+            "predicted": names[predicted] if predicted >= 0 else None,
+            "truth": names[true] if true >= 0 else own,
+            "wrong": None if predicted < 0 or true < 0 else predicted != true,
         }
+
+    def _accuracy(self, order: np.ndarray, scoring: Scoring, threshold: float | None) -> dict[str, int] | None:
+        """How many of these rows are known to be right or wrong, and how many are wrong."""
+        if not scoring.done or scoring.truth is None:
+            return None
+        predicted, truth = predictions(scoring, threshold, order), scoring.truth[order]
+        known = (predicted >= 0) & (truth >= 0)
+        return {"known": int(known.sum()), "wrong": int((known & (predicted != truth)).sum())}
 
     def _cells(self, place: int) -> list[Any]:
         data = self.rows.data

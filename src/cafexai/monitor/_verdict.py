@@ -13,30 +13,53 @@ SEVERITIES = ("none", "warn", "alert")
 
 @dataclass(frozen=True)
 class Moved:
-    """One watched column that moved."""
+    """One watched column that moved.
 
-    kind: str  # "input", "positive", "negative", "net", "output" or "conflict"
+    Args:
+        kind: "input", "positive", "negative", "net", "output" or "conflict".
+        feature: The feature; "" for output and conflict.
+        distance: Kolmogorov-Smirnov, 0 to 1.
+        p: Corrected for the number of columns.
+        wasserstein: How far values moved on average, in the units of the column.
+        psi: The population stability index.
+    """
+
+    kind: str
     feature: str
-    distance: float  # Kolmogorov-Smirnov, 0 to 1
-    p: float  # corrected for the number of columns
-    wasserstein: float  # how far values moved on average, in the units of the column
-    psi: float  # population stability index
+    distance: float
+    p: float
+    wasserstein: float
+    psi: float
 
 
 @dataclass(frozen=True)
 class MovedPair:
-    """Two inputs whose correlation changed."""
+    """Two inputs whose correlation changed.
+
+    Args:
+        first: A feature.
+        second: Another feature.
+        before: The correlation in the reference.
+        now: The correlation in the window.
+        p: Corrected for the number of pairs.
+    """
 
     first: str
     second: str
     before: float
     now: float
-    p: float  # corrected for the number of pairs
+    p: float
 
 
 @dataclass(frozen=True)
 class Effect:
-    """How far values moved, in standard deviations of the reference, with a 90 % bootstrap interval."""
+    """How far values moved, in standard deviations of the reference.
+
+    Args:
+        size: The estimate.
+        low: The lower end of a 90 % bootstrap interval.
+        high: Its upper end.
+    """
 
     size: float
     low: float
@@ -48,26 +71,40 @@ class Effect:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a monitor says of a window.
+    """What a monitor says of a window; ``str(verdict)`` is one sentence.
 
-    ``str(verdict)`` is one sentence. ``severity`` is "none", "warn" (something changed) or "alert" (and the output of the model
-    moved, a column is lost, or labels show a loss).
+    Args:
+        kind: The kind of change.
+        severity: "none", "warn" (something changed) or "alert" (and the output of the model moved, a column is lost, or
+            labels show a loss).
+        sentence: The verdict in words.
+        rows: Rows of the window.
+        alarms: Family -> statistic and limit, where the limit was exceeded.
+        statistics: The same for all families.
+        moved: Columns that moved, by distance, the largest first.
+        pairs: Pairs of inputs whose correlation changed.
+        output: How far the output moved.
+        conflict: How far the conflict moved.
+        columns: Feature -> "missing", "frozen" or "new values".
+        ranking: nDCG of the order of features by mean |net|, 1 for the same order.
+        accuracy: Of the reference and of the window, if labels are known.
+        false_alarms: The share of windows without a change that raise an alarm.
     """
 
     kind: str
     severity: str
     sentence: str
     rows: int
-    alarms: Mapping[str, tuple[float, float]]  # family -> statistic and limit, where the limit was exceeded
-    statistics: Mapping[str, tuple[float, float]]  # the same for all families
-    moved: tuple[Moved, ...]  # by distance, the largest first
+    alarms: Mapping[str, tuple[float, float]]
+    statistics: Mapping[str, tuple[float, float]]
+    moved: tuple[Moved, ...]
     pairs: tuple[MovedPair, ...]
     output: Effect
     conflict: Effect
-    columns: Mapping[str, str]  # feature -> "missing", "frozen" or "new values"
-    ranking: float  # nDCG of the order of features by mean |net|, 1 for the same order
-    accuracy: tuple[float, float] | None = None  # of the reference and of the window, if labels are known
-    false_alarms: float = 0.0  # the share of windows without a change that raise an alarm
+    columns: Mapping[str, str]
+    ranking: float
+    accuracy: tuple[float, float] | None = None
+    false_alarms: float = 0.0
 
     def __str__(self) -> str:
         return self.sentence

@@ -25,7 +25,13 @@ class Monitor:
     """Compares new rows with a reference: inputs, scores, conflict and output of a model.
 
     Bins, limits and the output to watch are fixed by ``fit``. ``update`` adds rows to the open window, in constant memory;
-    ``check`` judges the open window, or rows that are passed to it.
+    ``check`` judges the open window, or rows that are passed to it. ``Monitor.fit`` makes a monitor.
+
+    Args:
+        cafe: The explainer.
+        reference: Bins and limits.
+        options: Options of ``CAFE.explain``.
+        window: The open window; None begins one.
 
     Example:
         >>> cafe = CAFE(torch.nn.Linear(2, 1))

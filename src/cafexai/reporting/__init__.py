@@ -19,14 +19,22 @@ __all__ = ["ReportOptions", "report_page", "write_report"]
 def write_report(
     explanation: Explanation | Explanations, path: str | os.PathLike[str], **options: Unpack[ReportOptions]
 ) -> Path:
-    """Write the report and return its path; the same arguments give the same file.
+    """Write the report. The same arguments give the same file.
 
-    ``title``: of the page. ``model``: the model itself, of which layers, parameters and a fingerprint are shown, or words
-    about it. ``data``: words about the data. ``most``: how many features each row shows, the others summed; by default 12,
-    fewer above 250 rows.
-    ``order``: features by the size of their net score, "net", or by positive + negative, "influence".
-    ``checks``: row -> what ``cafe.check_by_changing(e, row)`` gave; a line below the table tells it.
-    ``row_names``: one for each row. ``command``: the command line that makes the report again, if there was one.
+    Args:
+        explanation: One explanation, or several.
+        path: The file; its name ends in .html.
+        **options: ``title`` of the page; ``model``, the model itself, of which layers, parameters and a fingerprint are
+            shown, or words about it; ``data``, words about the data; ``most``, how many features each row shows (12, fewer
+            above 250 rows), the others summed; ``order``, features by the size of their net score, "net", or by positive +
+            negative, "influence"; ``checks``, row -> what ``cafe.check_by_changing(e, row)`` gave, told below the table;
+            ``row_names``, one for each row; ``command``, the command line that makes the report again.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: The name does not end in .html, or the file cannot be written.
     """
     name = os.fspath(path)
     call = f"report({name!r})"

@@ -54,7 +54,25 @@ def report_page(
     order: str = "net",
     checks: Mapping[Any, Any] | None = None,
 ) -> str:
-    """The text of the page that ``write_report`` writes."""
+    """The text of the page that ``write_report`` writes.
+
+    Args:
+        explanation: One explanation, or several.
+        title: The title of the page.
+        model: The model itself, or words about it.
+        data: Words about the data.
+        most: How many features each row shows.
+        row_names: One name per row.
+        command: The command line that makes the report again.
+        order: Features by "net" or "influence".
+        checks: Row -> what ``cafe.check_by_changing(e, row)`` gave.
+
+    Returns:
+        The page as HTML.
+
+    Raises:
+        ValueError: An argument is not allowed.
+    """
     entries, by = _entries(explanation)
     first = next(iter(entries.values()))
     row_names = first.row_names if row_names is None else row_names
@@ -160,7 +178,7 @@ def _reading(explanation: Explanation) -> Html:
             tag("strong", "Conflict", kind="k"),
             f" is what {THINGS[kind]} cancelled of each other. It is measured: the model is asked again with only what speaks "
             "for the score, and with only what speaks against it. Its share is cancelled / (cancelled + left): 0\u00a0% if "
-            "nobody was opposed, 50\u00a0% if as much cancelled as is left, 100\u00a0% if all cancelled. It says how the score "
+            "nothing cancelled, 50\u00a0% if as much cancelled as is left, 100\u00a0% if all cancelled. It says how the score "
             "came about, not that it is wrong.",
         ),
     ]

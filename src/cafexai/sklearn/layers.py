@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._extras import needs
+
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "identity": nn.Identity,
     "logistic": nn.Sigmoid,
@@ -75,14 +77,15 @@ def linear(estimator: Any, call: str) -> Network | None:
     bias = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64).reshape(-1), len(weight))
     layers = nn.Sequential(OrderedDict(output=linear_layer(weight, bias)))
     rows = np.random.default_rng(0).normal(size=(PROBES, weight.shape[1]))
-    own = np.asarray((estimator.decision_function if hasattr(estimator, "classes_") else estimator.predict)(rows))
+    named = _with_names(estimator, rows)
+    own = np.asarray((estimator.decision_function if hasattr(estimator, "classes_") else estimator.predict)(named))
     expected = own.reshape(PROBES, -1)
     if not _gives(layers, rows, expected):
         layers.add_module("exp", Exp())
         if not _gives(layers, rows, expected):
             return None
     classes = tuple(getattr(estimator, "classes_", ()))
-    return Network(layers, weight.shape[1], names_of(estimator), classes, _probability(estimator, rows, expected))
+    return Network(layers, weight.shape[1], names_of(estimator), classes, _probability(estimator, named, expected))
 
 
 LAYERS: tuple[Callable[[Any, str], Network | None], ...] = (perceptron, linear)
@@ -110,13 +113,19 @@ def _dense(values: Any) -> np.ndarray:
     return values.toarray() if hasattr(values, "toarray") else np.asarray(values)
 
 
+def _with_names(estimator: Any, rows: np.ndarray) -> Any:
+    """Rows in the form that the estimator was fitted with, of which it warns otherwise."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return rows if names is None else needs("pandas", "tabular").DataFrame(rows, columns=names)
+
+
 def _gives(layers: nn.Module, rows: np.ndarray, expected: np.ndarray) -> bool:
     with torch.no_grad():
         found = layers(torch.from_numpy(rows)).numpy()
     return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-def _probability(estimator: Any, rows: np.ndarray, logits: np.ndarray) -> str | None:
+def _probability(estimator: Any, rows: Any, logits: np.ndarray) -> str | None:
     """What makes the probabilities of a classifier of its decision function, if a sigmoid or softmax does."""
     try:
         likely = np.asarray(estimator.predict_proba(rows))

@@ -21,7 +21,12 @@ from .steps import numbers
 
 
 class SklearnModel(nn.Module):
-    """The layers of a fitted model, and the steps that stand before it in its pipeline."""
+    """The layers of a fitted model, and the steps that stand before it in its pipeline. ``from_sklearn`` makes it.
+
+    Args:
+        network: The layers and the steps.
+        encoded: Scores are about the transformed features, not about the original columns.
+    """
 
     def __init__(self, network: Network, encoded: bool = False) -> None:
         super().__init__()
@@ -53,11 +58,30 @@ class SklearnModel(nn.Module):
         return self._layers[0].eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transformed features (rows, features) -> (rows, outputs)."""
+        """The outputs of the model.
+
+        Args:
+            x: Transformed features, (rows, features).
+
+        Returns:
+            (rows, outputs).
+        """
         return self._layers[0].forward(x)  # not called: its parts are known by their names in this module
 
     def from_raw(self, inputs: Any, feature_names: Sequence[str] | None = None, call: str = "explain(...)") -> FromRaw:
-        """Raw rows as the input of ``forward``, with names and values of the features as people know them."""
+        """Transform raw rows to the input of ``forward``.
+
+        Args:
+            inputs: The rows that ``estimator.predict`` takes.
+            feature_names: Names of the features; None takes those that the model knows.
+            call: A name for the call in messages.
+
+        Returns:
+            The transformed rows, with names and values of the features as people know them.
+
+        Raises:
+            ValueError: The steps do not take these rows.
+        """
         given = None if feature_names is None else list(map(str, feature_names))
         raw = inputs.detach().cpu().numpy() if isinstance(inputs, Tensor) else inputs
         dates: tuple[str, ...] = ()
@@ -149,7 +173,18 @@ class SklearnModel(nn.Module):
         return FromRaw(features, made, None, {}, grouping, notes)
 
     def rows(self, given: Any, call: str) -> np.ndarray:
-        """Rows of original values in any form, through the steps: (columns,), (rows, columns), or a stack of the latter."""
+        """Transform rows of original values in any form.
+
+        Args:
+            given: (columns,), (rows, columns), or a stack of the latter.
+            call: A name for the call in messages.
+
+        Returns:
+            The transformed rows.
+
+        Raises:
+            ValueError: The columns are not those of the model.
+        """
         assert self.raw_names is not None
         if isinstance(given, (tuple, list)) and len(given) == 1 and np.ndim(given[0]):
             given = given[0]
@@ -174,9 +209,13 @@ class SklearnModel(nn.Module):
         return self.from_raw(flat, call=call).ready.reshape(*array.shape[:-1], self.count)
 
     def known_cells(self, given: Any) -> np.ndarray | None:
-        """Baselines in original values, (..., rows, features), in the order in which ``from_raw`` shows features.
+        """Baselines in original values, in the order in which ``from_raw`` shows features.
 
-        Features that are made of several columns have NaN (``mixed_features``). None if no column is shown as such.
+        Args:
+            given: Rows of original values.
+
+        Returns:
+            (..., rows, features), NaN for features that are made of several columns. None if no column is shown as such.
         """
         assert self.raw_names is not None
         if isinstance(given, Mapping):
@@ -210,7 +249,15 @@ class SklearnModel(nn.Module):
         return list(dict.fromkeys(keys))
 
     def typical(self, statistic: str, background: Any) -> Any:
-        """A row of original values: mean, median or mode of numbers and dates, the most frequent category."""
+        """A typical row of original values.
+
+        Args:
+            statistic: "mean", "median" or "mode" of numbers and dates; categories have their most frequent value.
+            background: The rows.
+
+        Returns:
+            The row.
+        """
         assert self.raw_names is not None
         raw = background.detach().cpu().numpy() if isinstance(background, Tensor) else background
         cells = [column_of(raw, place, name) for place, name in enumerate(self.raw_names)]

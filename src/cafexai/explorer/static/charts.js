@@ -59,3 +59,33 @@ export function circuit(unit) {
     s("circle", { cx: 410, cy: middle, r: 28, class: unit.active === false ? "off" : null }), s("text", { x: 410, y: middle + 4, "text-anchor": "middle", class: "strong" }, minus(unit.value)),
     s("text", { x: 526, y: middle - 4 }, `× ${minus(unit.effect)}`), s("text", { x: 526, y: middle + 12 }, "output"));
 }
+
+export function whatIfCurve(found) {
+  // A line over numbers and dates, bars over categories; the value of the row is marked.
+  const width = 640, height = 200, left = 64, bottom = 34, values = found.chances || found.outputs, percent = Boolean(found.chances);
+  const told = (value) => (percent ? `${short(100 * value)} %` : short(value));
+  let low = percent ? 0 : Math.min(...values), high = percent ? 1 : Math.max(...values);
+  if (found.kind !== "number" && found.kind !== "date" && !percent) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
+  if (high - low < 1e-12) [low, high] = [low - 0.5, high + 0.5];
+  const y = (value) => 10 + (1 - (value - low) / (high - low)) * (height - 20), end = width - 12;
+  const label = (text, x, anchor) => s("text", { x, y: height + 16, "text-anchor": anchor }, text.length > 18 ? `${text.slice(0, 17)}…` : text, s("title", null, text));
+  const guides = [low, (low + high) / 2, high].map((value) => [s("line", { x1: left, x2: end, y1: y(value), y2: y(value), class: "guide" }), s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, told(value))]);
+  const title = (place) => s("title", null, `${found.values[place]}: ${told(values[place])}`);
+  const parts = [];
+  if (found.kind === "number" || found.kind === "date") {
+    const at = found.values.map((value) => (found.kind === "number" ? value : Date.parse(value)));
+    const from = Math.min(...at), to = Math.max(...at), x = (value) => left + ((value - from) / (to - from || 1)) * (end - left);
+    parts.push(s("polyline", { points: at.map((value, place) => `${x(value).toFixed(1)},${y(values[place]).toFixed(1)}`).join(" ") }));
+    at.forEach((value, place) => parts.push(s("circle", { cx: x(value), cy: y(values[place]), r: found.values[place] === found.now ? 6 : 2, class: found.values[place] === found.now ? "here" : "k" }, title(place))));
+    const text = (value) => (found.kind === "number" ? short(value) : value);
+    parts.push(label(text(found.values[0]), left, "start"), label(text(found.values.at(-1)), end, "end"));
+  } else {
+    const step = (end - left) / values.length, zero = y(Math.max(low, Math.min(high, 0)));
+    values.forEach((value, place) => {
+      const top = Math.min(y(value), zero);
+      parts.push(s("rect", { x: left + place * step + step * 0.15, y: top, width: step * 0.7, height: Math.max(Math.abs(zero - y(value)), 1), class: found.values[place] === found.now ? "here" : null }, title(place)));
+      if (values.length <= 8) parts.push(label(String(found.values[place]), left + (place + 0.5) * step, "middle"));
+    });
+  }
+  return s("svg", { viewBox: `0 0 ${width} ${height + bottom}`, role: "img", id: "curve", class: "curve", "aria-label": `${percent ? "Probability" : "Output"} by ${found.column}: ${told(Math.min(...values))} to ${told(Math.max(...values))}` }, guides, parts);
+}

@@ -4,7 +4,7 @@ import { about, keep, state } from "./state.js";
 
 const WORDS = {
   default: "default", published: "published (the paper)", feature: "feature (keeps features apart)", custom: "as started",
-  zero: "zero", mask: "mask token", mean: "mean of the data", median: "median of the data", mode: "mode of the data", row: "another row …",
+  zero: "zero", background: "typical rows (average over 50)", mask: "mask token", mean: "mean of the data", median: "median of the data", mode: "mode of the data", row: "another row …",
 };
 
 export function choices(changed) {

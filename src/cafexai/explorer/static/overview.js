@@ -24,6 +24,12 @@ export function show(main) {
   refresh();
 }
 
+// The filter of the table is a cohort; its order and page do not matter here.
+function filter() {
+  const { text, ranges, only, wrong, threshold } = state.table;
+  return { text, ranges, only, wrong, threshold };
+}
+
 export function hide() {
   clearTimeout(timer);
 }
@@ -31,7 +37,7 @@ export function hide() {
 export async function refresh() {
   const mine = view;
   try {
-    const result = await ask("overview");
+    const result = await ask("cohort", { table: filter() });
     if (mine !== view || !view.all.isConnected) return;
     draw(result);
     const waits = [about.form === "table" && state.group ? groups() : null, about.second ? drift() : null];
@@ -49,6 +55,8 @@ function draw(result) {
   const most = Math.max(...result.bars.map((one) => Math.max(one.exact[0], one.exact[1])), 1e-30);
   const what = { text: "word", image: "part of the picture" }[result.kind] || "feature";
   return clear(view.all,
+    result.cohort === undefined ? null : h("div", { class: "buttons" }, h("p", { id: "cohort" }, `Cohort: the ${many(result.cohort, "row")} of ${result.rows.toLocaleString("en")} that the filter of Rows finds${result.done < result.cohort ? `; scores are those of a sample of ${result.done}` : ""}.`),
+      h("button", { type: "button", id: "all-rows", onclick: () => { state.table = {}; keep(); refresh(); } }, "All rows")),
     h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, variant ${result.choice.variant}). Mean conflict ${result.mean}: cancelled / (cancelled + left).`),
     h("div", { class: "two" },
       h("div", null, h("h3", null, "Mean scores"), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Mean scores" }, h("table", { class: "ledger" },
@@ -63,7 +71,7 @@ function draw(result) {
 }
 
 async function groups() {
-  const result = await ask("groups", { column: state.group });
+  const result = await ask("groups", { column: state.group, table: filter() });
   const most = Math.max(...result.groups.map((one) => one.exact), 1e-30);
   clear(view.groups, scroll("Groups of rows", h("table", { class: "layers" }, h("caption", null, `Mean conflict, cancelled / (cancelled + left), ${result.covered.toLocaleString("en")} of ${many(result.total, "row")}.`),
     h("thead", null, h("tr", null, [result.column, "conflict", "share of the most", "rows"].map((word) => h("th", { scope: "col" }, word)))),

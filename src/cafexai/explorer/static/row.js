@@ -1,7 +1,8 @@
 // One row: its ledger, what if, undo.
 import { ask, latest } from "./api.js";
 import { choices } from "./choices.js";
-import { byId, clear, field, fresh, h, many, minus, say, wrong } from "./dom.js";
+import { byId, clear, field, h, minus, options, say, wrong } from "./dom.js";
+import { whatIfCurve } from "./charts.js";
 import { Ledger } from "./ledger.js";
 import { picture } from "./picture.js";
 import { about, asked, change, edited, keep, state, undone } from "./state.js";
@@ -20,9 +21,34 @@ export function show(main, go) {
     undo: h("button", { type: "button", id: "undo", onclick: undo }, "Undo"),
     reset: h("button", { type: "button", id: "reset", onclick: () => set({}) }, "Back to the row as it is"),
     problem: h("p", { class: "wrong", role: "alert" }),
+    curve: h("div"),
   };
-  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told);
+  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told, whatIf());
   refresh();
+}
+
+function whatIf() {
+  // The output while one column changes and all others stay.
+  const names = Object.keys(about.editable);
+  if (!names.length) return null;
+  if (!names.includes(state.curve)) state.curve = "";
+  const select = h("select", { id: "curve-column" });
+  options(select, [["", "(choose a column)"], ...names.map((name) => [name, name])], state.curve);
+  select.addEventListener("change", () => {
+    state.curve = select.value;
+    keep();
+    curve();
+  });
+  return [h("h3", null, "What if one value were different?"), field("Column", select), view.curve];
+}
+
+const sendCurve = latest("curve", (result) => clear(view.curve, h("figure", null, whatIfCurve(result),
+  h("figcaption", null, `${result.chances ? "Probability" : "Output"} for this row while ${result.column} changes and all other values stay${result.now === null ? "" : ` (now ${minus(result.now)})`}.`))),
+(error) => clear(view.curve, h("p", { class: "wrong" }, error.message)));
+
+function curve() {
+  if (!state.curve) return clear(view.curve);
+  return sendCurve({ ...asked(), column: state.curve });
 }
 
 const send = latest("row", (result) => draw(result), (error) => {
@@ -35,6 +61,7 @@ const send = latest("row", (result) => draw(result), (error) => {
 export function refresh() {
   keep();
   send({ ...asked(), most: state.most });
+  curve();
 }
 
 export function undo() {
@@ -116,7 +143,15 @@ function control(line) {
   const value = current.cells[line.name], id = `cell-${line.name}`;
   const put = (next) => set({ ...state.edits, cells: { ...state.edits.cells, [line.name]: next } });
   let input;
-  if (column.kind === "number") {
+  if (column.kind === "date") {
+    const day = String(value ?? "");
+    input = h("input", { type: /^\d{4}-\d\d-\d\d$/.test(day) || !day ? "date" : "text", id, value: day, "aria-label": line.name });
+    input.addEventListener("change", () => {
+      if (!/^\d{4}-\d\d-\d\d/.test(input.value)) return wrong(input, "Give a date, such as 2024-01-31.");
+      wrong(input, "");
+      return put(input.value);
+    });
+  } else if (column.kind === "number") {
     input = h("input", { type: "text", inputmode: "decimal", size: 8, id, value: value ?? "", "aria-label": line.name });
     input.addEventListener("change", () => {
       const text = input.value.trim(), next = Number(text.replace("\u2212", "-"));

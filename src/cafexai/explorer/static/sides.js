@@ -6,14 +6,26 @@ import { outcome } from "./row.js";
 import { about, keep, state } from "./state.js";
 
 let view = null;
-const name = (method) => (method === "cafe" ? "CAFE" : method.replaceAll("_", " "));
+let known = [{ name: "cafe", label: "CAFE" }];
+const name = (method) => known.find((one) => one.name === method)?.label || method.replaceAll("_", " ");
 
 export function show(main) {
   state.sides ??= [{ row: state.row, method: "cafe", c: state.choice.c }, { row: state.row, method: "cafe", c: state.choice.c < 0.5 ? 1 : 0 }];
-  view = { results: [null, null], runs: [null, null], tokens: [0, 0], notes: [h("div"), h("div")], table: h("div") };
+  view = { results: [null, null], runs: [null, null], tokens: [0, 0], notes: [h("div"), h("div")], table: h("div"), methods: [null, null], refused: h("div") };
   clear(main, h("h2", null, "Side by side"), h("p", { class: "quiet" }, "Both sides are explained as chosen under One row, apart from what is chosen here."),
-    h("div", { class: "two" }, [0, 1].map((side) => panel(side))), view.table);
+    h("div", { class: "two" }, [0, 1].map((side) => panel(side))), view.table, view.refused);
   [0, 1].forEach(refresh);
+  offer();
+}
+
+async function offer() {
+  // The methods that run on this model: they are tried once, and those that do not run are named with their reason.
+  const mine = view, found = await ask("methods").catch(() => null);
+  if (!found || mine !== view) return;
+  known = found.methods;
+  view.methods.forEach((select, side) => options(select, known.map((one) => [one.name, one.label]), state.sides[side].method));
+  if (found.refused.length) clear(view.refused, h("details", null, h("summary", { class: "quiet" }, `${found.refused.length} more methods do not run on this model`),
+    h("ul", null, found.refused.map((one) => h("li", null, `${one.label}: ${one.reason}`)))));
 }
 
 export function hide() {
@@ -30,7 +42,8 @@ function panel(side) {
     return refresh(side);
   });
   const method = h("select", { id: `side-method-${side}` });
-  options(method, about.methods.map((one) => [one, name(one)]), own.method);
+  options(method, known.map((one) => [one.name, one.label]), own.method);
+  view.methods[side] = method;
   const c = h("input", { type: "range", min: 0, max: 1, step: 0.01, value: own.c, id: `side-c-${side}` });
   const shown = h("output", { for: c.id }, (+own.c).toFixed(2));
   const beside = h("span", { class: "field" }, h("label", { for: c.id }, "c"), c, shown);

@@ -1,5 +1,5 @@
 // What is seen, kept in the address: a link brings the same view back.
-export const state = { view: "rows", row: 0, choice: {}, edits: {}, table: {}, chosen: [], sides: null, group: "", most: 20 };
+export const state = { view: "rows", row: 0, choice: {}, edits: {}, table: {}, chosen: [], sides: null, group: "", curve: "", most: 20 };
 export const about = {};
 export const undone = []; // earlier edits
 const NAMES = Object.keys(state);

@@ -4,8 +4,8 @@ import { small } from "./charts.js";
 import { clear, field, h, many, minus, options, say, short, wrong } from "./dom.js";
 import { about, keep, state, undone } from "./state.js";
 
-const SCORES = { output: "output", confidence: "confidence", share: "conflict share", conflict: "conflict", error: "error" };
-let view = null, timer = null, scores = ["output", "conflict", "share"];
+const SCORES = { output: "output", chance: "probability", confidence: "confidence", share: "conflict share", conflict: "conflict", error: "error" };
+let view = null, timer = null, sent = "", scores = ["output", "conflict", "share"];
 
 export function show(main, go) {
   view = {
@@ -57,19 +57,57 @@ function search() {
   });
   const column = h("select", { id: "filter-column" });
   const numbers = [...Object.keys(SCORES), ...about.columns.filter((one) => one.kind === "number").map((one) => one.name)];
-  options(column, [["", "(no range)"], ...numbers.map((name) => [name, SCORES[name] || name])], Object.keys(state.table.ranges || {})[0] || "");
+  const words = (name) => (about.editable[name]?.words.length ? about.editable[name].words : null);
+  const named = about.columns.map((one) => one.name).filter(words);
+  options(column, [["", "(all rows)"], ...[...numbers, ...named].map((name) => [name, SCORES[name] || name])],
+    Object.keys(state.table.ranges || {})[0] || Object.keys(state.table.only || {})[0] || "");
+  const is = h("select", { id: "filter-is" });
   const [low, high] = Object.values(state.table.ranges || {})[0] || ["", ""];
   const from = h("input", { type: "text", inputmode: "decimal", size: 6, id: "filter-from", value: low ?? "" });
   const to = h("input", { type: "text", inputmode: "decimal", size: 6, id: "filter-to", value: high ?? "" });
-  const range = () => {
+  const ends = [field("from", from), field("to", to)], choice = field("is", is);
+  const look = () => {
+    const known = words(column.value);
+    choice.hidden = !known;
+    ends.forEach((one) => { one.hidden = Boolean(known) || !column.value; });
+    if (known) options(is, known.map((word) => [word, word]), Object.values(state.table.only || {})[0] || known[0]);
+  };
+  look();
+  const range = (event) => {
+    if (event.target === column) look();
+    if (words(column.value)) return set({ ranges: {}, only: { [column.value]: is.value } });
+    return between();
+  };
+  const between = () => {
     const ends = [from, to].map((input) => (input.value.trim() === "" ? null : Number(input.value)));
     [from, to].forEach((input, place) => wrong(input, Number.isNaN(ends[place]) ? "Give a number." : ""));
     if (ends.some(Number.isNaN)) return;
-    set({ ranges: column.value && ends.some((one) => one !== null) ? { [column.value]: ends } : {} });
+    set({ only: {}, ranges: column.value && ends.some((one) => one !== null) ? { [column.value]: ends } : {} });
   };
-  for (const input of [column, from, to]) input.addEventListener("change", range);
+  for (const input of [column, from, to, is]) input.addEventListener("change", range);
   return h("form", { class: "choices", "aria-label": "Which rows", onsubmit: (event) => event.preventDefault() },
-    field("Search (a text, or column=word)", text), field("Only where", column), field("from", from), field("to", to));
+    field("Search (a text, or column=word)", text), field("Only where", column), choice, ends, predicting());
+}
+
+function predicting() {
+  // Where a model of one output changes its mind, and whether only wrong rows are shown.
+  const parts = [];
+  if (about.threshold !== null) {
+    const limit = h("input", { type: "text", inputmode: "decimal", size: 6, id: "threshold", value: state.table.threshold ?? about.threshold });
+    limit.addEventListener("change", () => {
+      const next = Number(limit.value);
+      if (!limit.value.trim() || Number.isNaN(next) || (about.probability && (next < 0 || next > 1))) return wrong(limit, about.probability ? "Give a number from 0 to 1." : "Give a number.");
+      wrong(limit, "");
+      return set({ threshold: next });
+    });
+    parts.push(field(`Predict ${about.classes[1]} above ${about.probability ? "a probability of" : "an output of"}`, limit));
+  }
+  if (about.label && about.classes.length) {
+    const box = h("input", { type: "checkbox", id: "only-wrong", checked: Boolean(state.table.wrong) });
+    box.addEventListener("change", () => set({ wrong: box.checked }));
+    parts.push(h("span", { class: "field" }, h("label", { for: "only-wrong" }, "Only wrong rows"), box));
+  }
+  return parts;
 }
 
 function heads() {
@@ -82,9 +120,15 @@ function heads() {
       document.querySelector(`.sort[data-by="${CSS.escape(name)}"]`)?.focus();
     } }, label, sorted(name) ? h("span", { "aria-hidden": "true" }, state.table.down ? " ↓" : " ↑") : ""));
   const cells = [h("th", { scope: "col" }, h("span", { class: "unseen" }, "chosen")), head("", "row", false)];
-  if (about.outputs.length) cells.push(h("th", { scope: "col" }, "prediction"));
-  for (const name of scores) cells.push(head(name, SCORES[name], true));
+  if (about.classes.length) cells.push(h("th", { scope: "col", class: "left" }, "prediction"));
+  if (about.label) {
+    const truth = head(about.label, `truth (${about.label})`, false);
+    truth.append(h("div", { class: "small-chart", "data-column": about.label }));
+    cells.push(truth);
+  }
+  for (const name of scores) cells.push(head(name, name === "chance" && about.classes.length ? `probability of ${about.classes[1]}` : SCORES[name], true));
   for (const column of about.columns) {
+    if (column.name === about.label) continue; // it is the truth
     const cell = about.form === "table" ? head(column.name, column.name, false) : h("th", { scope: "col" }, column.name);
     if (about.form === "table") cell.append(h("div", { class: "small-chart", "data-column": column.name }));
     cells.push(cell);
@@ -105,15 +149,16 @@ async function distributions() {
 
 function draw(result) {
   if (!view.body.isConnected) return;
-  if (result.scores.join() !== scores.join()) {
-    scores = Object.keys(SCORES).filter((name) => result.scores.includes(name));
+  if (result.scores.join() !== sent) {
+    sent = result.scores.join();
+    scores = Object.keys(SCORES).filter((name) => result.scores.includes(name) && !(name === "confidence" && result.scores.includes("chance")));
     heads();
   }
   const focused = document.activeElement?.dataset?.row;
   clear(view.body, result.rows.map((row) => line(row)));
   if (focused !== undefined) view.body.querySelector(`[data-row="${CSS.escape(focused)}"]`)?.focus();
   const partly = result.covered < about.rows;
-  view.found.textContent = `${many(result.found, "row")}${partly ? `, sorted among the ${result.covered.toLocaleString("en")} of ${about.rows.toLocaleString("en")} that are scored so far` : result.found < about.rows ? ` of ${about.rows.toLocaleString("en")}` : ""}.${about.all_columns > about.columns.length ? ` ${about.columns.length} of ${about.all_columns} columns are shown.` : ""}`;
+  view.found.textContent = `${many(result.found, "row")}${partly ? `, sorted among the ${result.covered.toLocaleString("en")} of ${about.rows.toLocaleString("en")} that are scored so far` : result.found < about.rows ? ` of ${about.rows.toLocaleString("en")}` : ""}.${about.all_columns > about.columns.length ? ` ${about.columns.length} of ${about.all_columns} columns are shown.` : ""}${result.accuracy?.known ? ` ${result.accuracy.wrong.toLocaleString("en")} of ${many(result.accuracy.known, "prediction")} ${result.accuracy.wrong === 1 ? "is" : "are"} wrong (${((100 * result.accuracy.wrong) / result.accuracy.known).toFixed(1)} %).` : ""}`;
   if (!view.head.querySelector(".small-chart svg")) distributions();
   pages(result);
   state.table.page = result.page;
@@ -134,11 +179,13 @@ function line(row) {
     state.view = "row";
     view.go(true);
   } }, row.name);
-  const share = (name, value) => (name === "share" || name === "confidence" ? `${(100 * value).toFixed(1)} %` : short(value));
-  return h("tr", null, h("td", null, box), h("th", { scope: "row" }, open),
-    about.outputs.length ? h("td", { class: "word" }, row.predicted ?? "") : null,
+  const share = (name, value) => (["share", "confidence", "chance"].includes(name) ? `${(100 * value).toFixed(1)} %` : short(value));
+  const shown = about.columns.map((column, place) => [column.name, row.cells[place]]).filter(([name]) => name !== about.label);
+  return h("tr", { class: row.wrong ? "mistaken" : null }, h("td", null, box), h("th", { scope: "row" }, open),
+    about.classes.length ? h("td", { class: "word" }, row.predicted ?? "…", row.wrong ? h("span", { class: "wrong", title: "wrong" }, " ✗", h("span", { class: "unseen" }, "wrong")) : null) : null,
+    about.label ? h("td", { class: typeof row.truth === "number" ? null : "word" }, typeof row.truth === "number" ? short(row.truth) : row.truth ?? h("span", { class: "quiet" }, "missing")) : null,
     scores.map((name) => h("td", null, row.scores[name] === null || row.scores[name] === undefined ? "…" : share(name, row.scores[name]))),
-    row.cells.map((value) => h("td", { class: typeof value === "number" ? null : "word" }, typeof value === "number" ? short(value) : value ?? h("span", { class: "quiet" }, "missing"))));
+    shown.map(([, value]) => h("td", { class: typeof value === "number" ? null : "word" }, typeof value === "number" ? short(value) : value ?? h("span", { class: "quiet" }, "missing"))));
 }
 
 function pages(result) {
