@@ -95,7 +95,8 @@ def test_blocks_that_hold_no_single_category():
 def test_several_inputs_have_names_words_and_classes(tmp_path):
     model = TwoInputs()
     cafe = CAFE(model, schema=SIDES, probability="softmax", background=FRAME)
-    e = cafe.explain(FRAME, target="yes")
+    assert any("background" in note for note in cafe.explain(FRAME, target="yes").notes)  # filled in for schemas
+    e = cafe.replace(background=None).explain(FRAME, target="yes")
     numbers, codes = SIDES.encode(FRAME)
     plain = CAFE(model).explain((torch.tensor(numbers).float(), torch.tensor(codes)), target=1)
     torch.testing.assert_close(e.positive[1], plain.positive[1])
