@@ -57,8 +57,8 @@ training.
 
 How to read it: "holds" says that the mean reaches what is claimed on every network, "does not hold" that it is missed by more
 than two standard errors on at least one, "undecided" all between. The studies of texts, images and tables have five seeds where
-networks are trained (preset `full`; the tuned encoder has fewer). Where one network is explained, the standard error is over
-its rows and does not know how another training would turn out.
+networks are trained (preset `full`), `truth-vit` and `truth-ft` three, the tuned encoder one. Where one network is explained,
+the standard error is over its rows and does not know how another training would turn out.
 
 What putting a feature away says depends on what stands in its place; here it is the baseline of the scores: zeros, for text
 the mask token, for standardised columns the mean row. On texts the first and the last token stay in every comparison. Shapley

@@ -163,9 +163,9 @@ def test_spread_and_form():
 
 def test_bad_arguments_are_named():
     model, x = models.mlp(4, 6, 2), torch.randn(6, 4)
-    with pytest.raises(ValueError, match="there is no 'shapley'"):
+    with pytest.raises(ValueError, match="unknown method 'shapley'"):
         compare(model, x, methods=["cafe", "shapley"])
-    with pytest.raises(ValueError, match="there is no 'speed'"):
+    with pytest.raises(ValueError, match="unknown metric 'speed'"):
         compare(model, x, metrics=["speed"])
     with pytest.raises(ValueError, match="truth="):
         compare(model, x, metrics=["rmse"])
@@ -253,7 +253,7 @@ def test_words_go_to_shap_row_by_row():
 
 
 def test_quantus_adapter_names_bad_input():
-    with pytest.raises(ValueError, match="there is no such method"):
+    with pytest.raises(ValueError, match="unknown method"):
         quantus_explain("shapley")
     with pytest.raises(ValueError, match="no table"):
         quantus_table(models.mlp(4, 2), torch.randn(2, 3, 4))

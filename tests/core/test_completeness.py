@@ -216,7 +216,7 @@ class Mamba(nn.Module):
 
 def test_a_selective_scan_is_refused_where_no_precision_resolves_it_and_adds_up_by_feature():
     x = torch.randn(1, 8, 64)
-    with pytest.raises(UnsupportedOperation, match=r'(?s)do not add up.*Instead: CAFE\(model, netting="feature"\)'):
+    with pytest.raises(UnsupportedOperation, match=r'(?s)do not add up.*Instead: CAFE\(model, variant="feature"\)'):
         explained(Mamba(64), x, target=0)
     adds_up(explained(Mamba(64), x, netting="feature", target=0))
     adds_up(explained(Mamba(16), x[..., :16], target=0))

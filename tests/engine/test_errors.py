@@ -62,7 +62,7 @@ CALLS = {
     "baseline shape": ({"baselines": torch.zeros(2, 4)}, r"shape \(2, 4\) does not fit"),
     "baseline width": ({"baselines": torch.zeros(3, 5)}, "does not fit"),
     "baseline nan": ({"baselines": bad(float("nan"))}, "NaN"),
-    "baseline word": ({"baselines": "zeros"}, '"mean", "median"'),
+    "baseline word": ({"baselines": "zeros"}, "'mean', 'median'"),
     "baseline without background": ({"baselines": "mean"}, "background=x_train"),
     "baseline kind": ({"baselines": object()}, "is no baseline"),
     "too many baselines": ({"baselines": (X, X)}, "2 baselines for 1 input"),

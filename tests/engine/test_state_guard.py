@@ -294,12 +294,12 @@ def test_what_is_kept_elsewhere_is_named():
 
     model = nn.Sequential(nn.Linear(3, 3))
     model[0].register_forward_hook(lambda module, inputs, output: remember(output))
-    with pytest.raises(UnsupportedOperation, match="after the explanation"):
+    with pytest.raises(UnsupportedOperation, match="stored the value outside the module"):
         CAFE.published(model).explain(torch.randn(2, 3), target=0)
     with pytest.raises(ValueError, match="previous explain"):
         CAFE.published(model).explain(torch.randn(2, 3), target=0)
     HISTORY.clear()
-    with pytest.raises(UnsupportedOperation, match="after the explanation"):
+    with pytest.raises(UnsupportedOperation, match="stored the value outside the module"):
         CAFE(model).explain(torch.randn(2, 3), target=0)
 
 

@@ -422,7 +422,7 @@ def test_what_is_refused(name):
         "Allowed values": lambda: metric(model, x, x, replace="zero"),
         r"replace\): it gives shape \(3, 2\)": lambda: metric(model, x, x, replace=lambda rows: rows[:, :2]),
         "NaN, infinite or complex": lambda: metric(model, x, x, replace=lambda rows: rows / 0),
-        "the id that stands for": lambda: metric(tokens, ids, ids, replace="mask"),
+        "the id that replaces": lambda: metric(tokens, ids, ids, replace="mask"),
         "x holds integer ids": lambda: metric(tokens, ids, ids, baselines=0.5),
         "all of its numbers are negative": lambda: metric(model, x, x, feature_groups=torch.full((4,), -1)),
         "does not fit one row": lambda: metric(model, x, x, feature_groups=torch.zeros(5, dtype=torch.long)),

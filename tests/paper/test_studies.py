@@ -29,6 +29,7 @@ MUST_HOLD = {  # on any network, also on one that is hardly trained
     "depth": "in float32 are within 0.001",
     "circuit": "CAFE 1 shows the cancelled effect in full",
     "awareness": "Theorem 1",
+    "units": "exact in every variant with biases in the reference",
     "examples-tabular": "add up to the output",
 }
 # test_studies_*.py

@@ -33,10 +33,11 @@ def with_positions(model: Any, extra: Any, request: Any, inputs: int, call: str)
     Raises:
         ValueError: The target is at a padding token, or positions cannot be added.
     """
-    if not extra or not _is_causal(model):
+    if extra is None or not _is_causal(model):
         return extra, ()
     names = list(inspect.signature(model.forward).parameters)
-    given = dict(extra) if isinstance(extra, Mapping) else dict(zip(names[inputs:], extra, strict=False))
+    parts = (extra,) if isinstance(extra, Tensor) else extra
+    given = dict(parts) if isinstance(parts, Mapping) else dict(zip(names[inputs:], parts, strict=False))
     mask = given.get(MASK)
     if not isinstance(mask, Tensor) or mask.ndim != 2 or bool((mask != 0).all()):
         return extra, ()

@@ -27,6 +27,11 @@ from .._core.backward import Passed
 from .._core.functions import ONE_TO_ONE, Function, derivative
 from .._core.row_index import behind_product
 from .._core.run import Settings
+from .._engine.batches import carry_out
+from .._engine.job import Job
+from .._engine.model import Subject
+from .._engine.request import Question, Request
+from .._inputs.prepare import Inputs
 from .case import Case, method
 from .deeplift import RelevanceScores
 from .propagation import propagate
@@ -35,13 +40,13 @@ from .propagation import propagate
 @method(aimed=False)
 def cp_lrp(case: Case) -> Tensor:
     """CP-LRP: attention weights and the scales of norms are constants; relevance passes activation functions as it is."""
-    return _distributed(case, Settings(RelevanceScores, norm_mean="linear"))
+    return _distributed(case, _settings("cp_lrp"))
 
 
 @method(aimed=False)
 def attn_lrp(case: Case) -> Tensor:
     """AttnLRP: like CP-LRP, and queries and keys are relevant by the gradient of the softmax."""
-    return _distributed(case, Settings(RelevanceScores, norm_mean="linear", attention="local"))
+    return _distributed(case, _settings("attn_lrp"))
 
 
 @method(aimed=False)
@@ -53,8 +58,26 @@ def gim(case: Case, *, temperature: float = 2.0) -> Tensor:
     """
     if not temperature > 0:
         raise ValueError(f"gim(..., temperature={temperature!r}): the temperature must be a number above 0.")
-    settings = Settings(GradientScores, norm_mean="linear", attention="local", softmax_temperature=temperature)
-    return _distributed(case, settings)
+    return _distributed(case, _settings("gim", temperature))
+
+
+def _settings(name: str, temperature: float = 2.0) -> Settings:
+    """How one of the three propagates; only GIM has a temperature."""
+    frozen = Settings(RelevanceScores, norm_mean="linear")
+    if name == "cp_lrp":
+        return frozen
+    followed = dataclasses.replace(frozen, attention="local")
+    if name == "attn_lrp":
+        return followed
+    return dataclasses.replace(followed, carrier=GradientScores, softmax_temperature=temperature)
+
+
+def layer_coefficients(name: str, model: Any, x: Tensor, layer: str, target: Any = None) -> Tensor:
+    """The coefficients of CP-LRP, AttnLRP or GIM for the output of a module inside the model, shaped like it."""
+    given, question = Inputs((x,), False, None), Question(layer=layer)
+    job = Job(Subject(model), given, [(None,)], _settings(name), Request(target=target), question)
+    (chunks,) = carry_out(job, lambda passed: (_coefficients(passed),), lambda parts: parts[0]).values()
+    return torch.cat(chunks)
 
 
 def _distributed(case: Case, settings: Settings) -> Tensor:

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from ..explanation.conflict import MEASURED, ConflictInfo, share_of
 from ..explanation.hidden import SMALL, HiddenPair
 
-MEANING = (
-    "Conflict: what features cancelled of each other, measured by evaluating the model with only one side present. "
-    "0 %: nothing cancelled; 50 %: as much cancelled as is left; 100 %: everything cancelled."
-)
 SHARE = "cancelled / (cancelled + left)"
 
 

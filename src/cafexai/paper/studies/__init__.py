@@ -15,6 +15,7 @@ from . import (
     infidelity,
     infidelity_deep,
     monitoring,
+    patching,
     prevalence,
     properties,
     shift_images,
@@ -24,6 +25,7 @@ from . import (
     truth_images,
     truth_tables,
     truth_text,
+    units,
     worked_tables,
 )
 from .record import Finding, Report, Study, Table, Task, Workplace
@@ -49,7 +51,9 @@ STUDIES: dict[str, Study] = {
         *worked_tables.STUDIES,
         *authors_protocol.STUDIES,
         awareness.AWARENESS,
+        units.UNIT_STUDY,
         *monitoring.STUDIES,
+        patching.PATCHING,
         *truth_text.STUDIES,
         *truth_images.STUDIES,
         *truth_tables.STUDIES,
