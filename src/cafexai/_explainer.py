@@ -44,6 +44,7 @@ class ImmutableExplainer:
         words: bool = True,
         preprocess: Callable[[Any], Any] | None = None,
         per_row: Sequence[int | str] | None = None,
+        allow_nan: bool = False,
         **options: Unpack[VariantOptions],
     ) -> None:
         subject = Subject(model)
@@ -59,6 +60,7 @@ class ImmutableExplainer:
             words=words,
             preprocess=preprocess,
             per_row=per_row,
+            allow_nan=allow_nan,
         )
         chosen = resolve_variant(variant, cast(dict[str, Any], options))
         self.__dict__.update(c=c, variant=chosen, _subject=subject, _info=info)
@@ -135,6 +137,11 @@ class ImmutableExplainer:
     def tokenizer(self) -> Any:
         """Turns texts into token ids."""
         return self._info.tokenizer
+
+    @property
+    def allow_nan(self) -> bool:
+        """Missing values (NaN) are accepted."""
+        return self._info.allow_nan
 
     @property
     def preprocess(self) -> Callable[[Any], Any] | None:

@@ -46,6 +46,8 @@ class CAFE(ImmutableExplainer, ChangeMethods):
         preprocess: A function from one picture to the tensor that the model takes.
         per_row: Which further arguments of forward have one entry per row, by position or keyword. None tries tensors that
             are as long as there are rows on the first two chunks.
+        allow_nan: Accept missing values (NaN), for a model that handles or ignores them. A value that is missing is missing
+            in the baseline, too, so its score is 0.
         **options: ``netting``, ``flows``, ``biases``, ``norms``, ``norm_mean``, ``attention``: single options of the variant.
             An option changes only what it names (docs/default.md).
 

@@ -187,4 +187,4 @@ def test_killed_ten_times_with_results_in_s3(tmp_path, s3, workers):
     assert back.sort_by("source_row").equals(read(tmp_path / "straight"))
     assert all(path.endswith(".parquet") for path in s3.find(root))  # no orphan, nothing but parts
     with pytest.raises(OutputProblem, match="cannot be written"):
-        score(CAFE(network()), source, "s3://no-such-bucket-here/out", keep=["id"])
+        score(CAFE(network(inputs=30)), source, "s3://no-such-bucket-here/out", keep=["id"])

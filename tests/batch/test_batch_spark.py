@@ -84,6 +84,7 @@ def test_what_a_task_cannot_write_is_told(spark, tmp_path):
         (out / "part-00000-000000000200.parquet").mkdir(exist_ok=True)  # where a file should be
 
     hidden(out).mkdir(parents=True)
+    out.mkdir()
     meddle(None)
     with pytest.raises(OutputProblem, match="the result cannot be written"):
         score(CAFE(network()), source, out, engine="spark", **PARTS)

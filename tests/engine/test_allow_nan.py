@@ -12,7 +12,6 @@ from torch import nn
 
 from batch_files import read, refused, table
 from cafexai import CAFE, Column, Schema
-from cafexai._engine.request import Request
 from cafexai.batch import score
 from cafexai.serving.rows import Answerer
 
@@ -63,7 +62,7 @@ def test_scores_are_those_of_the_model_of_what_is_there(kind, variant):
     gaps, model = x.masked_fill(missing, torch.nan), Handles(kind).eval()
     with pytest.raises(ValueError, match=r"holds nan .* allow_nan=True"):
         CAFE(model, variant=variant).explain(gaps)
-    e = CAFE(model, variant=variant).explain(gaps, baselines=baseline, target=1, allow_nan=True)
+    e = CAFE(model, variant=variant, allow_nan=True).explain(gaps, baselines=baseline, target=1)
     twin = CAFE(WithGaps(model, missing), variant=variant).explain(x, baselines=baseline, target=1, batch_size=5)
     for name in ("positive", "negative", "combined", "output", "baseline_output", "conflict"):
         torch.testing.assert_close(getattr(e, name), getattr(twin, name), rtol=1e-10, atol=1e-12)
@@ -71,7 +70,7 @@ def test_scores_are_those_of_the_model_of_what_is_there(kind, variant):
     assert (e.negative[missing] == 0).all()
     torch.testing.assert_close(e.output, model(gaps)[:, 1])
     torch.testing.assert_close(e.baseline_output + e.combined.sum(1) + e.bias, e.output)
-    one = CAFE(model, variant=variant).explain(gaps, baselines=baseline, target=1, allow_nan=True, batch_size=1)
+    one = CAFE(model, variant=variant, allow_nan=True).explain(gaps, baselines=baseline, target=1, batch_size=1)
     torch.testing.assert_close(one.combined, e.combined)
 
 
@@ -80,7 +79,7 @@ def test_any_pattern_adds_up(pattern, seed):
     torch.manual_seed(seed)
     x = torch.randn(1, 4, dtype=torch.float64).masked_fill(torch.tensor([pattern]), torch.nan)
     model = Handles("where").eval()
-    e = CAFE(model).explain(x, allow_nan=True)
+    e = CAFE(model, allow_nan=True).explain(x)
     assert torch.isfinite(e.combined).all()
     torch.testing.assert_close(e.baseline_output + e.combined.sum(1) + e.bias, e.output)
     assert (e.combined[torch.tensor([pattern])] == 0).all()
@@ -88,15 +87,15 @@ def test_any_pattern_adds_up(pattern, seed):
 
 def test_it_changes_nothing_where_nothing_is_missing():
     x, model = torch.randn(3, 4, dtype=torch.float64), Handles("where").eval()
-    assert CAFE(model).explain(x, allow_nan=True).combined.equal(CAFE(model).explain(x).combined)
+    assert CAFE(model, allow_nan=True).explain(x).combined.equal(CAFE(model).explain(x).combined)
 
 
 def test_a_model_that_does_not_handle_them_is_refused():
     x = torch.tensor([[1.0, torch.nan, 0.0, 1.0]], dtype=torch.float64)
     with pytest.raises(ValueError, match=r"model\(x\), is not finite|not finite"):
-        CAFE(Handles("none").eval()).explain(x, allow_nan=True)
+        CAFE(Handles("none").eval(), allow_nan=True).explain(x)
     with pytest.raises(ValueError, match="holds inf"):
-        CAFE(Handles("where").eval()).explain(x.masked_fill(x.isnan(), torch.inf), allow_nan=True)
+        CAFE(Handles("where").eval(), allow_nan=True).explain(x.masked_fill(x.isnan(), torch.inf))
 
 
 def test_batch_and_serve_take_missing_numbers_if_told_to(tmp_path):
@@ -104,18 +103,19 @@ def test_batch_and_serve_take_missing_numbers_if_told_to(tmp_path):
     x[3, 1], x[5, 2] = np.nan, np.inf
     cafe = CAFE(Handles("where", torch.float32).eval())
     table(x).to_pandas().to_parquet(tmp_path / "in.parquet")
-    for name, options, expected in (("plain", {}, 2), ("told", {"allow_nan": True}, 1)):
-        summary = score(cafe, tmp_path / "in.parquet", tmp_path / name, keep="id", workers=0, **options)
+    lenient = cafe.replace(allow_nan=True)
+    for name, own, expected in (("plain", cafe, 2), ("told", lenient, 1)):
+        summary = score(own, tmp_path / "in.parquet", tmp_path / name, keep="id", workers=0)
         assert summary.refused == expected
     assert [row["id"] for row in refused(tmp_path / "told")] == [5]
     row = read(tmp_path / "told").to_pylist()[3]
     assert (row["id"], row["net_x1"]) == (3, 0.0)
-    told = Answerer(cafe, request=Request(allow_nan=True))([[1.0, None, 0.5, 2.0], [1.0, "inf", 0.5, 2.0]])
+    told = Answerer(lenient)([[1.0, None, 0.5, 2.0], [1.0, "inf", 0.5, 2.0]])
     assert told[0]["features"][1]["net"] == 0.0
     assert "not finite" in told[1]["error"]
     schema = Schema((Column("a"), Column("b"), Column("c"), Column("d")))
     frame = pd.DataFrame([[1.0, None, 0.5, 2.0]], columns=list("abcd"))
     with_schema = CAFE(cafe.model, schema=schema)
-    assert with_schema.explain(frame, allow_nan=True).combined[0, 1] == 0
+    assert with_schema.replace(allow_nan=True).explain(frame).combined[0, 1] == 0
     with pytest.raises(ValueError, match="is missing"):
         with_schema.explain(frame)

@@ -17,6 +17,7 @@ import cafexai.explorer
 from cafexai import CAFE, Schema
 from cafexai.explorer.overview import by_group, drift, overview
 from cafexai.explorer.requests import Choice, Refused
+from cafexai.explorer.row import row_view
 from cafexai.explorer.rows import Rows, table_of
 from cafexai.explorer.scoring import Scoring
 from cafexai.explorer.session import Session
@@ -293,3 +294,11 @@ def test_the_command_that_is_taken_along_leaves_the_label_out(tmp_path, monkeypa
     assert "--columns age,income" in line
     monkeypatch.chdir(tmp_path)
     assert run(app, line.split()[1:]) == 0, capsys.readouterr().err
+
+
+def test_features_at_the_baseline_keep_a_line_of_their_own(session):
+    """Their values can be changed, which needs a line."""
+    choice = session.chosen({"baseline": "row:3"})
+    shown = row_view(session, 3, choice, {}, 20)["now"]["lines"]
+    assert [line["name"] for line in shown if line["same"]] == [line["name"] for line in shown if line["single"]]
+    assert not any("as in the baseline" in line["name"] for line in shown)

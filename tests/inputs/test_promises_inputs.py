@@ -526,7 +526,9 @@ def test_an_empty_slice():
 
 def test_what_indices_rows_have():
     e = CAFE(model()).explain(X)
-    for wrong in ("a", 1.5, None, (0, 1), ["a"], [0.5], torch.zeros(3), torch.zeros(1, 1, dtype=torch.long)):
+    with pytest.raises(KeyError, match="the rows have no names"):
+        e["a"]
+    for wrong in (1.5, None, (0, 1), ["a"], [0.5], torch.zeros(3), torch.zeros(1, 1, dtype=torch.long)):
         with pytest.raises(TypeError, match=r"it has 3 rows, which are taken by an integer, a slice, a list"):
             e[wrong]
     for wrong in (3, -4, [3], np.array([0, -4]), torch.tensor([5])):

@@ -95,14 +95,15 @@ def test_blocks_that_hold_no_single_category():
 def test_several_inputs_have_names_words_and_classes(tmp_path):
     model = TwoInputs()
     cafe = CAFE(model, schema=SIDES, probability="softmax", background=FRAME)
-    e = cafe.explain(FRAME, target="yes")
+    assert any("background" in note for note in cafe.explain(FRAME, target="yes").notes)  # filled in for schemas
+    e = cafe.explain(FRAME, "zero", "yes")
     numbers, codes = SIDES.encode(FRAME)
     plain = CAFE(model).explain((torch.tensor(numbers).float(), torch.tensor(codes)), target=1)
     torch.testing.assert_close(e.positive[1], plain.positive[1])
     assert e.names() == ("age", "city", "married")
     assert e.values(0) == [45.0, "Rome", "True"]
     torch.testing.assert_close(e.probability, model(torch.tensor(numbers).float(), torch.tensor(codes)).softmax(1)[:, 1])
-    by_name = cafe.explain({"codes": codes, "numbers": numbers}, target=1)
+    by_name = cafe.explain({"codes": codes, "numbers": numbers}, "zero", 1)
     assert torch.equal(by_name.combined[0], e.combined[0])
     frame = e.to_frame()
     assert frame[frame.feature == "city"].value.tolist() == FRAME.city.tolist()

@@ -26,6 +26,7 @@ class ModelInfo:
     words: bool = True
     preprocess: Callable[[Any], Any] | None = None
     per_row: Sequence[int | str] | None = None
+    allow_nan: bool = False
 
     def replace(self, subject: Subject, **changes: Any) -> ModelInfo:
         """This with some fields changed, checked; what is not named comes from the schema or from the model."""

@@ -60,7 +60,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         words=info.words and request.feature_groups is None and layer is None and not only_net,
         mask=ready.mask,
         call=call,
-        allow_nan=request.allow_nan,
+        allow_nan=info.allow_nan,
     )
     if ready.names:
         given = dataclasses.replace(given, keywords=subject.keywords(ready.names))
@@ -75,7 +75,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     if has_own_columns(subject.model):
         baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
-    if request.allow_nan:
+    if info.allow_nan:
         stack = [tuple(map(_without_missing, given.tensors, references)) for references in stack]
     if layer is None and not only_net:
         given = dataclasses.replace(

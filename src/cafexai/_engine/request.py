@@ -46,8 +46,6 @@ class Request:
             baseline, or "net", from the net scores. None is "measured" for ``explain`` and ``explain_neuron``, "net" for
             the others.
         display: The features in the units of the user, if the inputs are scaled.
-        allow_nan: Accept missing values (NaN), for a model that handles or ignores them. A value that is missing is missing in
-            the baseline, too, so its score is 0.
         batch_size: Rows per chunk. None chooses a size that fits the memory of the processor.
         show_progress: Show a progress bar. None shows it for long work only.
     """
@@ -62,7 +60,6 @@ class Request:
     pairs: bool = False
     conflict: str | None = None
     display: Any = None
-    allow_nan: bool = False
     batch_size: int | None = None
     show_progress: bool | None = None
 

@@ -118,15 +118,15 @@ class Scorer:
         schema = self.numbers or self.cafe.schema
         bad |= without_folder(table, self.form.partition_by)
         matrix = _numbers(table, self.features) if self.numbers is not None else None
-        whole = matrix is not None and (np.isfinite(matrix) | (np.isnan(matrix) & self.request.allow_nan)).all()
+        whole = matrix is not None and (np.isfinite(matrix) | (np.isnan(matrix) & self.cafe.allow_nan)).all()
         if bad or not whole:
             frame = table.select(list(dict.fromkeys(self.features))).to_pandas()
             if schema is not None:
-                bad |= schema.check(frame, self.request.allow_nan)
+                bad |= schema.check(frame, self.cafe.allow_nan)
             places = np.array([place for place in range(len(frame)) if place not in bad], dtype=np.int64)
             rows = frame.iloc[places].reset_index(drop=True)
             if self.numbers is not None and len(rows):
-                rows = self.numbers.encode(rows, allow_nan=self.request.allow_nan)[0]
+                rows = self.numbers.encode(rows, allow_nan=self.cafe.allow_nan)[0]
         else:
             rows, places = matrix, np.arange(table.num_rows)
         if len(places):

@@ -91,7 +91,6 @@ def batch(
     against: options.Against = None,
     output_part: Annotated[str | None, typer.Option("--output", help="Which of several outputs of the model.")] = None,
     batch_size: options.BatchSize = None,
-    allow_nan: options.AllowNan = False,
     how: options.How,
     workers: Workers = None,
     rows_per_part: PartRows = 65536,
@@ -130,7 +129,7 @@ def batch(
     with Status().running() as status:
         made, known, baselines, about = model_of(source, baseline, status, background)
         status.doing(f"looking at {input}")
-        asked = options.Asked(target, against, output_part, batch_size=batch_size, allow_nan=allow_nan)
+        asked = options.Asked(target, against, output_part, batch_size=batch_size)
 
         def call() -> Any:
             return (estimate if dry_run else score)(

@@ -102,6 +102,7 @@ class How:
     norms: Norms = None
     norm_mean: NormMean = None
     attention: Attention = None
+    allow_nan: AllowNan = False
 
     def explainer(self, model: Any, **info: Any) -> CAFE:
         """The explainer of a model. Several values of c start at 0.5."""
@@ -128,7 +129,6 @@ class Asked:
     output: Output = None
     conflict: Conflict = None
     batch_size: BatchSize = None
-    allow_nan: AllowNan = False
 
     def request(self, classes: tuple[str, ...] | None, **more: Any) -> Request:
         """The request; a target of "all" is left to the caller."""
@@ -141,7 +141,6 @@ class Asked:
             output=parsing.part(self.output),
             conflict=self.conflict,
             batch_size=self.batch_size,
-            allow_nan=self.allow_nan,
             **more,
         )
 

@@ -53,7 +53,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
     """One explanation in the digits that every view of the library shows, and exact numbers for the bars."""
     kind = "text" if e.features.tokens is not None else kind_of(e)
     part = by_region(e) if kind == "image" else e
-    digits = shown(part, most, order=order)
+    digits = shown(part, most, order=order, fold=False)  # every value can be changed
     found: dict[str, Any] = {
         "kind": kind,
         "feature": FEATURE.get(kind, "feature"),

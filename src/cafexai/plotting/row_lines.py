@@ -42,8 +42,11 @@ def strongest_first(order: Order, up: Tensor, down: Tensor, net: Tensor) -> list
     return found
 
 
-def feature_lines(explanation: Explanation, most: int, order: Order = "net") -> list[Line]:
-    """The features of one row, strongest first; all beyond ``most`` summed into one line, those at the baseline in another."""
+def feature_lines(explanation: Explanation, most: int, order: Order = "net", fold: bool = True) -> list[Line]:
+    """The features of one row, strongest first; all beyond ``most`` summed into one line, those at the baseline in another.
+
+    Without ``fold``, features at the baseline stand among the others.
+    """
     if len(explanation) != 1:
         raise ValueError(f"This shows one row and the explanation has {len(explanation)}. Choose one: explanation[i].")
     if most < 1:
@@ -54,7 +57,7 @@ def feature_lines(explanation: Explanation, most: int, order: Order = "net") -> 
     names, values, starts = explanation.names(), explanation.values(), baseline_texts(explanation)
     same = set(features_at_baseline(explanation))
     ordered = [i for i in strongest_first(order, positive, negative, net) if names[i]]  # "": nothing there
-    places = [i for i in ordered if i not in same]
+    places = [i for i in ordered if i not in same] if fold else ordered
 
     def line(i: int) -> Line:
         value, start = "" if values is None else _written(values[i]), "" if starts is None else starts[i]
@@ -68,9 +71,9 @@ def feature_lines(explanation: Explanation, most: int, order: Order = "net") -> 
         label = f"{len(rest)} other{'s' * (len(rest) > 1)}"
         up, down, left = (part[rest].sum().item() for part in (positive, negative, net))
         lines.append(Line(label, "", up, down, left, refined=None if refined is None else refined[rest].sum().item()))
-    if len(same) == 1:
+    if fold and len(same) == 1:
         lines.append(line(*same))
-    elif same:
+    elif fold and same:
         lines.append(
             Line(f"{len(same)} as in the baseline", "", 0.0, 0.0, 0.0, refined=None if refined is None else 0.0, same=True)
         )

@@ -118,13 +118,13 @@ class Answerer:
         cells = [[row[name] for name in names] if isinstance(row, Mapping) and names else list(row) for row in rows]
         if self.cafe.schema is not None or (self.raw and names is not None):
             frame = needs("pandas", "serve").DataFrame(cells, columns=list(names or ()))
-            wrong = self.cafe.schema.check(frame, self._request.allow_nan) if self.cafe.schema is not None else {}
+            wrong = self.cafe.schema.check(frame, self.cafe.allow_nan) if self.cafe.schema is not None else {}
             bad |= {places[place]: reason for place, reason in wrong.items()}
             kept = [place for place in range(len(rows)) if place not in wrong]
             return frame.iloc[kept].reset_index(drop=True), np.array([places[place] for place in kept], dtype=np.int64)
         good = []
         for place, row in zip(places, cells, strict=True):
-            numbers, reason = _as_numbers(row, names, self._request.allow_nan)
+            numbers, reason = _as_numbers(row, names, self.cafe.allow_nan)
             if reason is not None:
                 bad[place] = reason
             else:
