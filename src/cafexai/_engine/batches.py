@@ -112,13 +112,11 @@ def _collect(
     several = len(chunks) > 1 or job.request.show_progress
     for chunk in progress(chunks, "explaining", "batch", job.request.show_progress) if several else chunks:
         expected = next(plain) if plain is not None else (known or {}).get(chunk.start)
-        if expected is None and len(job.stack) > 1:  # it does not depend on the baseline
-            expected = plain_output(job, job.batch(chunk))
         found: Results[R] = {}
         for reference in range(len(job.stack)):
             batch = job.batch(chunk, reference)
             try:
-                finished = _finish_batch(job, finish, batch, expected)
+                finished, expected = _finish_batch(job, finish, batch, expected)  # this does not depend on the baseline
             except OutputDiffers as error:
                 if plain is None:  # else it may differ from that of the same rows in another batch
                     refuse_own_rounding(job, batch, error)
@@ -135,8 +133,8 @@ def _collect(
 
 def _finish_batch(
     job: Job, finish: Callable[[Passed], Sequence[R]], batch: Batch, expected: Tensor | None
-) -> list[Sequence[R]]:
-    """Forward and backward for every c, which have the plain pass and the values inside the model in common."""
+) -> tuple[list[Sequence[R]], Tensor | None]:
+    """Forward and backward for every c, which have the plain pass, returned too, and the values inside the model in common."""
     results = []
     deltas = Deltas() if len(job.sensitivities) > 1 else None
     for sensitivity in job.sensitivities:
@@ -152,7 +150,7 @@ def _finish_batch(
             raise
         assert found is not None
         results.append(found)
-    return results
+    return results, expected
 
 
 def _pass_forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None, deltas: Deltas | None) -> Passed:

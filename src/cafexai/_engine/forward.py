@@ -78,7 +78,11 @@ def _trace_calls(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> P
 
 
 def _guard(job: Job, batch: Batch) -> StateGuard:
-    return StateGuard(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts)
+    """One guard for all passes over the same rows: only a traced pass sees all that the model writes."""
+    if not batch.guards:
+        batch.guards.append(StateGuard(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts))
+    guard: StateGuard = batch.guards[0]
+    return guard
 
 
 def _leaf(run: Run, x: Tensor, reference: Reference, source: int) -> Scored:
