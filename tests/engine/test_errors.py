@@ -307,23 +307,23 @@ def squares(layers):
 def test_influence_that_nearly_all_cancels_is_told_and_warned_of_where_it_spoils_the_combined_scores():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not CAFE(models.mlp(20, 32, 2).float(), 1.0).explain(torch.randn(4, 20).float()).notes
-        between_features = CAFE(lambda x: 1e6 * (x[:, :1] - x[:, 1:])).explain(torch.tensor([[1.0, 1 + 1e-6]]))
+        assert not CAFE(models.mlp(20, 32, 2).float(), 1.0).explain(torch.randn(4, 20).float(), conflict="net").notes
+        between_features = CAFE(lambda x: 1e6 * (x[:, :1] - x[:, 1:])).explain(torch.tensor([[1.0, 1 + 1e-6]]), conflict="net")
         assert not between_features.notes
         net, x = squares(4)
-        e = CAFE.published(net, 0.5).explain(x)
+        e = CAFE.published(net, 0.5).explain(x, conflict="net")
         assert "times the change of the output" in e.notes[-1]
         assert e.notes[-1] in e.ledger()
     net, x = squares(4)
     with pytest.warns(UserWarning, match=r"positive and negative are \d\.\de\+\d+ times .* combined \d\.\de\+\d+ times"):
-        e = CAFE.published(net, 1.0).explain(x)
+        e = CAFE.published(net, 1.0).explain(x, conflict="net")
     assert e.combined.abs().sum(1) > 100 * e.output.abs()
     assert "even the sign of combined" in e.notes[-1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # once per model; the note stays
-        again = CAFE.published(net, 1.0).explain(x)
+        again = CAFE.published(net, 1.0).explain(x, conflict="net")
     assert again.notes == e.notes
-    assert not CAFE(net, 1.0).explain(x).notes  # the way that is chosen for deep models has no such growth
+    assert not CAFE(net, 1.0).explain(x, conflict="net").notes  # the way that is chosen for deep models has no such growth
 
 
 def test_influence_that_no_precision_resolves_is_refused_with_what_to_use_instead():

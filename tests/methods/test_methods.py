@@ -146,7 +146,7 @@ def test_masks_are_checked():
     for word in ("feature_groups", "feature_mask"):  # the second is the old word
         with pytest.raises(ValueError, match="feature_groups"):
             METHODS["lime"](model, x, **{word: torch.zeros(3, dtype=torch.long)})
-    with pytest.raises(ValueError, match="one argument"):
+    with pytest.raises(ValueError, match="Give one of the two"):
         METHODS["lime"](model, x, feature_groups=[0, 0, 1, 1], feature_mask=[0, 0, 1, 1])
     with pytest.raises(TypeError, match="unexpected keyword argument 'samples'"):
         METHODS["lime"](model, x, samples=3)

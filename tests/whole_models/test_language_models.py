@@ -117,7 +117,7 @@ def test_complete_by_row_and_without_scores_for_what_is_missing(name, netting):
 def test_paths_that_are_too_large_are_refused_with_a_way_out(name):
     """The way out is tested above."""
     x = torch.randint(3, 50, (1, 8))
-    with pytest.raises(UnsupportedOperation, match='netting="feature"'):
+    with pytest.raises(UnsupportedOperation, match='variant="feature"'):
         CAFE.published(built(name, torch.float64, **SCANS[name])).explain(x, target=1, output="logits[:, -1]")
 
 

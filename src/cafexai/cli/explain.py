@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..reporting.reasons import MOVED
 from . import options
 from . import output as files
 from .errors import UseProblem
@@ -50,6 +49,8 @@ def explain(
     if show_schema:
         typer.echo(schema_text(source))
         return
+    from ..reporting.reasons import MOVED
+
     if direction not in MOVED:
         raise UseProblem(f"--direction {direction}: unknown. Allowed values: {', '.join(MOVED)}.")
     files.checked(out, ENDINGS if reasons is None else REASONS)
