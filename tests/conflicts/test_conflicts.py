@@ -241,7 +241,7 @@ def test_old_words_and_forms_are_taken():
     new = conflict_magnitude(net, [0], [2], x, baselines=0.5, target=2, feature_names=list("abcd"))
     for words in ({"output": 2}, {"output": -1}, {"output": [2]}, {"output": (2,)}):
         assert conflict_magnitude(net, ["a"], "c", x, reference=0.5, names=list("abcd"), **words) == new
-    with pytest.raises(ValueError, match="one argument"):
+    with pytest.raises(ValueError, match="Give one of the two"):
         counteracts(net, 0, 1, x, target=1, output=2)
     with pytest.raises(TypeError, match="unexpected keyword argument 'base'"):
         counteracts(net, 0, 1, x, base=0)

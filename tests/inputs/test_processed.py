@@ -32,7 +32,8 @@ def test_encoder_decoders(name, dtype, kind):
     adds_up(e)
     assert e.positive.shape == IDS.shape
     assert (e.target == 49).all()
-    torch.testing.assert_close(e.output, model(**WORDS, decoder_input_ids=written).logits[:, -1, -1].detach())
+    plain = model(**WORDS, decoder_input_ids=written).logits[:, -1, -1].detach()
+    torch.testing.assert_close(e.output.to(dtype), plain)  # small changes of large outputs are explained in float64
     by_name = {"attention_mask": WORDS["attention_mask"], "decoder_input_ids": written}
     by_hand = cafe.explain(IDS, additional_forward_args=by_name, target=49, output=lambda out: out.logits[:, -1])
     assert torch.equal(by_hand.combined, e.combined)
@@ -42,7 +43,7 @@ def test_encoder_decoders(name, dtype, kind):
     torch.testing.assert_close(row.positive[0], e.positive[1], rtol=1e-4, atol=1e-6)
     labels = cafe.explain(kind({**WORDS, "labels": written}), target=-1, output="logits[:, -1]")
     adds_up(labels)
-    torch.testing.assert_close(labels.output, model(**WORDS, labels=written).logits[:, -1, -1].detach())
+    torch.testing.assert_close(labels.output.to(dtype), model(**WORDS, labels=written).logits[:, -1, -1].detach())
 
 
 def clip(dtype):
@@ -86,7 +87,9 @@ def test_words_and_pictures(make, dtype, kind):
         assert [part.shape for part in e.positive] == [words["input_ids"].shape, pixels.shape]
     assert (e.positive[0] == 0).all()
     assert (e.positive[1][:, :, :4] == 0).all()
-    assert (e.positive[1] > 0).any()
+    changes = (e.output != e.baseline_output).any()  # by less than float32 resolves in Blip: then scores are 0, too
+    assert (e.positive[1] > 0).any() == changes
+    assert changes or dtype == torch.float32
     one = {name: part[1:] for name, part in both.items()}
     row = cafe.explain(one, (words["input_ids"][1:], start[1:]), target=-1, output=output)
     torch.testing.assert_close(row.positive[1][0], e.positive[1][1], rtol=1e-4, atol=1e-6)

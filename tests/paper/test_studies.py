@@ -282,7 +282,7 @@ def test_bad_arguments_end_in_one_message(monkeypatch, tmp_path, data):
     toy = ("--preset", "toy", "--data", data, *out)
     assert "no setting 'row', only" in refused(monkeypatch, "circuit", *toy, "--set", "row=3")
     assert "give a setting as name=JSON" in refused(monkeypatch, "circuit", *toy, "--set", "rows=many")
-    assert "there is no such data set" in refused(monkeypatch, "circuit", *toy, "--set", 'data=["nonsense"]')
+    assert "unknown data set" in refused(monkeypatch, "circuit", *toy, "--set", 'data=["nonsense"]')
     again = ("--preset", "toy", "--data", data, "--out", tmp_path / "other")
     assert "there is no 'magic'" in refused(monkeypatch, "awareness", *again, "--set", 'methods=["magic"]')
     assert not (tmp_path / "new" / "results.json").exists()

@@ -118,8 +118,15 @@ class Work:
         return stacks if len(stacks) > 1 else stacks[0]
 
     def background(self) -> Any:
-        """The data that "mean", "median", "mode" and "background" are about."""
-        return self.as_inputs(self.all)[0] if self.baseline in WORDS else None
+        """The data that "mean", "median", "mode" and "background" are about; rows that the schema refuses are no background."""
+        if self.baseline not in WORDS:
+            return None
+        data, schema = self.all, self.schema
+        if self.baseline == "background" and schema is not None and schema.names and set(schema.names) <= set(data.names):
+            bad = schema.check(data.rows)
+            good = [place for place in range(len(data)) if place not in bad]
+            data = data.take(good) if good else data
+        return self.as_inputs(data)[0]
 
     def explain(self, how: How, asked: Asked) -> Explanation | Explanations:
         """The scores of the chosen rows; for several c or all classes, several explanations."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
-from .._inputs.table_values import is_date_column
 from .file_errors import DataProblem, in_other_letters, short
 
 if TYPE_CHECKING:
@@ -96,6 +95,8 @@ def _parquet(path: Path) -> pandas.DataFrame:
 
 def kinds_of(frame: Any) -> dict[str, str]:
     """What each column holds: "number", "yes or no", "date", "category", or "nothing"."""
+    from .._inputs.table_values import is_date_column
+
     types = needs("pandas", "tabular").api.types
     kinds = {}
     for name in frame.columns:
