@@ -229,3 +229,15 @@ def test_update_keeps_memory_constant(monitor):
     assert monitor.update(draw(5000, 0)).window.counts.nbytes == size
     assert monitor.window.rows == 5200
     assert monitor.reset().window.rows == 0
+
+
+def test_accuracy_where_all_rows_have_one_class():
+    """All rows are predicted as class 0, with logits on both sides of 0: that is no threshold of a single output."""
+    model = nn.Linear(5, 3).float()
+    with torch.no_grad():
+        model.weight.mul_(0.01)
+        model.bias.copy_(torch.tensor([0.0, -2.0, -3.0]))
+    ones = torch.ones(300)
+    monitor = Monitor.fit(CAFE(model), draw(300, 0), 0 * ones, target=0, false_alarms=0.2)
+    assert monitor.check(draw(300, 1), 0 * ones).accuracy == (1.0, 1.0)
+    assert monitor.check(draw(300, 1), ones).accuracy == (1.0, 0.0)

@@ -259,9 +259,9 @@ def _count_right(cafe: CAFE, rows: Any, labels: Any, call: str) -> tuple[int, in
         return 0, 0
     if isinstance(rows, Explanation):
         raise ValueError(f"{call}(..., labels=...): labels need the rows themselves, not an explanation.")
-    found = torch.cat(
-        [_predicted(cafe, take_rows(rows, slice(start, start + CHUNK))) for start in range(0, len(labels), CHUNK)]
-    )
+    single = _has_single_output(cafe, take_rows(rows, slice(0, 1)))
+    parts = [take_rows(rows, slice(start, start + CHUNK)) for start in range(0, len(labels), CHUNK)]
+    found = torch.cat([_predicted(cafe, part, single) for part in parts])
     names = list(cafe.class_names)
     known = [names.index(str(one)) if str(one) in names else one for one in np.asarray(labels).tolist()]
     if len(known) != len(found):
@@ -269,9 +269,18 @@ def _count_right(cafe: CAFE, rows: Any, labels: Any, call: str) -> tuple[int, in
     return int((found == torch.tensor(known)).sum()), len(known)
 
 
-def _predicted(cafe: CAFE, rows: Any) -> Tensor:
-    """The predicted class of every row."""
+def _predicted(cafe: CAFE, rows: Any, single: bool) -> Tensor:
+    """The predicted class of every row; of a model with a single output, whether it is above 0."""
     e = cafe.explain(rows, conflict="net", show_progress=False)
-    if e.target.shape[1] == 0 or (not e.target.any() and bool((e.output < 0).any())):
-        return (e.output > 0).long().cpu()
-    return e.target[:, 0].cpu()
+    return ((e.output > 0).long() if single else e.target[:, 0]).cpu()
+
+
+def _has_single_output(cafe: CAFE, rows: Any) -> bool:
+    """Whether the model has one number per row."""
+    if cafe.explain(rows, conflict="net", show_progress=False).target.shape[1] == 0:
+        return True
+    try:
+        cafe.explain(rows, target=1, conflict="net", show_progress=False)
+    except ValueError:  # there is no second output
+        return True
+    return False
