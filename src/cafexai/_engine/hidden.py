@@ -13,7 +13,7 @@ from ..explanation import Explanation, HiddenConflicts
 from .explain_job import explain_job
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Job
-from .pair_map import count_evaluations, map_pairs
+from .pair_map import map_pairs
 from .prepare_job import Explainer, find_features, make_settings
 
 WHOLE = 24  # so many features are all compared
@@ -42,12 +42,6 @@ def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None
     found = map_pairs(job, explanation, features, baseline)
     names = tuple(tuple(_names(explanation, of, row)[i] for i in chosen) for row, chosen in enumerate(features.tolist()))
     return HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, baseline)
-
-
-def price(explanation: Explanation, most: int | None = None) -> int:
-    """How many evaluations per row ``find_hidden`` takes."""
-    count = feature_sets(explanation.job, [x.shape[1:] for x in explanation.job.given.tensors]).count
-    return count_evaluations(min(most, count) if most is not None else count if count <= WHOLE else STRONGEST)
 
 
 def _names(explanation: Explanation, of: FeatureSets, row: int) -> tuple[str, ...]:
