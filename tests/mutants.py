@@ -32,7 +32,7 @@ TESTS = {  # the tests of each file, as pytest takes them
     ),
     "_core/backward.py": "explain/test_worked_examples.py core/test_properties.py engine/test_errors.py rules/test_codes.py",
     "_carriers/feature.py": "carriers/test_feature.py",
-    "_core/functions.py": "explain/test_worked_examples.py rules/test_rules.py",
+    "_core/math_functions.py": "explain/test_worked_examples.py rules/test_rules.py",
     "_core/mean_flows.py": "carriers/test_unit.py",
     "_carriers/unit_activation.py": "carriers/test_unit.py engine/test_sequential.py",
     "_carriers/paired.py": "carriers/test_paired.py",

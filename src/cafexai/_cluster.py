@@ -26,11 +26,11 @@ def check_address(call: str, address: str) -> None:
 @contextlib.contextmanager
 def ray_cluster(call: str, address: str | None) -> Iterator[Any]:
     """The module ``ray``, connected; a connection that was made here is closed at the end. ``call`` is named in errors."""
+    if address is not None:
+        check_address(call, address)
     ray = needs("ray", "ray")
     own = not ray.is_initialized()
     if own:
-        if address is not None:
-            check_address(call, address)
         # A cluster of our own listens to this machine alone.
         here = {} if address or os.environ.get("RAY_ADDRESS") else {"_node_ip_address": "127.0.0.1"}
         try:

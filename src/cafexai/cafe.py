@@ -10,7 +10,7 @@ import torch
 
 from ._core.run import C
 from ._engine.explain_job import attribute_job, explain_job
-from ._engine.hidden import find_hidden
+from ._engine.hidden_conflicts import find_hidden
 from ._engine.model import with_gradients
 from ._engine.prepare_job import prepare_job
 from ._engine.request import Question, Request, takes_request, takes_request_and

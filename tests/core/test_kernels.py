@@ -16,7 +16,7 @@ import models
 from cafexai import CAFE
 from cafexai._core import activation as formulas
 from cafexai._core import kernels
-from cafexai._core.functions import is_plain, pointwise
+from cafexai._core.math_functions import is_plain, pointwise
 from rules import test_rules
 
 compiler = pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no compiler")

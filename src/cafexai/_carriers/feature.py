@@ -26,7 +26,7 @@ from .._core.completeness import check_sum, proportion
 from .._core.contract import Made, Move
 from .._core.feature_index import Features
 from .._core.flow_rule import FlowRule
-from .._core.functions import ONE_TO_ONE, Function, over_rows
+from .._core.math_functions import ONE_TO_ONE, Function, over_rows
 from .._core.row_index import Rows
 from .._core.run import Run
 from .._core.steps import JointStep, apply_linear

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from .._core.backward import Outcome, Passed
 from .._core.contract import Move
-from .._core.functions import ONE_TO_ONE, Function
+from .._core.math_functions import ONE_TO_ONE, Function
 from .._core.row_index import Rows, spread
 from .._core.run import Run
 from .._core.value import Scores

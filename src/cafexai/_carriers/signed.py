@@ -11,8 +11,8 @@ from torch import Tensor
 
 from .._core.backward import Outcome, Passed, only_net
 from .._core.contract import Made, Move
-from .._core.functions import ONE_TO_ONE, Function
 from .._core.lazy import OnDemand
+from .._core.math_functions import ONE_TO_ONE, Function
 from .._core.row_index import Rows
 from .._core.run import Run
 from .._core.tolerance import input_change

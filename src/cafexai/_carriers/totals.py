@@ -16,7 +16,7 @@ from torch import Tensor
 from .._core.backward import only_net
 from .._core.contract import Made
 from .._core.flow_rule import FlowRule
-from .._core.functions import Function, over_rows, slope
+from .._core.math_functions import Function, over_rows, slope
 from .._core.pending import Pending
 from .._core.row_index import behind_map
 from .._core.run import Run

@@ -29,8 +29,8 @@ from .._core.activation import LARGE
 from .._core.backward import Outcome, Passed, at_features, distribute, find_cut_off, split
 from .._core.completeness import check_range
 from .._core.contract import Made, Move
-from .._core.functions import ONE_TO_ONE, Function
 from .._core.lazy import OnDemand
+from .._core.math_functions import ONE_TO_ONE, Function
 from .._core.row_index import Rows, behind_map
 from .._core.run import Run
 from .._core.steps import LINEAR, Added, JointlyInGraph, JointStep, Magnitudes, Pair, Step, apply_linear, half_sizes

@@ -26,7 +26,7 @@ from torch import Tensor
 from .._core import kernels
 from .._core.activation import BLOCK, LARGE, at_points, between, blocks, cut, in_its_dtype, peak_flows, where_above
 from .._core.flow_rule import FlowRule
-from .._core.functions import Function, is_plain, over_rows
+from .._core.math_functions import Function, is_plain, over_rows
 from .._core.mean_flows import mean_flows, mean_share, small_changes
 from .._core.steps import Pair, Step
 

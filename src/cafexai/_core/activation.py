@@ -37,7 +37,7 @@ from torch import Tensor
 
 from . import kernels
 from .flow_rule import FlowRule
-from .functions import Function, is_plain, over_rows
+from .math_functions import Function, is_plain, over_rows
 from .mean_flows import mean_share
 from .steps import Pair, Step
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from .functions import Function
+from .math_functions import Function
 from .provenance import MadeBy
 from .row_index import Rows
 from .run import Run

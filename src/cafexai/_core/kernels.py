@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .functions import Function
+from .math_functions import Function
 
 Formula = Callable[..., tuple[Tensor, ...]]
 PAYS = 2**28  # elements: a few seconds of work

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .functions import CLOSED_SLOPES, Function, is_plain, over_rows, slope
+from .math_functions import CLOSED_SLOPES, Function, is_plain, over_rows, slope
 
 
 def mean_share(

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .contract import Move
-from .functions import ONE_TO_ONE, Function
 from .lazy import OnDemand
+from .math_functions import ONE_TO_ONE, Function
 from .provenance import SUM, add_up
 from .run import Run
 from .steps import apply_linear

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from .functions import ONE_TO_ONE
+from .math_functions import ONE_TO_ONE
 
 
 class _Mixed:

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from .contract import Carrier, Move
-from .functions import ONE_TO_ONE, Function, find_masked_out, plus, soft_winners, winners, without_residue
 from .input_origin import Origin
 from .joins import at_start, join_constants, join_lazily
+from .math_functions import ONE_TO_ONE, Function, find_masked_out, plus, soft_winners, winners, without_residue
 from .provenance import of_input, origin_of, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, common_rows, merge_rows, move_rows
 from .run import Run

@@ -18,7 +18,7 @@ from .._carriers.path import PathScores
 from .._carriers.totals import TotalScores
 from .._carriers.unit import UnitScores
 from .._core.activation import LARGE
-from .._core.functions import over_rows
+from .._core.math_functions import over_rows
 from .._core.run import Leaf, Run, Settings
 from .._core.steps import Added
 from .._core.tolerance import input_change

@@ -3,7 +3,7 @@
 from .conflict import ConflictInfo
 from .explanation import Explanation
 from .explanations import Explanations
-from .hidden import HiddenConflicts
+from .hidden_conflicts import HiddenConflicts
 from .parts import Checks, FeatureInfo, Meta, Refinement, Tensors
 from .scale import ConflictScale
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from .._carriers.signed import Multiplied, SignedScores
 from .._core.backward import Passed
 from .._core.contract import Made, Move
-from .._core.functions import ONE_TO_ONE, Function, derivative
+from .._core.math_functions import ONE_TO_ONE, Function, derivative
 from .._core.row_index import Rows
 from .._core.run import Run, Settings
 from ..errors import UnsupportedOperation

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._carriers.signed import Multiplied, SignedScores
-from .._core.functions import divide, slope
+from .._core.math_functions import divide, slope
 
 
 class RescaleScores(SignedScores):

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from .._carriers.signed import Multiplied, SignedScores
 from .._core.backward import Passed
-from .._core.functions import ONE_TO_ONE, Function, derivative
+from .._core.math_functions import ONE_TO_ONE, Function, derivative
 from .._core.row_index import behind_product
 from .._core.run import Settings
 from .._engine.batches import carry_out

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..explanation.conflict import MEASURED, ConflictInfo, share_of
-from ..explanation.hidden import SMALL, HiddenPair
+from ..explanation.hidden_conflicts import SMALL, HiddenPair
 
 SHARE = "cancelled / (cancelled + left)"
 

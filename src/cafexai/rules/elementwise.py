@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._core.functions import pointwise
+from .._core.math_functions import pointwise
 from .._core.provenance import BOUNDED, FINAL, INVERSE, ROOT, SCALE, SUM, TERMS, kind_of, record
 from .._core.tensors import Softmaxed
 from .._core.value import Scores

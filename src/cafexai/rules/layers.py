@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .._core.functions import pointwise
+from .._core.math_functions import pointwise
 from .registry import TABLE
 
 # What each kind of module calls, and its settings; all activations are 0 at 0.

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._core.cumsum import RunningSum
-from .._core.functions import affine
+from .._core.math_functions import affine
 from .._core.provenance import RUNNING, record
 from .._core.steps import apply_linear
 from .._core.value import Scores

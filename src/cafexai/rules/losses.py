@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._core.functions import soft_winners
+from .._core.math_functions import soft_winners
 from .._core.pending import Pending
 from .._core.value import Scores
 from ..errors import UnsupportedOperation

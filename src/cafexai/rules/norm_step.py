@@ -9,7 +9,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._core.functions import over_rows
+from .._core.math_functions import over_rows
 from .._core.value import Scores
 
 

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._core.functions import affine
+from .._core.math_functions import affine
 from .._core.pending import Pending
 from .._core.provenance import ROOT, record
 from .._core.value import Scores

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.functions import diagonal_plus_rank_one
+from .._core.math_functions import diagonal_plus_rank_one
 from .._core.provenance import FINAL, WEIGHTS, record
 from .._core.value import Scores
 
