@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -152,7 +153,7 @@ def _read_chat(messages: Sequence[Mapping[str, Any]], tokenizer: Any, call: str)
     _check_tokenizer(tokenizer, call)
     if not getattr(tokenizer, "chat_template", None):
         raise ValueError(
-            f"{call}(messages): the tokenizer has no chat template. Set tokenizer.chat_template, or give the prompt as a string."
+            f"{call}(messages): the tokenizer has no chat template. Set tokenizer.chat_template, or give a string."
         )
     text = tokenizer.apply_chat_template([dict(one) for one in messages], tokenize=False, add_generation_prompt=True)
     tokens = from_text(text, tokenizer, False)
@@ -174,7 +175,7 @@ def _with_segments(tokens: Tokens, segments: Mapping[str, Any], call: str) -> To
     for name, part in segments.items():
         spans[str(name)] = _segment(tokens.text, part, f"{call}(..., segments={{{name!r}: ...}})")
     ordered = sorted(spans.values())
-    if any(one[1] > other[0] for one, other in zip(ordered, ordered[1:], strict=False)):
+    if any(one[1] > other[0] for one, other in itertools.pairwise(ordered)):
         raise ValueError(f"{call}(..., segments=...): two segments overlap. Give each character to one of them.")
     return replace(tokens, groups={**tokens.groups, "segment": _grouped(tokens, spans, REST)})
 
@@ -198,7 +199,7 @@ def _grouped(tokens: Tokens, spans: Mapping[str, Span], rest: str) -> tuple[tupl
         first = None if span is None else span[0] + _leading(tokens.text[span[0] : span[1]])
         places = [place for place, (start, end) in enumerate(spans.values()) if first is not None and start <= first < end]
         index.append(places[0] if places else len(spans))
-    return tuple(index), (*spans, rest)
+    return tuple(index), (*spans, *([rest] if len(spans) in index else []))
 
 
 def _leading(piece: str) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 Span = tuple[int, int]  # from the first character to behind the last one
-WITH_APOSTROPHE = re.compile(r"\w+(?:['’]\w+)+")  # "can't", "l'homme": one word, whatever the tokenizer makes of it
+WITH_APOSTROPHE = re.compile(r"\w+(?:['\u2019]\w+)+")  # "can't", "l'homme": one word, whatever the tokenizer makes of it
 
 
 def word_index(text: str, spans: Sequence[Span | None], word_ids: Sequence[int | None] | None = None) -> list[int]:
@@ -49,6 +49,8 @@ def _begins(text: str, before: Span | None, span: Span, whole: Sequence[Span]) -
         return False
     last, first = text[before[0] : before[1]], text[span[0] : span[1]]
     gap = text[before[1] : span[0]]
+    if last.isspace():  # a space on its own belongs to the word behind it
+        return False
     if any(map(str.isspace, gap)) or last[-1:].isspace() or first[:1].isspace():
         return True
     return not any(map(str.isalnum, first)) or not any(map(str.isalnum, last))

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from .conflict import from_nets
@@ -29,7 +28,7 @@ PROMPT, GENERATED = "prompt", "generated"  # where a token comes from
 class Level(NamedTuple):
     """A way to sum tokens: the group of each, and the names of the groups."""
 
-    index: Tensor
+    groups: Tensor
     names: tuple[str, ...]
 
 
@@ -123,7 +122,7 @@ class Generation:
 
         scores = {name: summed(getattr(e, name)) for name in ("positive", "negative", "combined")}
         seen = summed(whole.seen.to(e.output)).cpu() > 0
-        origins = {place: origin for place, origin in zip(index.tolist(), whole.origins, strict=True)}
+        origins = dict(zip(index.tolist(), whole.origins, strict=True))
         tokens = tuple(tuple(n if s else "" for n, s in zip(names, row, strict=True)) for row in seen.tolist())
         made = e.replace(
             **scores,
@@ -136,7 +135,7 @@ class Generation:
             whole,
             explanation=made,
             sources=names,
-            origins=tuple(origins[place] for place in range(len(names))),
+            origins=tuple(origins.get(place, PROMPT) for place in range(len(names))),
             seen=seen,
             level=level,
             tokens=whole,
@@ -162,7 +161,9 @@ class Generation:
             1
         """
         if not 0 <= start < stop <= len(self):
-            raise ValueError(f"generation.span({start}, {stop}): there are {len(self)} tokens. Give 0 <= start < stop <= {len(self)}.")
+            raise ValueError(
+                f"generation.span({start}, {stop}): there are {len(self)} tokens. Give 0 <= start < stop <= {len(self)}."
+            )
         own = None if self.tokens is None else self.tokens.span(start, stop)
         e = self.explanation[start:stop]
         text = "".join(self.generated[start:stop])

@@ -66,8 +66,9 @@ def choose_contrast(steps: Steps, against: Any, log_probability: bool, logits: T
         raise ValueError(f"{CALL}(..., against={against!r}): give different tokens, at least one.")
     if bool((hit := (tokens[:, None] == ids).any(1)).any()):
         place = int(hit.nonzero()[0])
+        own = token_text(tokenizer, int(tokens[place]))
         raise ValueError(
-            f"{CALL}(..., against={against!r}): generated token {place} is {token_text(tokenizer, int(tokens[place]))!r} itself. "
+            f"{CALL}(..., against={against!r}): generated token {place} is {own!r} itself. "
             "Give other tokens, or explain a part of the text with continuation=."
         )
     called = " or ".join(repr(token_text(tokenizer, one)) for one in ids.tolist())

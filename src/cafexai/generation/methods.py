@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from .._engine.model import with_gradients
 from .._engine.prepare_job import Explainer
 from .._engine.request import Question
 from .._inputs.prompt import is_chat, read_prompt
+from .._inputs.words import is_encoding
 from ..explanation.generation import Generation
 from .run import explain_tokens
 from .steps import CALL, generate_tokens, is_encoder_decoder, read_continuation
@@ -44,8 +46,8 @@ class GenerationMethods:
         to logits (rows, positions, vocabulary).
 
         Args:
-            prompt: A string, chat messages (``[{"role": "user", "content": "..."}]``), or token ids. A list of strings or
-                chats gives a list of results.
+            prompt: A string, chat messages (``[{"role": "user", "content": "..."}]``), token ids, or what the tokenizer
+                returns, from which padding is taken out. A list of strings or chats gives a list of results.
             max_new_tokens: How many tokens the model's own ``generate`` writes at most.
             continuation: Explain this text instead: a string or token ids. Nothing is generated.
             against: Explain the difference to another output: "others" is the mean of all other logits; a token, as a string
@@ -70,6 +72,7 @@ class GenerationMethods:
             (2, ('1', '2', '3', '4'))
         """
         options: dict[str, Any] = {"against": against, "log_probability": log_probability, "baselines": baselines}
+        prompt = _without_padding(prompt)
         if _is_several(prompt):
             if continuation is not None and (not isinstance(continuation, (list, tuple)) or len(continuation) != len(prompt)):
                 raise ValueError(f"{CALL}([...], continuation=...): give one continuation for each of {len(prompt)} prompts.")
@@ -97,8 +100,21 @@ class GenerationMethods:
         if continuation is None:
             made = generate_tokens(subject, tokenizer, read, max_new_tokens, generate)
         else:
-            made = read_continuation(continuation, read, tokenizer, isinstance(prompt, str) and not is_encoder_decoder(subject.model))
+            made = read_continuation(
+                continuation, read, tokenizer, isinstance(prompt, str) and not is_encoder_decoder(subject.model)
+            )
         return explain_tokens(explainer, self._meta(Question()), read, made, **options)
+
+
+def _without_padding(prompt: Any) -> Any:
+    """The token ids of each row of an encoding, without those that its mask leaves out; other prompts as they are."""
+    if not is_encoding(prompt):
+        return prompt
+    ids = torch.as_tensor(prompt["input_ids"])
+    ids = ids if ids.ndim == 2 else ids[None]
+    mask = torch.as_tensor(prompt["attention_mask"]).reshape(ids.shape) if "attention_mask" in prompt else torch.ones_like(ids)
+    rows = [row[there != 0].tolist() for row, there in zip(ids, mask, strict=True)]
+    return rows if len(rows) > 1 else rows[0]
 
 
 def _is_several(prompt: Any) -> bool:

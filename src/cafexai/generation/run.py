@@ -21,7 +21,7 @@ from .._inputs.words import mask_words
 from ..explanation import Explanation
 from ..explanation.generation import GENERATED, PROMPT, Generation, Level
 from .contrast import Contrast, choose_contrast, logits_of
-from .steps import CALL, Steps, describe_generated, is_encoder_decoder, plan_steps
+from .steps import CALL, Steps, describe_generated, plan_steps
 
 
 def explain_tokens(
@@ -80,9 +80,7 @@ def _by_name(explainer: Explainer, steps: Steps) -> dict[str, Tensor]:
     return dict(steps.inputs) if explainer.subject.keywords(tuple(steps.inputs)) else {}
 
 
-def _explain(
-    explainer: Explainer, meta: Mapping[str, Any], steps: Steps, contrast: Contrast, baselines: Any
-) -> Explanation:
+def _explain(explainer: Explainer, meta: Mapping[str, Any], steps: Steps, contrast: Contrast, baselines: Any) -> Explanation:
     """One row per generated token, one feature per token before the last."""
     compared, notes = _baselines(explainer, steps, baselines)
     inputs = tuple(steps.inputs.values())
@@ -98,7 +96,8 @@ def _explain(
 
 def _baselines(explainer: Explainer, steps: Steps, baselines: Any) -> tuple[list[Any], tuple[str, ...]]:
     """What the tokens of each input are compared with."""
-    found, notes = [], ()
+    found: list[Any] = []
+    notes: tuple[str, ...] = ()
     for ids in steps.inputs.values():
         own, notes = mask_words(baselines, ids, explainer.info.tokenizer)
         found.append(own)

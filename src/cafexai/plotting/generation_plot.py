@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,6 +83,7 @@ def choose_lines(generation: Generation, scores: str, most: int) -> Lines:
 def readable(token: str) -> str:
     """A token as a label: spaces at its ends are left out, line ends are shown."""
     plain = token.replace("\n", "↵").replace("\t", "⇥").strip()
+    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in plain)
     return shortened(plain, LETTERS) if plain else repr(token)
 
 
@@ -92,7 +93,7 @@ def _label(axes: Axes, generation: Generation, lines: Lines) -> None:
     if chance is not None:
         names = [f"{name}\n{percent(p)}" for name, p in zip(names, chance.tolist(), strict=True)]
     turned = max(map(len, [readable(token) for token in generation.generated])) > 9
-    looks = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if turned else {}
+    looks: dict[str, Any] = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if turned else {}
     axes.set_xticks(range(len(names)), names, parse_math=False, fontsize=9, **looks)
     axes.xaxis.tick_top()
     axes.set_yticks(range(len(lines.names)), lines.names, parse_math=False, fontsize=9)

@@ -62,20 +62,14 @@ def generation_table(generation: Generation) -> str:
         cells = [tag("th", name, scope="row", style="text-align:left;padding:1px 8px;font-weight:400;white-space:nowrap")]
         for x in range(len(generation)):
             text, value = next(texts), float(lines.values[y, x])
-            cells.append(
-                tag("td", text, style=_look(tint(value, reach, 0.6))) if lines.seen[y, x] else tag("td", "", style=_look("#EEF0F1"))
-            )
+            colour = tint(value, reach, 0.6) if lines.seen[y, x] else "#EEF0F1"
+            cells.append(tag("td", text if lines.seen[y, x] else "", style=_look(colour)))
         line = "border-top:2px solid #1a1a1a" if y == lines.border > 0 else None
         rows.append(tag("tr", *cells, style=line))
     told = f"Net scores by {generation.level}; explained: {generation.explained}."
     body = joined([tag("thead", tag("tr", *head)), tag("tbody", *rows)])
-    return str(
-        joined(
-            [
-                tag("table", tag("caption", told, style="text-align:left"), body, style="border-collapse:collapse;font-size:.85rem"),
-            ]
-        )
-    )
+    caption = tag("caption", told, style="text-align:left")
+    return str(tag("table", caption, body, style="border-collapse:collapse;font-size:.85rem"))
 
 
 def _token(generation: Generation, place: int) -> Html:
