@@ -66,8 +66,9 @@ class GenerationMethods:
             ValueError: The model does not generate, or an argument is not allowed.
 
         Example:
+            >>> import torch, cafexai
             >>> model = torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9))
-            >>> g = CAFE(model).generation([1, 2, 3], continuation=[4, 5])
+            >>> g = cafexai.CAFE(model).generation([1, 2, 3], continuation=[4, 5])
             >>> len(g), g.sources
             (2, ('1', '2', '3', '4'))
         """
