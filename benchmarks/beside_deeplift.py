@@ -2,9 +2,9 @@
 
     python benchmarks/beside_deeplift.py [--only TEXT] [--repeats 7] [--peers] [--output FOLDER]
 
-Every case is measured in a process of its own: first the first call of ``attribute``, then all ways in turn, after one run each to
-warm up. Seconds of the processor, medians; a number is a multiple of the gradient of the input, taken in the same turns. Weights
-are random. DeepLIFT is not right on several of these models (functional GELU, attention): only its price is of interest.
+Every case is measured in a process of its own: first the first call of ``attribute``, then all ways in turn, after one run
+each to warm up. Seconds of the processor, medians; a number is a multiple of the gradient of the input, taken in the same
+turns. Weights are random. DeepLIFT is not right on several of these models (functional GELU, attention): only its price counts.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def measure(case: Case, repeats: int, peers: bool) -> dict[str, Any]:
         try:
             seconds(way)
             taken[name] = []
-        except Exception as error:  # a peer that refuses the model
+        except Exception as error:  # noqa: PERF203  # a peer that refuses the model
             failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
     for _ in range(repeats):
         for name in taken:
@@ -193,7 +193,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
     for place, (way, colour) in enumerate(colours.items()):
         heights = [found["multiples"].get(way, 0) for found in results.values()]
         axes.bar([column + place / 5 for column in range(len(heights))], heights, 1 / 6, color=colour, label=way)
-    axes.set_xticks([column + 0.3 for column in range(len(results))], [name.replace(", ", "\n") for name in results], fontsize=7)
+    axes.set_xticks(
+        [column + 0.3 for column in range(len(results))], [name.replace(", ", "\n") for name in results], fontsize=7
+    )
     axes.set_ylabel("processor time / gradient of the input")
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=110)

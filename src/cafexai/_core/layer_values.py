@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+RESIDUE = 16  # units in the last place of the largest numbers: a difference below them is what rounding left of no change
 DIGITS = 16.0  # a change may be so many times smaller than the reference: the difference then has lost four bits
 
 
@@ -34,7 +36,7 @@ class LayerValues:
         self._found.setdefault((weight.data_ptr(), value.shape, result.dtype), deque()).append((result, result._version))
 
     def change(self, value: Tensor, weight: Tensor, reference: Tensor | None) -> Tensor | None:
-        """The change behind the next layer with this weight, of a value of the same shape; ``reference`` is that behind the layer.
+        """The change behind the next layer with this weight, of a value of the same shape, from the reference behind the layer.
 
         None if there was no such layer, if the model has written into its result, or if the difference would lose digits.
         """
@@ -47,9 +49,12 @@ class LayerValues:
         if reference is not None:
             if reference.shape != result.shape:
                 return None
-            result = result - reference
-            if not DIGITS * _largest(result) >= _largest(reference):
+            result, size = result - reference, _largest(reference)
+            change = _largest(result)
+            if not DIGITS * change >= size:
                 return None
+            # where nothing changed, 0 it must be: flows through a unit jump there
+            result = F.hardshrink(result, RESIDUE * torch.finfo(result.dtype).eps * (size + change))
         self.used = True
         return result
 

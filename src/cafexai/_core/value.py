@@ -22,8 +22,8 @@ from torch import Tensor
 
 from .contract import Carrier, Move
 from .input_origin import Origin
-from .layer_values import Adjoint
 from .joins import at_start, join_constants, join_lazily
+from .layer_values import Adjoint
 from .math_functions import ONE_TO_ONE, Function, find_masked_out, over_rows, plus, soft_winners, winners, without_residue
 from .provenance import of_input, origin_of, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, common_rows, merge_rows, move_rows

@@ -47,8 +47,8 @@ def forward(
 ) -> Passed:
     """Run the model on scored values and pick the target; the result must be ``expected``, by default that of a plain run.
 
-    Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed. ``reuse``: changes
-    behind layers may come from the plain run (``_core/layer_values.py``); a sum that is missed then says nothing yet.
+    Both runs draw the same random numbers. ``deltas`` holds what an earlier pass over these rows has computed. ``reuse``:
+    changes behind layers may come from the plain run (``_core/layer_values.py``); a sum that is missed then says nothing yet.
     """
     if deltas is not None:
         deltas.rewind()
@@ -92,7 +92,7 @@ def _trace_calls(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> P
 
 
 def _plain_layers(job: Job, batch: Batch, guard: StateGuard, layers: LayerValues) -> Tensor | None:
-    """The output of a plain run in which the results of layers are remembered; None if it fails: the explained pass says why."""
+    """The output of a plain run in which results of layers are remembered; None if it fails: the explained pass says why."""
     try:
         with WatchLayers(guard, layers):
             return _plain(job, batch)

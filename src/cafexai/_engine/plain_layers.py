@@ -19,7 +19,11 @@ from .state_guard import StateGuard
 
 WORTH = 2**14  # elements of the inputs,
 LARGE = 2**20  # or parameters of the model, from which on products cost more than watching for them
-_FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)  # torch computes them in other ways if watched
+_FUSED = (
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+    nn.TransformerEncoder,
+)  # torch computes them in other ways if watched
 
 
 def pays(job: Job, batch: Batch, settings: Settings) -> bool:

@@ -51,7 +51,12 @@ def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[...,
         if bias is None:
             return x.linear(lambda v, w: function(v, w, None, *args, **options), weight, aligned=batched, pull=pull)
         return x.linear(
-            lambda v, w, b: function(v, w, b, *args, **options), weight, bias=bias, bias_dims=spatial, aligned=batched, pull=pull
+            lambda v, w, b: function(v, w, b, *args, **options),
+            weight,
+            bias=bias,
+            bias_dims=spatial,
+            aligned=batched,
+            pull=pull,
         )
 
     return apply
