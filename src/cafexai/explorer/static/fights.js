@@ -44,7 +44,7 @@ function map(result, caption, corner, label) {
 function drawPairs(result) {
   return clear(view.pairs, h("ul", { id: "pair-sentences" }, result.sentences.map((one) => h("li", null, one))),
     result.hidden.length ? [h("h3", null, "Hidden conflicts"), h("ul", { id: "hidden-sentences" }, result.hidden.map((one) => h("li", null, one)))] : null,
-    result.names.length ? map(result, `What two features cancel of each other (${result.target}).`, "", "Map of pairs") : null,
+    result.names.length ? map(result, `What two features cancel of each other (${result.target}).`, "feature", "Map of pairs") : null,
     h("p", { class: "quiet", id: "pairs-measured" }, result.measured));
 }
 
