@@ -14,7 +14,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-BLOCK = re.compile(r'^```python\n(?P<code>.*?)^```\n(?:\n?^```text title="Output"\n(?P<output>.*?)^```\n)?', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r'^```python\n(?P<code>.*?)^```\n(?:\n?^```text title="Output"\n(?P<output>.*?)^```\n)?', re.MULTILINE | re.DOTALL
+)
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
 
 

@@ -1,4 +1,4 @@
-"""Check a built site: every link leads to a page and a heading that are there, nothing is loaded from another host, and it is small.
+"""Check a built site: every link leads to a page and a heading, nothing is loaded from another host, and it is small.
 
 python docs/scripts/check.py [FOLDER]
 """

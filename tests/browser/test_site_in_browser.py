@@ -1,4 +1,4 @@
-"""The built site in headless Chromium: it asks no other host, search works, and its pictures show the numbers of the library."""
+"""The built site in headless Chromium: it asks no other host, search works, its pictures have the numbers of the library."""
 
 import math
 import random
@@ -73,7 +73,8 @@ def set_values(page, values):
 def numbers(page):
     """All numbers of the picture by name, with all their digits."""
     return page.evaluate(
-        "() => Object.fromEntries([...document.querySelectorAll('[data-name]')].map(one => [one.dataset.name, +one.dataset.value]))"
+        "() => Object.fromEntries([...document.querySelectorAll('[data-name]')]"
+        ".map(one => [one.dataset.name, +one.dataset.value]))"
     )
 
 
@@ -115,7 +116,7 @@ def test_the_flows_have_the_numbers_of_the_library(visit):
         for way, amount in naive.flows(r, p, n, at.__getitem__).items():
             assert found[way] == pytest.approx(amount, abs=1e-6), (case, way)
         row, start = (torch.tensor([values], dtype=torch.float64) for values in ([r, p, n], [r, 0.0, 0.0]))
-        model = lambda x, phi=phi: phi(x[:, 0] + x[:, 1] - x[:, 2])  # noqa: E731
+        model = lambda x, phi=phi: 1.0 * phi(x[:, 0] + x[:, 1] - x[:, 2])  # noqa: E731; a final sigmoid is left out
         for variant in ("published", "default"):
             e = CAFE(model, c, variant).explain(row, start, conflict="net")
             for i in range(2):
@@ -129,9 +130,11 @@ def test_the_flows_have_the_numbers_of_the_library(visit):
 def test_search_finds_a_word_without_a_server(visit):
     page = visit("index.html", viewport={"width": 1300, "height": 900})
     page.keyboard.press("/")
-    page.keyboard.type("hidden conflict")
-    page.get_by_text("matching documents").first.wait_for(timeout=10_000)
-    assert page.locator("a[href*='conflict']").count() > 3
+    page.get_by_placeholder("Search").last.wait_for()
+    page.wait_for_timeout(300)
+    page.keyboard.type("netting", delay=30)
+    page.get_by_text("results").first.wait_for(timeout=10_000)
+    assert page.get_by_text("Understand").count() > 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
