@@ -85,7 +85,7 @@ def input_image(explanation: Explanation) -> Tensor | None:
     """The explained images, (rows, ...), also of an explanation of a layer; None if they are not known."""
     if explanation.meta.settings.get("layer") is None:
         return explanation.parts(explanation.shown)[0]
-    given = () if explanation.job is None else explanation.job.given.tensors
+    given: tuple[Tensor, ...] = () if explanation.job is None else explanation.job.given.tensors
     return given[0] if len(given) == 1 and given[0].ndim == 4 and is_image(given[0].shape[1:]) else None
 
 
