@@ -34,6 +34,7 @@ OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # m
         "docs/conflict.md",
         "docs/default.md",
         "docs/guide.md",
+        "docs/index.md",
         "docs/inputs.md",
         "docs/language-models.md",
         "docs/monitor.md",
