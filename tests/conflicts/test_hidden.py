@@ -10,7 +10,8 @@ from torch import nn
 from cafexai import CAFE, Explanation
 from cafexai.conflicts import conflict_magnitude, conflict_map
 from cafexai.explanation import ConflictScale
-from cafexai.plotting.conflict_words import fighting_sentence
+from cafexai.explanation.hidden_conflicts import HiddenPair
+from cafexai.plotting.conflict_words import fighting_sentence, hidden_sentence
 
 close = torch.testing.assert_close
 
@@ -192,3 +193,8 @@ def test_of_several_baselines_the_middle_one_is_taken_and_named():
     assert found.against == f"row {found.baseline + 1} of 9 typical rows, the one whose output is in the middle"
     close(found.conflict, cafe.hidden_conflicts(e, baseline=found.baseline).conflict)
     assert str(found).endswith(f"Held against {found.against}.")
+
+
+@pytest.mark.parametrize(("alone", "told"), [(0.0, "by 2."), (-1.0, "by -2."), (1.0, "by -2.")])
+def test_a_hidden_effect_has_its_sign_where_the_visible_one_has(alone, told):
+    assert hidden_sentence(HiddenPair("income", "debt", 1.0, alone, -2.0)).endswith(told)

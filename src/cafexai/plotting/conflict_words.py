@@ -83,8 +83,9 @@ def conflict_sentence(row: ShownConflict) -> str:
 
 def hidden_sentence(pair: HiddenPair) -> str:
     """A hidden conflict in words: what the second feature hides of the first."""
-    first, second, amount = pair.first, pair.second, f"{abs(pair.without):.3g}"
-    seems = "seems not to matter" if abs(pair.alone) < SMALL * abs(pair.without) else f"moves the score by {pair.alone:+.3g}"
+    first, second, quiet = pair.first, pair.second, abs(pair.alone) < SMALL * abs(pair.without)
+    seems = "seems not to matter" if quiet else f"moves the score by {pair.alone:+.3g}"
+    amount = f"{abs(pair.without):.3g}" if quiet else f"{pair.without:+.3g}"  # two signs are compared
     held = "holds it down" if pair.without > 0 else "holds it up"
     return f"{first} alone {seems}, but only because {second} {held}; without {second} it would move the score by {amount}."
 
