@@ -274,7 +274,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
 
     @with_gradients
     def hidden_conflicts(
-        self, explanation: Explanation, rows: Any = None, *, features: int | None = None, baseline: int = 0
+        self, explanation: Explanation, rows: Any = None, *, features: int | None = None, baseline: int | None = None
     ) -> HiddenConflicts:
         """Pairs of features that cancel each other although removing either alone does not show it.
 
@@ -285,10 +285,11 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
             rows: Which rows, as in ``explanation[rows]``. None: all.
             features: How many features are compared. None: all, or 8 if there are more than 24. If not all are compared, those
                 that cancel most inside the model are.
-            baseline: Which of several baselines the rows are held against.
+            baseline: Which of several baselines the rows are held against. None: the one whose output is in the middle.
 
         Returns:
-            The exact map of conflicts between pairs of features and its hidden part: ``found.top(0)``, ``print(found)``.
+            The exact map of conflicts between pairs of features and its hidden part: ``found.fights(0)``, ``found.top(0)``,
+            ``found.plot(0)``, ``print(found)``.
 
         Raises:
             ValueError: The explanation is of a layer or was read from a file.

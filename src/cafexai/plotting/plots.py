@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..explanation import Explanation
+from ..explanation import Explanation, HiddenConflicts
 from .looks import look
 
 if TYPE_CHECKING:
@@ -110,19 +110,31 @@ class Plots:
 
         return dependence(self._explanation.for_output(target, "plot.dependence"), feature, color)
 
-    def pairs(self, row: int | str = 0, most: int = 8) -> Picture:
-        """Which feature cancels which in one row: a heat map and a network. Needs ``explain(..., pairs=True)``.
+    def pairs(self, row: int | str = 0, most: int = 8, exact: HiddenConflicts | None = None) -> Picture:
+        """Who fights whom in one row: a heat map and a network.
 
         Args:
             row: Which row, by position or name.
             most: How many features are shown.
+            exact: What ``cafe.hidden_conflicts(e)`` gave: the exact map. None shows what pairs cancelled inside the model; this
+                needs ``explain(..., pairs=True)``.
 
         Returns:
             The picture.
-        """
-        from .pairs import pairs
 
-        return pairs(self._explanation[row], most)
+        Raises:
+            ValueError: There is neither of them, or ``exact`` is about other rows.
+        """
+        from .pairs import exact_pairs, pairs
+
+        e = self._explanation
+        if exact is None:
+            return pairs(e[row], most)
+        if len(exact) != len(e):
+            raise ValueError(
+                f"plot.pairs(exact=...): it has {len(exact)} rows, and the explanation {len(e)}. Use exact.plot(row)."
+            )
+        return exact_pairs(exact, e.position(row), most)
 
     def biases(self, row: int | str = 0, most: int = 12) -> Picture:
         """The scores of the constants of each layer in one row.
