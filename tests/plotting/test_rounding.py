@@ -119,13 +119,23 @@ def test_bars_add_up(e, most):
 @given(data=st.data())
 def test_sentence_below_images_and_texts_adds_up(kind, data):
     e = data.draw(explanations(kind))
-    figure = e.plot(0)
+    figure = e.plot(0, view="detail" if kind == "image" else None)
     said = texts(figure).replace("\n", " ")
     found = re.search(r"baseline output (\S+)\s+([+-]) (\S+) from .*? ([+-]) (\S+) from bias .*?= output\s+(\S+)", said)
     start, sign, net, other, bias, end = found.groups()
     assert adds_up(start, [sign + net, other + bias], end)
     assert close(end, times_of(figure.get_suptitle()), e.output.item(), largest(e))
     page_adds_up(e._repr_html_(), e)
+
+
+@given(explanations("image"), st.integers(0, 6))
+def test_sentence_below_regions_adds_up(e, most):
+    figure = e.plot(0, most)
+    said = texts(figure).replace("\n", " ")
+    found = re.search(r"baseline output (\S+);\s+(.*?);\s+output\s+(\S+)", said)
+    start, nets, end = found.groups()
+    assert adds_up(start, re.findall(r"(?<=\s)[+-]\d\S*?(?=[;,]|$)", nets), end)
+    assert close(end, times_of(figure.get_suptitle()), e.output.item(), largest(e))
 
 
 @given(explanations(), explanations())
