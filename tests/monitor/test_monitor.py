@@ -228,7 +228,7 @@ def test_labels(monitor):
 
 
 def test_what_cannot_be_watched(cafe, monitor):
-    with pytest.raises(ValueError, match="Give 200 or more"):
+    with pytest.raises(ValueError, match="at least 200"):
         Monitor.fit(cafe, draw(100, 0))
     with pytest.raises(ValueError, match="It needs at least"):
         monitor.check(draw(10, 0))

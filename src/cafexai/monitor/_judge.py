@@ -128,8 +128,8 @@ def _moved_pairs(reference: Reference, window: Window, z: Numbers, p: Numbers) -
 
 def _distance(whole: Window, window: Window, place: int) -> float:
     """Wasserstein's distance of one column."""
-    parts = ((part.counts[place], bin_means(part.counts[place], part.totals[place])) for part in (window, whole))
-    return float(wasserstein(*(array for pair in parts for array in pair)))
+    now, before = (bin_means(part.counts[place], part.totals[place]) for part in (window, whole))
+    return float(wasserstein(window.counts[place], now, whole.counts[place], before))
 
 
 def _effect(whole: Window, window: Window, place: int) -> Effect | None:

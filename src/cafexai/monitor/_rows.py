@@ -95,8 +95,7 @@ class Reader:
             values = self._read_numbers(rows)
         else:
             values = torch.as_tensor(rows).detach().cpu().double().reshape(count, -1).numpy()
-        good: np.ndarray = (np.isfinite(values) | (np.isnan(values) & allowed)).all(1)
-        return good
+        return np.all(np.isfinite(values) | (np.isnan(values) & allowed), axis=1)
 
     def _read_numbers(self, frame: Any) -> Numbers:
         return np.array([[number_of(cell)[0] for cell in frame[name]] for name in frame.columns], dtype=np.float64).T

@@ -74,7 +74,8 @@ class Signals:
         Returns:
             All rows.
         """
-        labels = None if any(part.labels is None for part in parts) else np.concatenate([part.labels for part in parts])  # type: ignore[misc]
+        known = [part.labels for part in parts if part.labels is not None]
+        labels = np.concatenate(known) if len(known) == len(parts) else None
         return cls(parts[0].features, np.concatenate([part.values for part in parts]), labels)
 
 

@@ -82,4 +82,5 @@ def load_monitor(path: str | os.PathLike[str]) -> tuple[str, Reference, Window, 
 
 
 def _window(prefix: str, tensors: dict[str, Tensor], described: dict[str, Any]) -> Window:
-    return Window(**described[prefix], **{name: tensors[f"{prefix}.{name}"].numpy() for name in ARRAYS})
+    found: dict[str, Any] = {name: tensors[f"{prefix}.{name}"].numpy() for name in ARRAYS}
+    return Window(**described[prefix], **found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,7 @@ def place_values(bins: Sequence[Bins], values: Numbers) -> Counts:
     return np.stack([one.place(values[:, column]) for column, one in enumerate(bins)], 1).astype(np.int64)
 
 
-def count_places(places: Counts, features: int, weights: Numbers | None = None) -> Counts:
+def count_places(places: Counts, features: int, weights: Numbers | None = None) -> Any:
     """How many rows are in each bin, (columns, bins); scores that are missing are not counted. ``weights`` are summed up."""
     columns = places.shape[1]
     flat = (places + WIDTH * np.arange(columns)).ravel()

@@ -298,7 +298,6 @@ def _read_categories(cafe: CAFE, rows: Any, options: dict[str, Any]) -> dict[str
     """The words for codes of features that are categories."""
     if isinstance(rows, Signals):
         return {}
-    first = (
-        cafe.explain(take_rows(rows, slice(0, 1)), show_progress=False, **options) if not hasattr(rows, "features") else rows
-    )
+    if not isinstance(rows, Explanation):
+        rows = cafe.explain(take_rows(rows, slice(0, 1)), show_progress=False, **options)
     return {name: tuple(words) for name, words in rows.features.categories.items()}
