@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +101,7 @@ class Window:
 
     def __add__(self, other: Window) -> Window:
         pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self))
-        return Window(**{name: SMALLEST_OF.get(name, np.add)(one, two) for name, one, two in pairs})
+        return Window(**{name: SMALLEST_OF.get(name, operator.add)(one, two) for name, one, two in pairs})
 
 
 ARRAYS = tuple(name for name, value in vars(Window.empty(1)).items() if isinstance(value, np.ndarray))
