@@ -18,7 +18,7 @@ import cafexai
 
 PACKAGE = Path(cafexai.__file__).parent
 LEFT_OUT = ("__init__", "__main__")
-COMMON = ("errors", "_extras", "_files", "_logging", "_processes")
+COMMON = ("errors", "_extras", "_files", "_logging", "_processes", "_docstrings", "_cluster", "_torch")
 STOREYS = {  # from the bottom to the top; what is not named is what people use
     "what all use": COMMON,
     "the engine": ("_core", "_carriers", "rules", "_inputs", "schema", "explanation", "_engine"),

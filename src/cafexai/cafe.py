@@ -21,10 +21,11 @@ from ._old_forms import old_form
 from .blocks import explain_in_blocks
 from .changes.methods import ChangeMethods
 from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
+from .generation.methods import GenerationMethods
 from .refinement.refine import Refine, refine_explanation
 
 
-class CAFE(ImmutableExplainer, ChangeMethods):
+class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
     """Explains a PyTorch module, or any function of tensors. The model is never changed.
 
     Explainers are immutable: ``cafe.replace(c=1)`` gives another one. ``repr(cafe)`` says which variant is used.
@@ -273,7 +274,7 @@ class CAFE(ImmutableExplainer, ChangeMethods):
 
     @with_gradients
     def hidden_conflicts(
-        self, explanation: Explanation, rows: Any = None, *, features: int | None = None, baseline: int = 0
+        self, explanation: Explanation, rows: Any = None, *, features: int | None = None, baseline: int | None = None
     ) -> HiddenConflicts:
         """Pairs of features that cancel each other although removing either alone does not show it.
 
@@ -284,10 +285,11 @@ class CAFE(ImmutableExplainer, ChangeMethods):
             rows: Which rows, as in ``explanation[rows]``. None: all.
             features: How many features are compared. None: all, or 8 if there are more than 24. If not all are compared, those
                 that cancel most inside the model are.
-            baseline: Which of several baselines the rows are held against.
+            baseline: Which of several baselines the rows are held against. None: the one whose output is in the middle.
 
         Returns:
-            The exact map of conflicts between pairs of features and its hidden part: ``found.top(0)``, ``print(found)``.
+            The exact map of conflicts between pairs of features and its hidden part: ``found.fights(0)``, ``found.top(0)``,
+            ``found.plot(0)``, ``print(found)``.
 
         Raises:
             ValueError: The explanation is of a layer or was read from a file.

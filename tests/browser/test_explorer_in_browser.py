@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from cafexai import CAFE, Schema
+from cafexai.plotting.conflict_words import fighting_sentence
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -83,7 +84,7 @@ def explainer(**options):
 
 
 READ = """() => [...document.querySelectorAll(".ledger tbody tr")].map(row => [row.querySelector("th").textContent,
-  ...[...row.querySelectorAll("td")].slice(2).map(cell =>
+  ...[...row.querySelectorAll("td")].slice(3).map(cell =>
     [...cell.childNodes].filter(n => n.nodeName !== "S").map(n => n.textContent).join(""))])"""
 
 
@@ -321,10 +322,19 @@ def test_who_fights_whom(server, visit):
     page = visit(server)
     open_row(page, 6)
     go(page, "fights")
+    cafe, frame = explainer()
+    exact = cafe.hidden_conflicts(cafe.explain(frame.iloc[[6]]))
+    assert page.locator("#pair-sentences li").all_inner_texts() == [fighting_sentence(one) for one in exact.fights(0)]
+    cells = page.locator("#pair-sentences ~ .scroll .map tbody td").evaluate_all(
+        "all => all.map(one => one.firstChild?.data ?? '')"
+    )
+    largest = exact.conflict.max().item()
+    assert max(float(cell or 0) for cell in cells) == pytest.approx(largest, rel=1e-3)
+    assert page.locator("#pairs-measured").inner_text() == "Measured by 16 evaluations of the model, against zero."
     cafe, frame = explainer(variant="feature")
     e = cafe.explain(frame.iloc[[6]], pairs=True)
     up, down, amount = e.pairs(most=1)[0]
-    first = page.locator("#pair-sentences li").first.inner_text()
+    first = page.locator("#inside-sentences li").first.inner_text()
     assert f"{amount:.4g}" in first
     assert all("the constants of the model" in first if name == "(bias)" else name in first for name in (up, down))
     page.locator(".card svg").first.wait_for()
@@ -346,9 +356,14 @@ def test_overview_groups_and_drift(server, visit):
     go(page, "overview")
     cafe, frame = explainer()
     e = cafe.explain(frame)
-    line = page.locator(".ledger tbody tr", has_text="income").locator("td").all_inner_texts()
-    assert float(line[1]) == pytest.approx(e.flat(e.positive)[:, 1].mean().item(), rel=1e-3)
-    assert float(line[2]) == pytest.approx(e.flat(e.negative)[:, 1].mean().item(), rel=1e-3)
+    counts = e.target[:, 0].bincount()
+    for output in counts.argsort(descending=True).tolist():
+        page.locator("#overview-output").select_option(str(output))
+        page.locator("h3", has_text=f"Mean scores of rows explained for {cafe.class_names[output]}").wait_for()
+        own = e.target[:, 0] == output
+        line = page.locator(".ledger tbody tr", has_text="income").locator("td").all_inner_texts()
+        assert float(line[1]) == pytest.approx(e.flat(e.positive)[own, 1].mean().item(), rel=1e-3)
+        assert float(line[2]) == pytest.approx(e.flat(e.negative)[own, 1].mean().item(), rel=1e-3)
     page.locator("#group").select_option("city")
     share = e.conflict_share
     mean = share[torch.tensor((frame["city"] == "Rome").to_numpy())].mean().item()

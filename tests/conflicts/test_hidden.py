@@ -10,6 +10,7 @@ from torch import nn
 from cafexai import CAFE, Explanation
 from cafexai.conflicts import conflict_magnitude, conflict_map
 from cafexai.explanation import ConflictScale
+from cafexai.plotting.conflict_words import fighting_sentence
 
 close = torch.testing.assert_close
 
@@ -155,3 +156,39 @@ def test_the_scale_ranks_conflict_among_background_rows(tmp_path):
     (tmp_path / "no.json").write_text("{}")
     with pytest.raises(ValueError, match="no scale"):
         ConflictScale.load(tmp_path / "no.json")
+
+
+def test_who_fights_whom_is_listed_and_drawn():
+    pytest.importorskip("matplotlib")
+    names = ["income", "debt", "age", "rent"]
+    cafe = CAFE(lambda v: torch.relu(v[:, 0] - v[:, 1]) + v[:, 2] - v[:, 3], feature_names=names)
+    e = cafe.explain(torch.tensor([[1.0, 2.0, 1.0, 0.5], [3.0, 1.0, 1.0, 0.5]]))
+    found = cafe.hidden_conflicts(e)
+    expected = [("income", "debt", 1.0, 1.0), ("debt", "age", 1.0, 0.0), ("age", "rent", 0.5, 0.0)]
+    assert [pair[:4] for pair in found.fights(0)] == expected
+    told = [fighting_sentence(pair) for pair in found.fights(0)]
+    assert told[0] == "income and debt: 1 cancelled, which removing either alone does not show."
+    assert told[1:] == [
+        f"age speaks for it, {name} against it: {size} cancelled." for name, size in (("debt", 1), ("rent", 0.5))
+    ]
+    drawn = e.plot.pairs(0, exact=found)
+    texts = [text.get_text() for text in drawn.axes[0].texts]
+    assert sorted(map(float, texts)) == [0.5, 0.5, 1.0, 1.0, 1.0, 1.0]  # the map is symmetric
+    assert len(drawn.axes[0].patches) == 2  # the hidden pair has a frame
+    assert "1 between the strongest pair" in drawn.get_suptitle()
+    with pytest.raises(ValueError, match=r"Use exact\.plot"):
+        e.plot.pairs(0, exact=cafe.hidden_conflicts(e, 0))
+    with pytest.raises(ValueError, match=r"exact=cafe\.hidden_conflicts"):
+        e.plot.pairs(0)
+
+
+def test_of_several_baselines_the_middle_one_is_taken_and_named():
+    model, x = network(3), torch.randn(2, 3).double()
+    cafe = CAFE(model, background=torch.randn(9, 3).double())
+    e = cafe.explain(x, "background", target=0)
+    found = cafe.hidden_conflicts(e)
+    starts = e.sides[:, :, 0].mean(0)
+    assert starts[found.baseline] == starts.sort().values[4]
+    assert found.against == f"row {found.baseline + 1} of 9 typical rows, the one whose output is in the middle"
+    close(found.conflict, cafe.hidden_conflicts(e, baseline=found.baseline).conflict)
+    assert str(found).endswith(f"Held against {found.against}.")

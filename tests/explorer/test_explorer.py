@@ -107,6 +107,8 @@ def session():
     model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
     with torch.no_grad():
         model[0].weight[:, 0] /= 30
+        outputs = model(torch.tensor(schema.encode(data.drop(columns="paid"))[0]).to(model[0].weight))
+        model[2].bias[1] -= (outputs[:, 1] - outputs[:, 0]).median()  # both classes are predicted
     rows = Rows(model, table_of(data), label="paid", schema=schema)
     made = Session(CAFE(model, schema=schema), rows, second=Rows(model, table_of(data[:30]), label="paid", schema=schema))
     yield made
@@ -127,7 +129,11 @@ def test_scores_of_all_rows_are_those_of_explain(session):
     e = session.cafe.explain(frame().drop(columns="paid"))
     np.testing.assert_allclose(scoring.columns["output"], e.output.numpy(), rtol=1e-5)
     np.testing.assert_allclose(scoring.columns["conflict"], e.conflict.numpy(), rtol=1e-5)
-    np.testing.assert_allclose(scoring.up, e.flat(e.positive).sum(0).numpy(), rtol=1e-5)
+    for output, sums in scoring.sums.items():
+        own = e.target[:, 0] == output
+        np.testing.assert_allclose(sums.up, e.flat(e.positive)[own].sum(0).numpy(), rtol=1e-5)
+        assert sums.rows == int(own.sum())
+    assert sum(sums.rows for sums in scoring.sums.values()) == 90
     likely = session.outputs(frame().drop(columns="paid")).softmax(1)
     np.testing.assert_allclose(scoring.columns["confidence"], likely.max(1).values.numpy(), rtol=1e-5)
     truth = torch.tensor((frame()["paid"] == "yes").to_numpy()).long()
@@ -221,10 +227,15 @@ def test_baselines_in_the_units_of_the_columns(session):
 def test_overview_groups_and_drift(session):
     scoring, second = scored(session), scored(session, session.second)
     e = session.cafe.explain(frame().drop(columns="paid"))
-    found = overview(scoring)
-    up = dict(zip(e.names(), e.flat(e.positive).mean(0).tolist(), strict=True))
-    assert {bar["name"]: pytest.approx(bar["exact"][0]) for bar in found["bars"]} == up
     share = e.conflict_share.numpy()
+    for output, name in enumerate(["no", "yes"]):  # rows are explained for what is predicted: never mixed
+        found, own = overview(scoring, output), e.target[:, 0] == output
+        assert 0 < int(own.sum()) < 90
+        up = dict(zip(e.names(), e.flat(e.positive)[own].mean(0).tolist(), strict=True))
+        assert {bar["name"]: pytest.approx(bar["exact"][0]) for bar in found["bars"]} == up
+        assert {one["name"]: one["rows"] for one in found["outputs"]}[name] == int(own.sum())
+        assert sum(found["shares"]["counts"]) == len(found["swarm"][0]["nets"]) == int(own.sum())
+    assert overview(scoring)["output"] == found["outputs"][0]["place"]  # the most frequent one
     groups = by_group(Table(session.rows), scoring, "city")["groups"]
     assert {one["name"]: one["rows"] for one in groups} == frame()["city"].value_counts().to_dict()
     for one in groups:

@@ -21,11 +21,18 @@ TWO = ("--jobs", "2")
 LONG = ("--set", 'data=["compas", "titanic"]', "--set", 'per_data={"titanic": {"epochs": 10000000}}')
 
 
+def obey_interrupts():
+    """A process started by nohup or cron ignores SIGINT, and so do its children; the study here is to hear it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def started(data, tmp_path):
     """A study whose first task is done and whose second would take hours, and its worker processes."""
     line = command("infidelity-mlp", tmp_path, *LONG, *TWO, "--data", data)
-    process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=obey_interrupts
+    )
     deadline = time.monotonic() + 120
     try:
         while not ((tmp_path / "parts" / "compas-42.json").exists() and list((tmp_path / "models").glob("*.part.safetensors"))):

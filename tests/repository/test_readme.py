@@ -34,9 +34,12 @@ OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # m
         "docs/conflict.md",
         "docs/default.md",
         "docs/guide.md",
+        "docs/index.md",
         "docs/inputs.md",
+        "docs/language-models.md",
         "docs/monitor.md",
         "docs/pictures.md",
+        "docs/start/from-other-methods.md",
     ],
 )
 @pytest.mark.usefixtures("as_a_reader")

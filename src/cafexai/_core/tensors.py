@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
+from .._torch import keep_out_of_torch_function, make_wrapper, tree_map_only
 from ..errors import UnsupportedOperation
 from .provenance import origin_of
 from .row_index import settle
@@ -62,7 +62,7 @@ class Scored(Tensor):
     def __new__(cls, state: Scores, dtype: torch.dtype) -> Scored:
         """An empty tensor with the outside of the value."""
         like = state.template
-        return torch.Tensor._make_wrapper_subclass(cls, like.shape, strides=like.stride(), dtype=dtype, device=like.device)
+        return make_wrapper(cls, like.shape, strides=like.stride(), dtype=dtype, device=like.device)
 
     def __init__(self, state: Scores, dtype: torch.dtype) -> None:
         self._state = state
@@ -90,7 +90,7 @@ class Scored(Tensor):
         self.version = base.version
         self.view_of_root = view if outer is None else lambda v: view(outer(v))
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = keep_out_of_torch_function
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
@@ -106,7 +106,7 @@ class Softmaxed(Tensor):
     """A softmax: a constant for whatever follows, that remembers its logits in case it is the output."""
 
     logits: Scores
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = keep_out_of_torch_function
 
     @staticmethod
     def of(value: Tensor, logits: Scores) -> Softmaxed:
@@ -121,14 +121,14 @@ class Complexed(Tensor):
 
     first: Tensor
     second: Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = keep_out_of_torch_function
     __torch_dispatch__ = Scored.__torch_dispatch__  # type: ignore[assignment]
 
     @staticmethod
     def of(first: Tensor, second: Tensor) -> Complexed:
         """The value with these parts."""
         dtype = torch.complex(*(torch.zeros((), dtype=torch.promote_types(first.dtype, second.dtype)),) * 2).dtype
-        new = torch.Tensor._make_wrapper_subclass(Complexed, first.shape, dtype=dtype, device=first.device)
+        new = make_wrapper(Complexed, first.shape, dtype=dtype, device=first.device)
         new.first, new.second = first, second
         return new
 
@@ -151,7 +151,7 @@ class Coded(Tensor):
     overwritten: list[bool] | None = (
         None  # shared by all that have the same memory: one of them was written to, and is another tensor since
     )
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = keep_out_of_torch_function
 
     @staticmethod
     def of_input(run: Run, codes: Tensor, reference: Tensor | None, source: int) -> Coded:

@@ -10,6 +10,7 @@ from torch import Tensor
 from .._core.variant import Variant
 from ..errors import UnsupportedOperation
 from ..explanation import Explanation, HiddenConflicts
+from ..explanation.conflict import START
 from .explain_job import explain_job
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Job
@@ -21,15 +22,16 @@ STRONGEST = 8  # of more features, so many: those that cancel most inside the mo
 CARRIED = 200  # features for which that is computed; of more, the largest nets are taken
 
 
-def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None, baseline: int) -> HiddenConflicts:
+def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None, chosen: int | None) -> HiddenConflicts:
     """The exact map of pairs of features of each row, and what single removals do not show of it."""
     call, job = "hidden_conflicts", explanation.job
     if job is None:
         raise ValueError(f"{call}(explanation): it was read from a file or sent here. Explain the rows again: cafe.explain(x).")
     if job.question.layer is not None:
         raise ValueError(f"{call}(explanation): it is about the units of a layer. Give an explanation of inputs.")
-    if not 0 <= baseline < len(job.stack):
-        raise ValueError(f"{call}(..., baseline={baseline}): there are {len(job.stack)} baselines, counted from 0.")
+    if chosen is not None and not 0 <= chosen < len(job.stack):
+        raise ValueError(f"{call}(..., baseline={chosen}): there are {len(job.stack)} baselines, counted from 0.")
+    baseline = _middle(explanation) if chosen is None else chosen
     job = dataclasses.replace(job, subject=explainer.subject)
     of = feature_sets(job, [x.shape[1:] for x in job.given.tensors])
     count = of.count if most is None else min(most, of.count)
@@ -40,8 +42,18 @@ def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None
         strength = _strength(explainer, job, explanation, of, baseline)
         features = strength.topk(count, dim=1).indices.sort(1).values.cpu()
     found = map_pairs(job, explanation, features, baseline)
-    names = tuple(tuple(_names(explanation, of, row)[i] for i in chosen) for row, chosen in enumerate(features.tolist()))
-    return HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, baseline)
+    names = tuple(tuple(_names(explanation, of, row)[i] for i in places) for row, places in enumerate(features.tolist()))
+    middle = chosen is None and explanation.sides is not None and len(job.stack) > 1
+    about = (baseline, len(job.stack), job.typical, middle, of.count)
+    return HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, *about)
+
+
+def _middle(explanation: Explanation) -> int:
+    """Of several baselines the one whose output is the middle one, on average over the rows; the first if that is not known."""
+    if explanation.sides is None or not len(explanation):
+        return 0
+    starts = explanation.sides[:, :, START].double().mean(0)
+    return int(starts.argsort(stable=True)[(len(starts) - 1) // 2])
 
 
 def _names(explanation: Explanation, of: FeatureSets, row: int) -> tuple[str, ...]:

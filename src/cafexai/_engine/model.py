@@ -11,10 +11,9 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 
 from .._inputs.trees import refuse_trees
+from .._torch import BatchNorm, Dropout
 from .state_guard import StateGuard
 
 
@@ -139,8 +138,8 @@ class Subject:
     def _refuse_training(self, module: nn.Module, call: str) -> None:
         if not module.training:
             return
-        drops = module.p if isinstance(module, _DropoutNd) else module.dropout if isinstance(module, nn.RNNBase) else 0
-        if isinstance(module, _BatchNorm) or drops:
+        drops = module.p if isinstance(module, Dropout) else module.dropout if isinstance(module, nn.RNNBase) else 0
+        if isinstance(module, BatchNorm) or drops:
             raise ValueError(
                 f"{call}(...): {self._where(module)} ({type(module).__name__}) is in training mode, so the output depends "
                 "on chance or on the other rows. Call model.eval() first."

@@ -13,6 +13,7 @@ from torch.nn.modules import module as hooks
 
 from .._core.run import Run
 from .._core.tensors import Scored, plain
+from .._torch import DisableTorchFunction, global_hooks
 from ..rules.registry import is_elementwise
 
 
@@ -39,8 +40,7 @@ def _behind(module: nn.Module, inputs: Any, output: Any) -> Any:
 
 def hooks_of_others() -> bool:
     """Whether other code has registered global module hooks."""
-    found = (*hooks._global_forward_pre_hooks.values(), *hooks._global_forward_hooks.values())
-    return any(hook is not _before and hook is not _behind for hook in found)
+    return any(hook is not _before and hook is not _behind for hook in global_hooks())
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
 
 def _as_one_function(module: nn.Module, x: Scored) -> Scored:
     """The output of a module that is declared elementwise; what the engine itself does in a hook is not to be followed."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
+    with DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
         try:
             keeps_zero = not bool(module.forward(torch.zeros_like(x.state.template[:1])).any())
         except RuntimeError:

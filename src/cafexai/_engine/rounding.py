@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
 
 from .._carriers.path import PathScores
 from .._core.completeness import make_rounding_error, too_large
 from .._core.run import Settings
 from .._core.tolerance import all_finite, gap, tolerance
+from .._torch import tree_map_only
 from ..errors import CompletenessError, OutputDiffers, SumBroken, UnsupportedOperation
 from .faults import refuse_own_slip
 from .forward import forward, plain_output

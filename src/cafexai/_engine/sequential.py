@@ -22,6 +22,7 @@ from .._core.math_functions import over_rows
 from .._core.run import Leaf, Run, Settings
 from .._core.steps import Added
 from .._core.tolerance import input_change
+from .._torch import count_function_modes
 from ..rules.layers import NotKnown, layers_of
 from .job import Batch, Job
 from .module_paths import hooks_of_others
@@ -33,7 +34,7 @@ def steps_of(job: Job, batch: Batch, settings: Settings) -> list[Any] | None:
     x = batch.tensors[0]
     if len(batch.tensors) > 1 or batch.extra or batch.options or x.ndim != 2 or not _usual(job, settings):
         return None
-    if hooks_of_others() or torch._C._len_torch_function_stack():
+    if hooks_of_others() or count_function_modes():
         return None
     if type(x) is not Tensor or x.dtype not in (torch.float32, torch.float64) or x.numel() > LARGE or not usual_settings():
         return None

@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.grad_mode import _unsafe_preserve_version_counter
-from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 from .._core.tensors import PLAIN, Coded, Complexed, Scored, Softmaxed
+from .._torch import TorchDispatchMode, pop_mode, preserve_version, push_mode
 from ..rules.effects import draws, with_generator, written
 
 FOLLOWED = (Scored, Softmaxed, Coded, Complexed)  # the tensors that the model is given
@@ -129,14 +128,14 @@ class StateGuard(TorchDispatchMode):
     def __enter__(self) -> StateGuard:
         """That of torch also notes in a global variable that there is a mode, as if there were one thread."""
         if not self.watching:
-            _push_mode(self)
+            push_mode(self)
         self.watching += 1
         return self
 
     def __exit__(self, *error: object) -> None:
         self.watching -= 1
         if not self.watching:
-            _pop_mode(None)
+            pop_mode(None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -192,7 +191,7 @@ def _storage(tensor: Tensor) -> Any:
 
 def _version(tensor: Tensor) -> Any:
     """On exit, the tensor counts as unchanged, as its content then is."""
-    return contextlib.nullcontext() if tensor.is_inference() else _unsafe_preserve_version_counter(tensor)
+    return contextlib.nullcontext() if tensor.is_inference() else preserve_version(tensor)
 
 
 class _Changeable:

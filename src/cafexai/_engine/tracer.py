@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._pytree import tree_any, tree_map_only
 
 from .._core.run import Run
 from .._core.tensors import PLAIN, Coded, Complexed, Scored, Softmaxed, is_plain, plain, share
 from .._core.value import Scores
+from .._torch import any_autocast, saves_tensors_as_usual, tree_any, tree_map_only
 from ..errors import Problem, UnsupportedOperation
 from ..rules import codes as of_codes
 from ..rules import complex as of_complex
@@ -375,11 +375,7 @@ def _by_position(func: Callable[..., Any], rule: Rule, args: Any, options: Any, 
 
 def usual_settings() -> bool:
     """Nothing is switched that the engine would have to switch back."""
-    return (
-        torch.is_grad_enabled()
-        and not torch._C._is_any_autocast_enabled()
-        and torch._C._autograd._top_saved_tensors_default_hooks(False) is None
-    )
+    return torch.is_grad_enabled() and not any_autocast() and saves_tensors_as_usual()
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._core.run import Run
 from .._core.tensors import Coded
+from .._torch import tree_leaves, tree_map_only
 from ..errors import UnsupportedOperation
 from ..rules import codes as of_codes
 from ..rules.registry import TABLE, find

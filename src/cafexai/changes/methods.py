@@ -53,19 +53,27 @@ class ChangeMethods:
         return check_explanation(self._explainer.subject, explanation, row, most)
 
     def what_if(
-        self, rows: Any, feature: str | int, values: Sequence[Any] | None = None, target: Any = None, output: Any = None
+        self,
+        rows: Any,
+        feature: str | int,
+        values: Sequence[Any] | None = None,
+        target: Any = None,
+        output: Any = None,
+        against: Any = None,
     ) -> WhatIf:
         """What-if curves (ICE): the output of the model while one feature takes other values and all others stay.
 
         Args:
             rows: A table as ``explain`` takes it, one row or more: a frame, or numbers (rows, features).
             feature: A column, by name or position.
-            values: What is tried. None takes quantiles of a number, or all categories, of the background, or of the rows.
+            values: What is tried. None takes the values of the background, or of the rows: even steps between the 1 % and 99 %
+                quantiles of numbers, or all categories.
             target: The output; see ``explain``. None takes the predicted class of each row as it is.
             output: See ``explain``.
+            against: See ``explain``.
 
         Returns:
-            The curves: ``.outputs`` (rows, values), ``.to_frame()``, ``.plot()``.
+            The curves: ``.outputs`` and ``.probabilities`` (rows, values), ``.to_frame()``, ``.plot()``.
 
         Raises:
             ValueError: There is no such feature, or there are no values to try.
@@ -76,8 +84,8 @@ class ChangeMethods:
             torch.Size([1, 3])
         """
         calls = Calls(
-            explain=lambda table: self.explain(table, target=target, output=output, conflict="net"),
-            prepare=lambda table: prepare_job(self._explainer, table, Request(output=output), Question(), "what_if"),
+            explain=lambda table: self.explain(table, "zero", target=target, output=output, against=against, conflict="net"),
+            prepare=lambda table: prepare_job(self._explainer, table, Request("zero", output=output), Question(), "what_if"),
             background=self.background,
             feature_names=self.feature_names,
         )

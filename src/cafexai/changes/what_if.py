@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._engine.evaluate import Asked, evaluate
+from .._engine.forward import plain_output
 from .._engine.job import Job
+from .._engine.probability import probabilities
 from .._extras import needs
 from .._inputs.prepare import is_frame, row_names_of
-from .._inputs.table_values import column_of, is_missing
+from .._inputs.table_values import column_of, is_date_column, is_missing
+from .._inputs.target import pick_outputs
 from ..explanation import Explanation
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
     from ..plotting.picture import Picture
 
-POINTS, CATEGORIES = 25, 50  # values that are tried unless some are given
+POINTS, CATEGORIES = 41, 50  # values that are tried unless some are given
+ENDS = (0.01, 0.99)  # quantiles between which numbers change
 STEP = 1024  # rows that are evaluated at once
 
 
@@ -38,6 +42,7 @@ class WhatIf:
         own_values: The values of the rows as they are.
         own_outputs: (rows,): the outputs of the rows as they are.
         row_names: The names of the rows, if they have some.
+        probabilities: (rows, values): the probabilities of the explained class, if the model has them.
     """
 
     feature: str
@@ -47,6 +52,7 @@ class WhatIf:
     own_values: tuple[Any, ...]
     own_outputs: Tensor
     row_names: tuple[str, ...] | None = None
+    probabilities: Tensor | None = None
 
     @property
     def is_number(self) -> bool:
@@ -60,6 +66,8 @@ class WhatIf:
         if self.row_names is not None:
             columns["name"] = [name for name in self.row_names for _ in range(count)]
         columns |= {self.feature: list(self.values) * len(self.outputs), "output": self.outputs.flatten().tolist()}
+        if self.probabilities is not None:
+            columns["probability"] = self.probabilities.flatten().tolist()
         return needs("pandas", "tabular").DataFrame(columns)
 
     def plot(self) -> Picture:
@@ -88,19 +96,32 @@ def vary_feature(calls: Calls, rows: Any, feature: str | int, values: Sequence[A
     if not tried:
         raise ValueError(f"{call}: there are no values to try. Give values=[...].")
     e = calls.explain(table)
-    outputs = torch.stack([_outputs(calls.prepare(_replaced(table, place, value)), e) for value in tried], 1)
+    step = max(1, STEP // max(len(e), 1))
+    parts = []
+    for first in range(0, len(tried), step):
+        some = tried[first : first + step]
+        parts.append(_outputs(calls.prepare(_replaced(table, place, some)), e, len(some)))
+    outputs = torch.cat([part[0] for part in parts]).T
+    chances = None if parts[0][1] is None else torch.cat([cast(Tensor, part[1]) for part in parts]).T
     names = row_names_of(table)
-    return WhatIf(name, e.target_name(), tried, outputs, tuple(own), e.output.double().cpu(), names)
+    return WhatIf(name, e.target_name(), tried, outputs, tuple(own), e.output.double().cpu(), names, chances)
 
 
-def _outputs(job: Job, e: Explanation) -> Tensor:
-    """The explained output at changed rows, for the targets of the rows as they were."""
-    found = []
-    for start in range(0, len(e), STEP):
-        rows = slice(start, min(start + STEP, len(e)))
-        asked = Asked(e.target[rows], None, e.meta.final)
-        found.append(evaluate(job, job.batch(rows), asked).double().cpu())
-    return torch.cat(found)
+def _outputs(job: Job, e: Explanation, times: int) -> tuple[Tensor, Tensor | None]:
+    """(times, rows): explained outputs at changed rows, for the targets of the rows as they were, and their probabilities."""
+    target, against = (None if one is None else one.repeat(times, 1) for one in (e.target, e.against))
+    assert target is not None
+    found, chances = [], []
+    for start in range(0, len(target), STEP):
+        rows = slice(start, min(start + STEP, len(target)))
+        asked = Asked(target[rows], None if against is None else against[rows], e.meta.final)
+        batch = job.batch(rows)
+        found.append(evaluate(job, batch, asked).double().cpu())
+        if e.probability is not None:
+            raw = plain_output(job, batch)
+            likely = probabilities(job, raw, raw if e.meta.final else None)
+            chances += [] if likely is None else [pick_outputs(likely, asked.target).double().cpu()]
+    return torch.cat(found).view(times, -1), torch.cat(chances).view(times, -1) if chances else None
 
 
 def _column(rows: Any, feature: str | int, known: Sequence[str] | None, call: str) -> tuple[Any, int, str]:
@@ -122,41 +143,52 @@ def _column(rows: Any, feature: str | int, known: Sequence[str] | None, call: st
 
 
 def _values(background: Any, own: list[Any], place: int, name: str, call: str) -> list[Any]:
-    """Quantiles of a number, or all categories, in the background; without a background, in the rows themselves."""
+    """Usual values of the background; without a background, of the rows themselves."""
     cells = own
     if background is not None and not isinstance(background, (tuple, list)):
         cells = column_of(background if is_frame(background) else np.asarray(background), place, name).tolist()
-    there = [cell for cell in cells if not is_missing(cell)]
-    if all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in there):
-        grid = np.unique(np.quantile(np.array(there, dtype=np.float64), np.linspace(0, 1, POINTS))).tolist() if there else []
-        whole = all(float(cell).is_integer() for cell in there)
-        grid = sorted({round(value) for value in grid}) if whole and any(isinstance(cell, int) for cell in there) else grid
-    else:
-        grid = sorted(dict.fromkeys(there), key=str)[:CATEGORIES]
+    grid = usual_values(cells)
     if len(grid) < 2:
         raise ValueError(f"{call}: which values? The data have one value of {name!r}. Give values=[...], or a background.")
     return grid
 
 
-def _replaced(table: Any, place: int, value: Any) -> Any:
-    """The table with one value in a whole column."""
+def usual_values(cells: Sequence[Any]) -> list[Any]:
+    """What a column may hold: few numbers themselves, many as even steps between quantiles; dates; or categories."""
+    there = [cell for cell in cells if not is_missing(cell)]
+    if not all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in there):
+        known = sorted(dict.fromkeys(there), key=str)
+        if not is_date_column(known):
+            return known[:CATEGORIES]
+        return [known[place] for place in np.unique(np.linspace(0, len(known) - 1, POINTS).astype(int)).tolist()]
+    known = sorted(set(there))
+    if len(known) <= POINTS:
+        return known
+    low, high = np.quantile(np.array(there, dtype=np.float64), ENDS).tolist()
+    grid = np.linspace(low, high, POINTS).tolist()
+    return sorted({round(value) for value in grid}) if all(isinstance(cell, int) for cell in there) else grid
+
+
+def _replaced(table: Any, place: int, values: Sequence[Any]) -> Any:
+    """The table once for each value, with that value in a whole column."""
+    rows, times = len(table), len(values)
     if not is_frame(table):
-        changed = table.clone()
-        changed[:, place] = value
+        changed = table.repeat(times, 1)
+        changed[:, place] = torch.tensor(values, dtype=changed.dtype).repeat_interleave(rows)
         return changed
-    column = table.columns[place]
+    column, cells = table.columns[place], [value for value in values for _ in range(rows)]
     if not hasattr(table, "iloc"):  # polars
-        return table.with_columns(**{str(column): [value] * len(table)})
-    return _assign(table, column, value)
+        return table[list(range(rows)) * times].with_columns(**{str(column): cells})
+    return _assign(table.iloc[list(range(rows)) * times].reset_index(drop=True), column, cells)
 
 
-def _assign(table: Any, column: Any, value: Any) -> Any:
-    """A column of one value; categories stay categories."""
+def _assign(table: Any, column: Any, values: Sequence[Any]) -> Any:
+    """The table with these cells in a column; categories stay categories."""
     pandas = needs("pandas", "tabular")
     kind = table[column].dtype
-    cells = pandas.Series([value] * len(table), index=table.index)
+    cells = pandas.Series(values)
     if isinstance(kind, pandas.CategoricalDtype):
-        cells = cells.astype(kind if value in kind.categories else kind.categories.dtype)
+        cells = cells.astype(kind if cells.isin(kind.categories).all() else kind.categories.dtype)
     elif str(kind) == "object":
         cells = cells.astype(object)
     changed = table.copy()

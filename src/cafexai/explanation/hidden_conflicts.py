@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from ..plotting.picture import Picture
 
 ROUNDING = 1e-5  # of the largest conflict or effect of a row: less than that is not shown
 SMALL = 0.25  # of what a feature does without its opponent: by itself it then seems not to matter
@@ -19,6 +22,17 @@ class HiddenPair(NamedTuple):
     hidden: float  # conflict that single removals do not show
     alone: float  # what ``first`` does as things are
     without: float  # what ``first`` does once ``second`` is at its baseline
+
+
+class FightingPair(NamedTuple):
+    """Two features that cancel each other."""
+
+    first: str
+    second: str
+    conflict: float
+    hidden: float  # the part that single removals do not show
+    first_alone: float  # what ``first`` does as things are
+    second_alone: float
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,10 @@ class HiddenConflicts:
         without: (rows, m, m): [i, j] is what j does once i is at its baseline.
         evaluations: Evaluations of the model, per row.
         baseline: Which of several baselines the rows were compared with.
+        baselines: How many there are.
+        typical: They are rows of the background.
+        middle: It was taken because its output is the middle one of all of them.
+        features: How many features there are; m of them were compared.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -44,6 +62,20 @@ class HiddenConflicts:
     without: Tensor
     evaluations: int
     baseline: int = 0
+    baselines: int = 1
+    typical: bool = False
+    middle: bool = False
+    features: int = 0
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def against(self) -> str:
+        """The baseline that the rows were compared with, in words."""
+        from ..plotting.conflict_words import baseline_words
+
+        return baseline_words(self.baseline, self.baselines, self.typical, self.middle)
 
     @property
     def hidden(self) -> Tensor:
@@ -60,17 +92,38 @@ class HiddenConflicts:
         Returns:
             The pairs.
         """
-        hidden, names = self.hidden[row], self.names[row]
-        least = ROUNDING * max(self.conflict[row].max().item(), self.alone[row].abs().max().item())
-        pairs = [(hidden[i, j].item(), i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
-        found = []
-        for amount, i, j in sorted(pairs, key=lambda entry: -entry[0])[:most]:
-            if amount <= least:
-                break
+        names, found = self.names[row], []
+        for amount, i, j in self._ranked(self.hidden[row], row)[:most]:
             i, j = (i, j) if self._hides(row, i, j) >= self._hides(row, j, i) else (j, i)
             without = self.without[row, i, j].item()
             found.append(HiddenPair(names[j], names[i], amount, self.alone[row, j].item(), without))
         return found
+
+    def fights(self, row: int = 0, most: int = 10) -> list[FightingPair]:
+        """The pairs of features that cancel most of each other in one row, largest first.
+
+        Args:
+            row: Which row.
+            most: How many pairs.
+
+        Returns:
+            The pairs.
+        """
+        names, hidden, alone, least = self.names[row], self.hidden[row], self.alone[row], self._least(row)
+        return [
+            FightingPair(names[i], names[j], amount, part if part > least else 0.0, alone[i].item(), alone[j].item())
+            for amount, i, j in self._ranked(self.conflict[row], row)[:most]
+            for part in (hidden[i, j].item(),)
+        ]
+
+    def _least(self, row: int) -> float:
+        return ROUNDING * max(self.conflict[row].max().item(), self.alone[row].abs().max().item())
+
+    def _ranked(self, amounts: Tensor, row: int) -> list[tuple[float, int, int]]:
+        """The pairs of one row with more than rounding errors, largest first."""
+        count, least = len(self.names[row]), self._least(row)
+        pairs = [(amounts[i, j].item(), i, j) for i in range(count) for j in range(i + 1, count)]
+        return sorted((pair for pair in pairs if pair[0] > least), key=lambda pair: -pair[0])
 
     def _hides(self, row: int, i: int, j: int) -> float:
         """The counteraction of removing i first, then j."""
@@ -91,6 +144,21 @@ class HiddenConflicts:
 
         return [hidden_sentence(pair) for pair in self.top(row, most)]
 
+    def plot(self, row: int = 0, most: int = 8) -> Picture:
+        """Who fights whom in one row: the exact map, and its strongest pairs as a network; needs matplotlib.
+
+        Args:
+            row: Which row.
+            most: How many features are shown.
+
+        Returns:
+            The picture.
+        """
+        from ..plotting.pairs import exact_pairs
+
+        return exact_pairs(self, row, most)
+
     def __str__(self) -> str:
         lines = [f"row {row}: {line}" for row in range(len(self.names)) for line in self.sentences(row)]
-        return "\n".join(lines) or "no conflict is hidden"
+        told = [f"Held against {self.against}."] * (self.baselines > 1)
+        return "\n".join([*(lines or ["no conflict is hidden"]), *told])

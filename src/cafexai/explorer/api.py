@@ -9,7 +9,7 @@ from typing import Any
 from ..plotting.row_lines import ORDERS
 from .circuits import units_view
 from .classes import classes_of, usual_threshold
-from .conflicts import pairs_view
+from .conflicts import inside_view, pairs_view
 from .curves import curve
 from .exports import command, python_lines, report, scores
 from .methods import Runs
@@ -17,6 +17,7 @@ from .overview import by_group, drift, overview
 from .requests import Choice, Refused, listing, mapping, whole, word
 from .row import row_view
 from .rows import Edits
+from .scale import make_scale
 from .scoring import Scoring, score_cohort
 from .session import Session
 from .table import SCORES, Table
@@ -37,6 +38,7 @@ class Api:
         """Score all rows in the background."""
         self._begun = True
         self.session.worker.background("scores", self.scoring.run())
+        self.session.worker.background("scale", make_scale(self.session, self.scoring.choice))
         if self.second is not None:
             self.session.worker.background("second", self.second.run())
 
@@ -112,8 +114,12 @@ class Api:
         return row_view(self.session, *self._row(body), whole(body.get("most", 20), "most", 2000) or 1, order)
 
     def pairs(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Which features cancelled which."""
+        """Which features cancel which: the exact map, and hidden conflicts."""
         return pairs_view(self.session, *self._row(body))
+
+    def inside(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Which features cancelled which inside the model."""
+        return inside_view(self.session, *self._row(body))
 
     def units(self, body: dict[str, Any]) -> dict[str, Any]:
         """Where in the model influence cancelled."""
@@ -126,7 +132,7 @@ class Api:
     def overview(self, body: dict[str, Any]) -> dict[str, Any]:
         """What all rows have in common."""
         self._begin_once()
-        return overview(self.scoring)
+        return overview(self.scoring, self._output(body))
 
     def cohort(self, body: dict[str, Any]) -> dict[str, Any]:
         """What the rows that fit a filter have in common."""
@@ -135,7 +141,13 @@ class Api:
             return self.overview(body)
         if not len(places):
             raise Refused("No row fits the filter.", "table")
-        return {**overview(score_cohort(self.scoring, places)), "cohort": len(places), "rows": len(self.session.rows)}
+        found = overview(score_cohort(self.scoring, places), self._output(body))
+        return {**found, "cohort": len(places), "rows": len(self.session.rows)}
+
+    def _output(self, body: dict[str, Any]) -> int | None:
+        """The output whose scores an overview shows; None is the most frequent one."""
+        output = body.get("output")
+        return None if output is None else whole(output, "output", max(self.session.count - 1, 0))
 
     def groups(self, body: dict[str, Any]) -> dict[str, Any]:
         """Conflict by group of rows."""
@@ -146,7 +158,7 @@ class Api:
         """Two files."""
         if self.second is None:
             raise Refused("There is no second file.")
-        return drift(self.scoring, self.second)
+        return drift(self.scoring, self.second, self._output(body))
 
     def methods(self, body: dict[str, Any]) -> dict[str, Any]:
         """The methods that run on this model, by name and in words, and why others do not."""
@@ -181,7 +193,7 @@ class Api:
         return scores(self.session, *self._rows(body), word(body.get("ending"), ("csv", "parquet"), "ending"))
 
 
-WITH_MODEL = ("row", "pairs", "units", "curve", "cohort", "report", "scores")
+WITH_MODEL = ("row", "pairs", "inside", "units", "curve", "cohort", "report", "scores")
 OTHERS = (
     "about", "rows", "distribution", "progress", "score", "overview", "groups", "drift", "methods", "begin_method", "run",
     "end_method", "lines",

@@ -16,41 +16,59 @@ from .table import Table
 FEATURES, SWARM, GROUPS, BINS = 20, 12, 10, 20
 
 
-def overview(scoring: Scoring) -> dict[str, Any]:
-    """Mean scores of every feature, and single rows for the most important ones."""
-    names, up, down, sizes = _means(scoring)
+def overview(scoring: Scoring, output: int | None = None) -> dict[str, Any]:
+    """Mean scores of every feature, and single rows for the most important ones: of the rows explained for one output."""
+    shown = _output(scoring, output)
+    names, up, down, sizes = _means(scoring, shown)
     order = np.argsort(-sizes, kind="stable")  # by mean |net|
     bars = [
         {"name": names[i], "exact": [up[i], down[i], up[i] - down[i]], "up": number(up[i]), "down": number(down[i])}
         | {"net": number(up[i] - down[i])}
         for i in order[:FEATURES].tolist()
     ]
+    shares = scoring.columns["share"][: scoring.done]
+    own = shares[scoring.explained[: len(shares)] == shown]
     return {
         **scoring.told(),
         "kind": scoring.kind,
+        "outputs": _outputs(scoring),
+        "output": shown,
         "bars": bars,
         "more": max(len(names) - FEATURES, 0),
-        "swarm": _swarm(scoring, order[:SWARM].tolist()),
-        "shares": _counts(scoring.columns["share"][: scoring.done]),
-        "mean": _mean(scoring.columns["share"][: scoring.done]),
+        "swarm": _swarm(scoring, order[:SWARM].tolist(), shown),
+        "shares": _counts(own),
+        "mean": _mean(own),
     }
 
 
-def _means(scoring: Scoring) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """By feature: mean positive, mean negative, mean |net|."""
-    rows = max(scoring.done, 1)
-    if scoring.kind == "text":
-        words = list(scoring.by_word)
-        counted = np.array([scoring.by_word[name] for name in words]).reshape(len(words), 4)
-        return words, counted[:, 1] / rows, counted[:, 2] / rows, counted[:, 3] / rows
-    if scoring.up is None:
+def _outputs(scoring: Scoring) -> list[dict[str, Any]]:
+    """The outputs that rows are explained for, the most frequent first."""
+    names = scoring.session.output_names or ["output"]
+    ranked = sorted(scoring.sums.items(), key=lambda entry: (-entry[1].rows, entry[0]))
+    return [{"place": place, "name": names[place], "rows": sums.rows} for place, sums in ranked]
+
+
+def _output(scoring: Scoring, wanted: int | None) -> int:
+    """The wanted output if rows are explained for it, else the most frequent one."""
+    known = [one["place"] for one in _outputs(scoring)]
+    return wanted if wanted is not None and wanted in known else known[0] if known else 0
+
+
+def _means(scoring: Scoring, output: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """By feature: mean positive, mean negative, mean |net| of the rows that are explained for one output."""
+    sums = scoring.sums.get(output)
+    if sums is None:
         return [], np.zeros(0), np.zeros(0), np.zeros(0)
-    return list(scoring.names), scoring.up / rows, scoring.down / rows, scoring.sizes / rows
+    if scoring.kind == "text":
+        words = list(sums.by_word)
+        counted = np.array([sums.by_word[name] for name in words]).reshape(len(words), 4) / sums.rows
+        return words, counted[:, 1], counted[:, 2], counted[:, 3]
+    return list(scoring.names), sums.up / sums.rows, sums.down / sums.rows, sums.sizes / sums.rows
 
 
-def _swarm(scoring: Scoring, wanted: list[int]) -> list[dict[str, Any]]:
+def _swarm(scoring: Scoring, wanted: list[int], output: int) -> list[dict[str, Any]]:
     """Net scores of the sampled rows, with the rank of the value of the feature from 0 to 1 where it has one."""
-    kept = list(scoring.kept)
+    kept = [(place, nets, values) for place, own, nets, values in list(scoring.kept) if own == output]
     found = []
     for i in wanted if kept and scoring.names else []:
         nets = [float(nets[i]) for _, nets, _ in kept]
@@ -103,8 +121,8 @@ def by_group(table: Table, scoring: Scoring, column: Any, cohort: np.ndarray | N
     return {"column": name, "groups": groups, "covered": len(shares), "total": total}
 
 
-def drift(first: Scoring, second: Scoring) -> dict[str, Any]:
-    """The conflict of two files side by side, and the features whose influence changed most."""
+def drift(first: Scoring, second: Scoring, output: int | None = None) -> dict[str, Any]:
+    """The conflict of two files side by side, and the features whose influence on one output changed most."""
     found: dict[str, Any] = {"files": []}
     ends = _ends(np.concatenate([one.columns["share"][: one.done] for one in (first, second)]))
     for scoring in (first, second):
@@ -114,8 +132,10 @@ def drift(first: Scoring, second: Scoring) -> dict[str, Any]:
     if first.done and second.done:
         shares = (first.columns["share"][: first.done], second.columns["share"][: second.done])
         found["apart"] = number(_apart(*shares))
-        names, up, down, _ = _means(first)
-        known, more_up, more_down, _ = _means(second)
+        shown = _output(first, output)
+        found["of"] = first.session.output_names[shown] if max(len(first.sums), len(second.sums)) > 1 else ""
+        names, up, down, _ = _means(first, shown)
+        known, more_up, more_down, _ = _means(second, shown)
         others = {name: (float(more_up[i]), float(more_down[i])) for i, name in enumerate(known)}
         moved = [(name, up[i], down[i], *others[name]) for i, name in enumerate(names) if name in others]
         moved.sort(key=lambda one: -(abs(one[3] - one[1]) + abs(one[4] - one[2])))

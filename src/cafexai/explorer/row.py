@@ -35,8 +35,8 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
     view: dict[str, Any] = {
         "place": place,
         "name": rows.name(place),
-        "now": ledger(now, most, order),
-        "before": ledger(before, most, order) if edits else None,
+        "now": ledger(session.ranked(now, choice), most, order),
+        "before": ledger(session.ranked(before, choice), most, order) if edits else None,
         "outputs": _outputs(session, place, edits, now.meta.final),
         "outputs_before": _outputs(session, place, {}, now.meta.final) if edits else None,
         "cells": cells,

@@ -15,11 +15,13 @@ import numpy as np
 from .._extras import needs
 from .._inputs.prepare import row_names_of
 from .._inputs.table_values import is_date_column, word
+from ..changes.what_if import usual_values
 from ..loading import Data, columns_of_model, model_inputs
 from ..loading.tables import kinds_of
 from .requests import Refused, listing, mapping, number, whole
 
 CATEGORIES = 1000  # of a column that can be chosen from
+WORDS = 30  # of these in a what-if curve
 Edits = Mapping[str, Any]  # "cells" of a table, "regions" of a picture or words "struck" from a text
 
 
@@ -47,6 +49,7 @@ class Rows:
     ) -> None:
         self.model, self.data, self.label = model, data, label
         self.schema, self.preprocess = schema, preprocess
+        self._usual: dict[str, list[Any]] = {}
         if data.form == "table":
             wanted = list(columns) if columns is not None else None
             if wanted is None:
@@ -139,8 +142,6 @@ class Rows:
             return self._date(name, value)
         if value not in column.words:
             raise Refused(f"Choose one of the {len(column.words)} categories.", name)
-        if column.kind == "yes or no":
-            return value == "True"
         return self.cell_of(name, value)
 
     def _date(self, name: str, value: Any) -> Any:
@@ -154,6 +155,8 @@ class Rows:
     def cell_of(self, name: str, value: Any) -> Any:
         """A value of a column in the form that the column has: dates as dates, codes of categories as they are."""
         column = self.data.rows[name]
+        if self.data.kinds.get(name) == "yes or no":
+            return str(value) == "True"
         if str(column.dtype).startswith("datetime"):
             return needs("pandas", "tabular").Timestamp(value)
         if self.data.kinds.get(name) == "date":
@@ -161,16 +164,13 @@ class Rows:
             return word(day)
         return _like(column, value)
 
-    def varied(self, place: int, edits: Edits, name: str, values: Sequence[Any]) -> Any:
-        """One row once for each value of a column, in the form that the model takes."""
-        some = _with_cells(self.data.take([place] * len(values)), edits.get("cells", {}))
-        frame = some.rows.copy()
-        kind = frame[name].dtype
-        frame[name] = list(values)
-        with contextlib.suppress(TypeError, ValueError):
-            frame[name] = frame[name].astype(kind) if not isinstance(values[0], float) else frame[name]
-        data = self._for_model(dataclasses.replace(some, rows=frame))
-        return model_inputs(self.model, data, schema=self.schema, preprocess=self.preprocess)[0]
+    def usual(self, name: str) -> list[Any]:
+        """Values that a what-if curve of a column tries: usual ones of the data, or the categories that can be chosen."""
+        if name not in self._usual:
+            column = self.editable[name]
+            known = list(column.words[:WORDS]) if column.words else usual_values(self.data.rows[name].tolist())
+            self._usual[name] = known if column.kind == "number" else [self.cell_of(name, value) for value in known]
+        return self._usual[name]
 
     @staticmethod
     def _region(given: Any) -> tuple[int, int, int, int]:

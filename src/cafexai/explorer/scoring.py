@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +24,17 @@ SAMPLE = 400  # rows whose single scores are kept
 MOST_WORDS = 5000
 
 
+@dataclass
+class Sums:
+    """Sums of the scores of rows that are explained for one output; scores of different outputs are never added."""
+
+    rows: int = 0
+    up: Any = 0.0  # one number per feature
+    down: Any = 0.0
+    sizes: Any = 0.0  # of |net|
+    by_word: dict[str, list[float]] = field(default_factory=dict)  # for texts: how often, up, down, |net|
+
+
 class Scoring:
     """Scores of the rows of one file under one choice; arrays are filled from row 0 on."""
 
@@ -34,11 +46,9 @@ class Scoring:
         self.predicted = np.full(total, -1, dtype=np.int32)
         self.names: tuple[str, ...] = ()
         self.categories: dict[str, tuple[str, ...]] = {}
-        self.up: Any = None  # sums of scores over the rows, one per feature
-        self.down: Any = None
-        self.sizes: Any = None  # sums of |net|
-        self.by_word: dict[str, list[float]] = {}  # for texts: how often, up, down, |net|
-        self.kept: list[tuple[int, np.ndarray, np.ndarray | None]] = []  # place, net scores and values of some rows
+        self.sums: dict[int, Sums] = {}  # by the explained output
+        self.explained = np.full(total, -1, dtype=np.int32)  # the explained output of each row
+        self.kept: list[tuple[int, int, np.ndarray, np.ndarray | None]] = []  # place, output, nets and values of some rows
         self.sample = set(np.random.default_rng(0).choice(total, min(SAMPLE, total), replace=False).tolist())
         self.kind = "table"
 
@@ -97,32 +107,39 @@ class Scoring:
 
     def _sum(self, e: Explanation, places: Sequence[int]) -> None:
         self.kind = e.kind
+        targets = e.target[:, 0].cpu() if e.target.shape[1] else torch.zeros(len(e), dtype=torch.long)
+        self.explained[np.asarray(places)] = targets.numpy()
+        for output in targets.unique().tolist():
+            self.sums.setdefault(output, Sums()).rows += int((targets == output).sum())
         if e.kind == "text":
-            self._words(e)
+            self._words(e, targets.tolist())
             return
         part = by_region(e) if e.kind == "image" else e
         up, down = (part.flat(one).double().cpu() for one in (part.positive, part.negative))
         self.names, self.categories = part.names(), dict(part.categories)
-        self.up = up.sum(0).numpy() if self.up is None else self.up + up.sum(0).numpy()
-        self.down = down.sum(0).numpy() if self.down is None else self.down + down.sum(0).numpy()
-        sizes = (up - down).abs().sum(0).numpy()
-        self.sizes = sizes if self.sizes is None else self.sizes + sizes
+        for output in targets.unique().tolist():
+            sums, own = self.sums[output], targets == output
+            sums.up = sums.up + up[own].sum(0).numpy()
+            sums.down = sums.down + down[own].sum(0).numpy()
+            sums.sizes = sums.sizes + (up - down)[own].abs().sum(0).numpy()
         own_places = [i for i, place in enumerate(places) if place in self.sample]
         wanted = [places[i] for i in own_places]
         if wanted:
-            own = torch.tensor(own_places)
+            chosen = torch.tensor(own_places)
             values = (
-                None if part.grouped and part.features.display is None else part.flat(part.shown).double().cpu()[own].numpy()
+                None if part.grouped and part.features.display is None else part.flat(part.shown).double().cpu()[chosen].numpy()
             )
-            nets = (up - down)[own].float().numpy()
-            self.kept += [(p, nets[i], None if values is None else values[i]) for i, p in enumerate(wanted)]
+            nets = (up - down)[chosen].float().numpy()
+            outputs = targets[chosen].tolist()
+            self.kept += [(p, outputs[i], nets[i], None if values is None else values[i]) for i, p in enumerate(wanted)]
 
-    def _words(self, e: Explanation) -> None:
+    def _words(self, e: Explanation, targets: list[int]) -> None:
         up, down = (e.flat(one).double().cpu().tolist() for one in (e.positive, e.negative))
-        for row in range(len(e)):
+        for row, output in enumerate(targets):
+            words = self.sums[output].by_word
             for place, name in enumerate(e.names(row)):
-                if name and (name in self.by_word or len(self.by_word) < MOST_WORDS):
-                    entry = self.by_word.setdefault(name, [0, 0.0, 0.0, 0.0])
+                if name and (name in words or len(words) < MOST_WORDS):
+                    entry = words.setdefault(name, [0, 0.0, 0.0, 0.0])
                     entry[0] += 1
                     entry[1] += up[row][place]
                     entry[2] += down[row][place]
@@ -150,5 +167,6 @@ def score_cohort(whole: Scoring, places: np.ndarray) -> Scoring:
     made.total, made.done = len(places), len(chosen)
     explained = whole.session.explain(chosen.tolist(), whole.choice, rows=whole.rows)
     made._sum(explained, chosen.tolist())
-    made.columns["share"] = whole.columns["share"][places]
+    made.columns["share"] = explained.conflict_share.cpu().numpy()
+    made.explained = made.explained[chosen]
     return made

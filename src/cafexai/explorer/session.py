@@ -16,12 +16,13 @@ from .._core.variant import Variant
 from .._engine.job import as_arguments
 from .._engine.output import select_output
 from .._engine.probability import implied_probability
-from .._inputs.background import Background, draw_places
+from .._inputs.background import Background, draw_places, draw_rows
 from .._inputs.baselines import references
 from .._inputs.convert import convert_inputs
 from .._inputs.prepare import Inputs, has_own_columns, prepare
 from ..cafe import CAFE
-from ..explanation import Explanation
+from ..explanation import Explanation, HiddenConflicts
+from ..explanation.scale import ConflictScale
 from .requests import BACKGROUND, TYPICAL, Choice, Refused
 from .rows import Edits, Rows, painted, plain
 from .worker import Worker
@@ -51,6 +52,7 @@ class Session:
         self.worker, self.slow = Worker("cafexai-model"), Worker("cafexai-methods")
         self._baselines: dict[str, Any] = {}
         self._recent: dict[Any, Any] = {}
+        self.scales: dict[Choice, ConflictScale] = {}  # how much conflict is usual, by how rows are explained
         self._lock = threading.Lock()
         first = self.outputs(rows.inputs([0])[0])
         self.count = math.prod(first.shape[1:]) if first.ndim == 2 else 1  # of outputs that can be chosen
@@ -97,6 +99,31 @@ class Session:
         """One row as it is; the last ones are remembered, for changes are held against them."""
         return self._remembered(("explained", place, choice), lambda: self.explain([place], choice))
 
+    def ranked(self, e: Explanation, choice: Choice) -> Explanation:
+        """The explanation with the rank of its conflict among background rows, once these are explained in the same way."""
+        scale = self.scales.get(choice)
+        ranked: Explanation = e if scale is None or scale.kind != e.conflict_kind else e.rank_conflict(scale)
+        return ranked
+
+    def hidden(self, e: Explanation, choice: Choice) -> HiddenConflicts:
+        """The exact map of pairs of features of an explained row, and hidden conflicts."""
+        try:
+            return self.cafe_for(choice).hidden_conflicts(e)
+        except (ValueError, RuntimeError) as error:
+            raise Refused(str(error)) from error
+
+    def named(self, found: HiddenConflicts, choice: Choice) -> str:
+        """The baseline that a row is held against, in words."""
+        word = choice.baseline
+        if found.baselines > 1 and self.cafe.background is None:
+            place = int(draw_places(len(self.rows), found.baselines, 0)[found.baseline])
+            return f"{self.rows.name(place)}, {found.against}"
+        if found.baselines > 1:
+            return found.against
+        if word.startswith("row:"):
+            return self.rows.name(int(word.removeprefix("row:")))
+        return {"mask": "the mask token"}.get(word) or (f"the {word} of the data" if word in TYPICAL else word)
+
     def outputs_of(self, place: int, edits: Edits) -> Tensor:
         """All outputs for one row; the last ones are remembered, for they do not change with the choice."""
         return self._remembered(("outputs", place, repr(edits)), lambda: self.outputs(self.rows.inputs([place], edits)[0]))
@@ -133,6 +160,10 @@ class Session:
             raise Refused("Its baseline is no row of its inputs.", "baseline")
         return tuple(torch.zeros_like(x) if part is None else part for part, x in zip(parts, given.tensors, strict=True))
 
+    def explained(self, inputs: Any, choice: Choice) -> Explanation:
+        """The scores of rows in the form that the model takes."""
+        return self._explained(choice, inputs, self.baseline(choice.baseline), None, {})
+
     def _explained(self, choice: Choice, inputs: Any, baseline: Any, display: Any, more: dict[str, Any]) -> Explanation:
         try:
             return self.cafe_for(choice).explain(
@@ -152,9 +183,10 @@ class Session:
     def baselines(self) -> list[str]:
         """The words for what rows may be compared with, the usual one first."""
         if self.rows.data.form != "texts":
-            known = ["zero", *([BACKGROUND] if self.rows.data.form == "table" else []), *TYPICAL, "row"]
+            table = self.rows.data.form == "table"
             own = self.cafe.background is not None and (self.takes_raw or self.cafe.schema is not None)
-            return sorted(known, key=lambda word: word != BACKGROUND) if own else known  # zero is no typical value there
+            known = ["zero", *([BACKGROUND] if table else []), *TYPICAL, "row"]
+            return sorted(known, key=lambda word: word != BACKGROUND) if table and own else known  # zero is not typical there
         return ["mask", "zero"] if getattr(self.tokenizer, "mask_token_id", None) is not None else ["zero"]
 
     def baseline(self, word: str) -> Any:
@@ -190,10 +222,13 @@ class Session:
 
     def _background(self) -> Background:
         """Rows of the background, or of the data, that each row is compared with."""
+        return Background(self.typical_rows(Background(None).k) if self.cafe.background is None else self.cafe.background)
+
+    def typical_rows(self, most: int) -> Any:
+        """At most so many rows of the background, or of the data, drawn at random; always the same."""
         if self.cafe.background is not None:
-            return Background(self.cafe.background)
-        places = draw_places(len(self.rows), Background(None).k, 0).tolist()
-        return Background(self.rows.inputs(places)[0])
+            return draw_rows(self.cafe.background, most, 0)
+        return self.rows.inputs(draw_places(len(self.rows), most, 0).tolist())[0]
 
     def baseline_cells(self, word: str) -> dict[str, Any]:
         """The values of the baseline in the units of the columns, where it has such."""

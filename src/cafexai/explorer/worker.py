@@ -65,6 +65,9 @@ class Worker:
                 task = None if slot is None else self._waiting.pop(slot)
                 key = next(iter(self._jobs), None)
                 job = None if key is None else self._jobs[key]
+                if task is None and key is not None and job is not None:
+                    del self._jobs[key]
+                    self._jobs[key] = job  # jobs take turns
             if task is not None:
                 _answered(*task)
             elif key is not None and job is not None and not _stepped(job):

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from .._engine.diagnose import answer, rows_for
 from .._inputs import at_least, groups_by_word, resolve_old_words
+from .._torch import Convolution
 from .infidelity import infidelity
 from .perturbations import Perturb
 from .registry import Bench, metric
 
-LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
+LAYERS = (nn.Linear, Convolution)
 
 
 class _Reached(BaseException):

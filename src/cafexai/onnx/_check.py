@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._torch import DisableTorchFunction
 from ..errors import ModelProblem
 
 NEAR = 1e-4  # of the largest output
@@ -30,7 +31,7 @@ def compare_with_others(model: Any, path: Path, given: Values, found: Values) ->
     """Refuse a model whose outputs for the first rows are not those of the file as it is written, and of onnxruntime."""
     if model in _checked:
         return
-    with torch._C.DisableTorchFunction(), torch.no_grad():
+    with DisableTorchFunction(), torch.no_grad():
         rows, few = len(next(iter(given.values()))), model.rows or ROWS
         if rows > few and all(one.ndim and len(one) == rows for one in (*given.values(), *found.values())):
             given, found = ({name: one[:few] for name, one in parts.items()} for parts in (given, found))

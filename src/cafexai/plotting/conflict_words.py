@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..explanation.conflict import MEASURED, ConflictInfo, share_of
-from ..explanation.hidden_conflicts import SMALL, HiddenPair
+from ..explanation.hidden_conflicts import SMALL, FightingPair, HiddenPair
 
 SHARE = "cancelled / (cancelled + left)"
+BIAS, CONSTANTS = "(bias)", "the constants of the model"
+NO_PAIR = "No two features cancelled anything of each other."
 
 
 def whole_percent(share: float) -> str:
@@ -85,6 +87,44 @@ def hidden_sentence(pair: HiddenPair) -> str:
     seems = "seems not to matter" if abs(pair.alone) < SMALL * abs(pair.without) else f"moves the score by {pair.alone:+.3g}"
     held = "holds it down" if pair.without > 0 else "holds it up"
     return f"{first} alone {seems}, but only because {second} {held}; without {second} it would move the score by {amount}."
+
+
+def fighting_sentence(pair: FightingPair) -> str:
+    """Two features that cancel each other in the exact map, in words."""
+    one, two, amount = pair.first, pair.second, _short(pair.conflict)
+    if pair.hidden >= pair.conflict:
+        return f"{one} and {two}: {amount} cancelled, which removing either alone does not show."
+    up, down = (one, two) if pair.first_alone > 0 else (two, one)
+    more = f", {_short(pair.hidden)} of it hidden" if pair.hidden > 0 else ""
+    return f"{up} speaks for it, {down} against it: {amount} cancelled{more}."
+
+
+def engine_sentence(up: str, down: str, amount: str, raised: str = "") -> str:
+    """What two features cancelled at the units of the model, in words; ``raised`` is the whole positive score of the first."""
+    who, against = (CONSTANTS if name == BIAS else name for name in (up, down))
+    if up == down:
+        against = "themselves, by another way" if up == BIAS else "itself, by another way"
+    if raised:
+        return f"{who} raised the score by {raised}; {amount} of that was cancelled by {against}."
+    return f"Inside the model, {amount} of what {who} pushed up was cancelled by {against}."
+
+
+def baseline_words(place: int, count: int, typical: bool, middle: bool) -> str:
+    """Which baseline rows are held against, if it is one of several."""
+    if count == 1:
+        return "the baseline"
+    which = f"row {place + 1} of {count} typical rows" if typical else f"baseline {place + 1} of {count}"
+    return f"{which}, the one whose output is in the middle" if middle else which
+
+
+def evaluation_sentence(evaluations: int, features: int, whole: int, against: str) -> str:
+    """What an exact map was made of."""
+    some = "" if features == whole else f" of the {features} features that cancel most, of {whole}"
+    return f"Measured by {evaluations} evaluations of the model{some}, against {against}."
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}"
 
 
 def mean_sentence(rows: int, conflict: str, share: float) -> str:

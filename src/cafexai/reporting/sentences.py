@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from ..explanation import Explanation
-from ..plotting.conflict_words import conflict_sentence
+from ..plotting.conflict_words import conflict_sentence, engine_sentence
 from ..plotting.rounding import Shown, ShownLine
-from .escape import Html, joined, tag
+from .escape import Html, html, joined, tag
 
 THINGS = {"table": "features", "image": "parts of the picture", "text": "words"}
 
@@ -35,18 +35,9 @@ def _pairs(one: Explanation, row: Shown, most: int = 2) -> list[Html]:
         text, line = _like(amount, row), by_name.get(up)
         if float(text) == 0:
             continue
-        against = "itself, by another way" if up == down else _who(down)
-        parts: tuple[str, ...]
-        if line is not None and float(text) <= float(line.positive) and _within(one, up):
-            parts = (_who(up), f" raised the score by {line.positive}; {text} of that was cancelled by ", against, ".")
-        else:
-            parts = (f"Inside the model, {text} of what ", _who(up), " pushed up was cancelled by ", against, ".")
-        found.append(joined(parts))
+        whole = line is not None and float(text) <= float(line.positive) and _within(one, up)
+        found.append(html(engine_sentence(up, down, text, line.positive if whole and line is not None else "")))
     return found
-
-
-def _who(name: str) -> Html:
-    return Html("the constants of the model") if name == "(bias)" else tag("b", name)
 
 
 def _within(one: Explanation, name: str) -> bool:

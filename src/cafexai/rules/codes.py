@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._core.tensors import Coded
 from .._core.value import Scores
+from .._torch import tree_leaves, tree_map_only
 from ..errors import UnsupportedOperation
 from .registry import Rule
 

@@ -9,8 +9,8 @@ from types import MethodDescriptorType
 from typing import Any
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 
+from .._torch import OpOverload, OpOverloadPacket
 from .registry import TABLE
 
 # What is assigned to, or handed out for others to write to; running means and dropout.

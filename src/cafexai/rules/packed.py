@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._core.value import Scores
+from .._torch import pack_padded_sequence, pad_packed_sequence
 from .registry import plain_function, rule
 from .shape import move
 
@@ -17,7 +18,7 @@ from .shape import move
 def pack(x: Scores, lengths: Tensor, batch_first: bool) -> Any:
     """A move: the steps that are no padding, with the number of sequences at each step."""
     places = torch.arange(x.shape[0] * x.shape[1]).view(x.shape[:2])
-    index, sizes = torch._pack_padded_sequence(places, lengths, batch_first)
+    index, sizes = pack_padded_sequence(places, lengths, batch_first)
     index = index.to(x.template.device)
     return x.reshape(lambda v: v.flatten(0, 1)[index]), sizes
 
@@ -25,7 +26,7 @@ def pack(x: Scores, lengths: Tensor, batch_first: bool) -> Any:
 @rule("_pad_packed_sequence", in_place=False)
 def unpack(x: Scores, sizes: Tensor, batch_first: bool, padding_value: Any, total_length: int) -> Any:
     """A move back, with a constant where there is nothing."""
-    index, lengths = torch._pad_packed_sequence(torch.arange(1, x.shape[0] + 1), sizes, batch_first, 0, total_length)
+    index, lengths = pad_packed_sequence(torch.arange(1, x.shape[0] + 1), sizes, batch_first, 0, total_length)
     index = index.to(x.template.device)
     result = x.reshape(lambda v: torch.cat([v.new_zeros(1, *v.shape[1:]), v])[index])
     if padding_value:

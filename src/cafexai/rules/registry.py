@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import resolve_name
 
+from .._torch import NATIVE_NN, NEW_NAMES, OpOverload, OpOverloadPacket
 from .targets import resolve_target
 
-_NAMESPACES = (torch, torch.Tensor, F, torch._C._nn, torch.special, torch.linalg)
+_NAMESPACES = (torch, torch.Tensor, F, NATIVE_NN, torch.special, torch.linalg)
 
 
 KINDS = frozenset(
@@ -134,7 +134,7 @@ def rule(
                 target = resolve_target(target)
                 TABLE[target] = Rule(name or resolve_name(target) or _name_of(target), apply, view=view, kinds=own(target))
                 continue
-            if not functions_named(target):
+            if not functions_named(target) and target not in NEW_NAMES:
                 raise ValueError(f"rule({target!r}): torch has no function of this name")
             for function, writes in variants(target):
                 if in_place or not writes:
@@ -205,7 +205,7 @@ def _of_overload(function: Any) -> Rule | None:
     if namespace != "aten":  # an operator of another library
         return None
     name = rest.partition(".")[0]
-    places: list[Any] = [getattr(space, name, None) for space in (torch, torch._C._nn, torch.Tensor, F)]  # aten's order first
+    places: list[Any] = [getattr(space, name, None) for space in (torch, NATIVE_NN, torch.Tensor, F)]  # aten's order first
     for prefix, space in (("special_", torch.special), ("linalg_", torch.linalg)):
         if name.startswith(prefix):
             places.append(getattr(space, name.removeprefix(prefix), None))

@@ -12,6 +12,7 @@ import torch
 from torch.overrides import handle_torch_function, resolve_name
 
 from .._core.tensors import Coded, Complexed, Scored, Softmaxed
+from .._torch import OpOverload
 
 _FOLLOWED = (Scored, Coded, Complexed, Softmaxed)
 _REPORTS = ("handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
@@ -20,7 +21,7 @@ _REPORTS = ("handle_torch_function", "has_torch_function", "has_torch_function_u
 def resolve_target(target: Callable[..., Any]) -> Callable[..., Any]:
     """The function that a call of ``target`` is looked up by; ValueError if no call of it would ever be seen."""
     operator = getattr(target, "_opoverload", None)  # torch.library.custom_op
-    if isinstance(operator, torch._ops.OpOverload):
+    if isinstance(operator, OpOverload):
         return operator
     owner = getattr(target, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):

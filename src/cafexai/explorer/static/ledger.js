@@ -30,7 +30,7 @@ export class Ledger {
     this.body = h("tbody");
     this.caption = h("caption");
     this.first = h("th", { scope: "col" });
-    const head = ["value", "down | up", "up", "down", "net"].map((word, place) => h("th", { scope: "col", class: ["left", "middle"][place] }, word));
+    const head = ["value", "baseline", "down | up", "up", "down", "net"].map((word, place) => h("th", { scope: "col", class: ["left", "left", "middle"][place] }, word));
     this.table = h("table", { class: "ledger" }, this.caption, h("thead", null, h("tr", null, this.first, head)), this.body);
     this.element = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Ledger" }, this.table);
   }
@@ -62,9 +62,10 @@ export class Ledger {
       const row = h("tr");
       row.name = h("th", { scope: "row" });
       row.value = h("td", { class: "value" });
+      row.start = h("td", { class: "baseline" });
       row.picture = h("td", { class: "picture" });
       row.numbers = [0, 1, 2].map(() => h("td"));
-      row.append(row.name, row.value, row.picture, ...row.numbers);
+      row.append(row.name, row.value, row.start, row.picture, ...row.numbers);
       this.lines.set(key, row);
     }
     return this.lines.get(key);
@@ -74,6 +75,7 @@ export class Ledger {
     const row = this.entry(key);
     row.name.textContent = line.name;
     row.className = line.single ? "" : "sum";
+    row.start.textContent = line.same ? `${minus(line.baseline)} (the same)`.trim() : minus(line.baseline);
     if (!row.value.contains(document.activeElement)) row.value.replaceChildren(...[this.control(line)].flat().filter(Boolean));
     row.picture.replaceChildren(bar(line.exact, most, old && old.exact));
     ["positive", "negative", "net"].forEach((name, place) => {

@@ -21,9 +21,10 @@ export function show(main, go) {
     undo: h("button", { type: "button", id: "undo", onclick: undo }, "Undo"),
     reset: h("button", { type: "button", id: "reset", onclick: () => set({}) }, "Back to the row as it is"),
     problem: h("p", { class: "wrong", role: "alert" }),
+    hidden: h("div"),
     curve: h("div"),
   };
-  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told, whatIf());
+  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told, view.hidden, whatIf());
   refresh();
 }
 
@@ -46,6 +47,18 @@ const sendCurve = latest("curve", (result) => clear(view.curve, h("figure", null
   h("figcaption", null, `${result.chances ? "Probability" : "Output"} for this row while ${result.column} changes and all other values stay${result.now === null ? "" : ` (now ${minus(result.now)})`}.`))),
 (error) => clear(view.curve, h("p", { class: "wrong" }, error.message)));
 
+// Hidden conflicts take many evaluations of the model: they are asked for once nothing is dragged any more.
+let later = null;
+const sendHidden = latest("pairs", (result) => clear(view.hidden, result.hidden.length ? [h("h3", null, "Hidden conflicts"),
+  h("ul", { id: "row-hidden" }, result.hidden.map((one) => h("li", null, one))), h("p", { class: "quiet" }, result.measured)] : null),
+() => clear(view.hidden));
+
+function hidden() {
+  clearTimeout(later);
+  clear(view.hidden);
+  later = setTimeout(() => view.hidden.isConnected && sendHidden(asked()), 400);
+}
+
 function curve() {
   if (!state.curve) return clear(view.curve);
   return sendCurve({ ...asked(), column: state.curve });
@@ -62,6 +75,7 @@ export function refresh() {
   keep();
   send({ ...asked(), most: state.most });
   curve();
+  hidden();
 }
 
 export function undo() {
@@ -114,8 +128,9 @@ function draw(result) {
     h("h3", { id: "row-name" }, result.name, before ? " with changes" : ""),
     h("p", null, `${now.target}: ${minus(now.start)} at the baseline, `, h("strong", { id: "output" }, outcome(now)), " here",
       before ? [", ", h("s", { id: "output-before" }, outcome(before)), " before"] : "", "."),
-    h("p", { title: now.conflict_sentence }, "Conflict between features: ", h("strong", { class: "cancelled", id: "conflict" }, now.conflict),
+    h("p", null, "Conflict between features: ", h("strong", { class: "cancelled", id: "conflict" }, now.conflict),
       before ? [" instead of ", h("s", null, before.conflict)] : "", "."),
+    h("p", { class: "quiet", id: "conflict-sentence" }, minus(now.conflict_sentence)),
     outputs(result));
   clear(view.media, now.maps ? picture(result, set) : null, now.words ? words(result) : null);
   view.ledger.show(now, before);

@@ -1,5 +1,5 @@
 // What is seen, kept in the address: a link brings the same view back.
-export const state = { view: "rows", row: 0, choice: {}, edits: {}, table: {}, chosen: [], sides: null, group: "", curve: "", most: 20 };
+export const state = { view: "rows", row: 0, choice: {}, edits: {}, table: {}, chosen: [], sides: null, group: "", output: null, curve: "", most: 20 };
 export const about = {};
 export const undone = []; // earlier edits
 const NAMES = Object.keys(state);
@@ -7,7 +7,7 @@ const NAMES = Object.keys(state);
 export function restore() {
   try {
     const found = JSON.parse(decodeURIComponent(location.hash.slice(1)));
-    for (const name of NAMES) if (name in found && typeof found[name] === typeof (state[name] ?? {})) state[name] = found[name];
+    for (const name of NAMES) if (name in found && (typeof found[name] === typeof (state[name] ?? {}) || (name === "output" && Number.isInteger(found[name])))) state[name] = found[name];
     return true;
   } catch {
     return false;

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ... import metrics as measure
+from ..._torch import TorchDispatchMode, tree_leaves
 from ...cafe import CAFE
 from ...methods import METHODS
 from ..datasets import synthetic_conflicts
@@ -141,7 +140,7 @@ class Peak(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for tensor in _pytree.tree_leaves(result):
+        for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
                 storage = tensor.untyped_storage()
                 self._live.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
