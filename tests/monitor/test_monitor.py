@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from cafexai import CAFE
+from cafexai import CAFE, Schema
 from cafexai.monitor import Monitor
 from cafexai.monitor import _statistics as statistics
 from cafexai.monitor._bins import FEW, LEVELS, MISSING, NEW, WIDTH, Bins
@@ -61,6 +61,15 @@ def counts(bins, values):
     return np.bincount(bins.place(values), minlength=WIDTH)
 
 
+def moved(bins, one, two):
+    """Wasserstein's distance from counts and sums in bins."""
+    parts = []
+    for values in (one, two):
+        count = counts(bins, values)
+        parts += [count, statistics.bin_means(count, np.bincount(bins.place(values), values, WIDTH))]
+    return statistics.wasserstein(*parts)
+
+
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=30), st.lists(st.integers(-4, 4), min_size=1, max_size=30))
 def test_distance_of_few_values_is_that_of_the_samples(one, two):
     one, two = np.array(one, float), np.array([v for v in two if v in one] or one[:1], float)
@@ -70,7 +79,7 @@ def test_distance_of_few_values_is_that_of_the_samples(one, two):
     assert statistics.kolmogorov_smirnov(counts(bins, one), counts(bins, two)) == pytest.approx(naive)
     grid = np.unique(one)
     area = sum(abs((one <= a).mean() - (two <= a).mean()) * (b - a) for a, b in itertools.pairwise(grid))
-    assert statistics.wasserstein(bins, counts(bins, one), counts(bins, two)) == pytest.approx(area)
+    assert moved(bins, one, two) == pytest.approx(area)
 
 
 def test_distance_of_many_values_is_never_too_large():
@@ -81,7 +90,7 @@ def test_distance_of_many_values_is_never_too_large():
     exact = max(abs((one <= p).mean() - (two <= p).mean()) for p in points)
     found = statistics.kolmogorov_smirnov(counts(bins, one), counts(bins, two))
     assert exact - 1.5 / LEVELS <= found <= exact + 1e-12
-    assert statistics.wasserstein(bins, counts(bins, one), counts(bins, two)) == pytest.approx(0.3, abs=0.06)
+    assert moved(bins, one, two) == pytest.approx(0.3, abs=0.06)
 
 
 def test_new_and_missing_values_have_places_of_their_own():
@@ -165,8 +174,12 @@ def frozen(x):
     x[:, 0] = 0.25
 
 
-def moved(x):
+def shifted(x):
     x[:, 1] += 1.0
+
+
+def scaled(x):
+    x[:, 1] *= 1000.0  # beyond the range of the correlations, but not frozen
 
 
 def unknown(x):
@@ -178,7 +191,8 @@ def unknown(x):
     [
         (shuffled, "correlation shift", "`income` and `debts`"),
         (frozen, "missing or frozen column", "`age` no longer varies"),
-        (moved, "covariate shift", "`income`"),
+        (shifted, "covariate shift", "`income`"),
+        (scaled, "covariate shift", "`income`"),
         (unknown, "new values", "`kind` has values never seen"),
     ],
 )
@@ -202,11 +216,15 @@ def test_a_shift_that_does_not_matter_is_no_alert(monitor):
 
 def test_labels(monitor):
     x = draw(500, 7)
-    before, now = monitor.check(x, label(x)).accuracy
-    assert abs(before - now) < 0.05
+    found = monitor.check(x, label(x)).performance
+    assert abs(found.accuracy_before - found.accuracy_now) < 0.05
+    output = monitor.read(x).output
+    up, down = output[label(x).numpy() == 1], output[label(x).numpy() == 0]
+    naive = np.mean([(one > other) + (one == other) / 2 for one in up for other in down])
+    assert found.auc_now == pytest.approx(naive, abs=0.01)  # ties inside of bins count half
     wrong = monitor.check(x, 1 - label(x))
     assert wrong.severity == "alert"
-    assert wrong.accuracy[1] < 0.2
+    assert wrong.performance.accuracy_now < 0.2
 
 
 def test_what_cannot_be_watched(cafe, monitor):
@@ -239,5 +257,57 @@ def test_accuracy_where_all_rows_have_one_class():
         model.bias.copy_(torch.tensor([0.0, -2.0, -3.0]))
     ones = torch.ones(300)
     monitor = Monitor.fit(CAFE(model), draw(300, 0), 0 * ones, target=0, false_alarms=0.2)
-    assert monitor.check(draw(300, 1), 0 * ones).accuracy == (1.0, 1.0)
-    assert monitor.check(draw(300, 1), ones).accuracy == (1.0, 0.0)
+    assert monitor.check(draw(300, 1), 0 * ones).performance.accuracy_now == 1
+    assert monitor.check(draw(300, 1), ones).performance.accuracy_now == 0
+    assert monitor.check(draw(300, 1), ones).performance.auc_now is None
+
+
+def test_rows_that_cannot_be_scored_are_counted(monitor):
+    x = draw(500, 11)
+    x[:150, 1] = math.nan
+    verdict = monitor.check(x)
+    assert verdict.kind == "missing or frozen column"
+    assert verdict.severity == "alert"
+    assert verdict.missing == {"income": 0.3}
+    assert (verdict.rows, verdict.scored) == (500, 350)
+    assert "`income` is missing in 30% of the rows" in str(verdict)
+    x[:, 1] = math.nan
+    verdict = monitor.check(x)
+    assert verdict.scored == 0
+    assert verdict.output is None
+    assert "missing in all rows; 500 of 500 rows could not be scored" in str(verdict)
+
+
+def test_a_lost_column_and_a_new_category_of_a_frame():
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": random.normal(size=600), "city": random.choice(["Oslo", "Rome"], 600)})
+    cafe = CAFE(nn.Linear(3, 1).float(), schema=Schema.from_frame(frame, one_hot=True))
+    monitor = Monitor.fit(cafe, frame, false_alarms=0.2)
+    assert monitor.check(frame.drop(columns="age")).columns == {"age": "missing"}
+    new = frame.assign(city=["Lima"] * 60 + list(frame["city"][60:]))
+    verdict = monitor.check(new)
+    assert verdict.kind == "new values"
+    assert verdict.columns == {"city": "new values"}
+    assert verdict.scored == 540
+
+
+def test_the_interval_of_an_effect_covers_the_truth(cafe):
+    """Outputs that are normal, moved by 0.5 standard deviations: about nine of ten intervals cover it."""
+    model = CAFE(nn.Linear(1, 1).float())
+    random = np.random.default_rng(0)
+    monitor = Monitor.fit(model, random.normal(size=(4000, 1)).astype(np.float32), false_alarms=0.2)
+    found = [monitor.check(random.normal(0.5, 1, size=(500, 1)).astype(np.float32)).output for _ in range(40)]
+    assert sum(one.low <= 0.5 <= one.high for one in found) >= 30
+    far = monitor.check(random.normal(30, 1, size=(500, 1)).astype(np.float32)).output
+    assert far.size == pytest.approx(30, rel=0.05)  # values beyond the reference are not cut off
+    weight = abs(model.model.weight.item())
+    assert far.in_units == pytest.approx(30 * weight, rel=0.05)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 0.5), (4, 0.1), (30, 2.0)])
+def test_surprise_is_the_tail_of_poisson(count, expected):
+    naive = 1 - sum(math.exp(-expected) * expected**k / math.factorial(k) for k in range(count))
+    if naive > 1e-12:
+        assert statistics.surprise(count, expected) == pytest.approx(-math.log10(naive), rel=1e-6)
+    assert statistics.surprise(0, expected) == 0

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..loading import read_data
+from ..loading import Data, load_model, read_data
 from . import options
 from . import output as files
 from .errors import UseProblem
-from .request import USUAL, Work
+from .request import USUAL, Work, called, read_schema
 from .status import Status
 
 if TYPE_CHECKING:
@@ -77,10 +77,13 @@ def check(
     if fail_on not in (None, "warn", "alert"):
         raise UseProblem(f"--fail-on {fail_on}: Allowed values: warn, alert.")
     with Status().running() as status:
-        work, labels = _load(source, label, status, USUAL)
-        known = work.called(lambda: Monitor.load(monitor, _explainer(work, how)))
-        status.doing(f"explaining {len(work.data)} rows")
-        verdict = work.called(lambda: known.check(work.inputs, labels))
+        status.doing(f"loading {source.model}")
+        schema = None if source.schema is None else read_schema(source.schema)
+        cafe = how.explainer(load_model(source.model, source.weights, source.trust), schema=schema)
+        known = called(lambda: Monitor.load(monitor, cafe), source.model, source.data)
+        rows, labels = _read_window(source, label)
+        status.doing(f"explaining {len(rows)} rows")
+        verdict = called(lambda: known.check(rows, labels), source.model, source.data)
     typer.echo(files.as_json(verdict.to_dict()) if json else _text(verdict))
     code = CHANGED[verdict.severity]
     if fail_on is not None and code >= CHANGED[fail_on]:
@@ -92,14 +95,29 @@ def _check_ending(path: Path) -> None:
         raise UseProblem(f"{path}: a monitor is a safetensors file; let its name end in .safetensors.")
 
 
+def _read_window(source: options.Source, label: str | None) -> tuple[Any, Any]:
+    """New rows as they are in the file, and their labels. Missing values and columns are for the monitor to find."""
+    data = read_data(source.data, None, encoding=source.encoding)
+    if data.form != "table":
+        raise UseProblem(f"{source.data}: a monitor watches tables, and these are {data.form}.")
+    if label is None:
+        return data.rows, None
+    labels = _read_labels(data, label, source.data)
+    return data.rows.drop(columns=label), labels
+
+
+def _read_labels(data: Data, label: str, path: str) -> Any:
+    if label not in data.names:
+        raise UseProblem(f"--label {label}: {path} has no such column. It has {', '.join(data.names[:20])}.")
+    return data.rows[label].to_numpy()
+
+
 def _load(source: options.Source, label: str | None, status: Status, baseline: str) -> tuple[Work, Any]:
     """Model and rows; with a label, all other columns are the model's unless --columns says otherwise."""
     labels = None
     if label is not None:
         data = read_data(source.data, None, encoding=source.encoding)
-        if label not in data.names:
-            raise UseProblem(f"--label {label}: {source.data} has no such column. It has {', '.join(data.names[:20])}.")
-        labels = data.rows[label].to_numpy()
+        labels = _read_labels(data, label, source.data)
         if source.columns is None and source.schema is None:
             source = dataclasses.replace(source, columns=",".join(name for name in data.names if name != label))
     return Work(source, status, None, baseline), labels
@@ -119,6 +137,7 @@ def _text(verdict: Verdict) -> str:
     """The sentence, the kind, and the columns and pairs that moved most."""
     lines = [str(verdict), "", f"kind: {verdict.kind}    severity: {verdict.severity}    rows: {verdict.rows}"]
     lines += [f"{family}: {value:.2f} (limit {limit:.2f})" for family, (value, limit) in verdict.statistics.items()]
+    lines += _performance(verdict)
     if verdict.moved:
         lines += ["", f"{'moved':<12}{'feature':<24}{'distance':>9}{'p':>10}"]
         lines += [f"{one.kind:<12}{one.feature[:23]:<24}{one.distance:>9.3f}{one.p:>10.1g}" for one in verdict.moved[:10]]
@@ -128,3 +147,13 @@ def _text(verdict: Verdict) -> str:
             f"{one.first}, {one.second}: {one.before:+.2f} to {one.now:+.2f} (p {one.p:.1g})" for one in verdict.pairs[:5]
         ]
     return "\n".join(lines)
+
+
+def _performance(verdict: Verdict) -> list[str]:
+    found = verdict.performance
+    if found is None:
+        return []
+    lines = [f"accuracy: {found.accuracy_now:.3f} (reference {found.accuracy_before:.3f}, {found.labelled} labels)"]
+    if found.auc_now is not None and found.auc_before is not None:
+        lines.append(f"AUC: {found.auc_now:.3f} (reference {found.auc_before:.3f})")
+    return lines

@@ -1,6 +1,7 @@
 """Watch a model in use: ``Monitor.fit(cafe, reference)``, then ``monitor.check(rows)``."""
 
-from ._verdict import Effect, Moved, MovedPair, Verdict
+from ._signals import Signals
+from ._verdict import Effect, Moved, MovedPair, Performance, Verdict
 from .monitor import Monitor
 
-__all__ = ["Effect", "Monitor", "Moved", "MovedPair", "Verdict"]
+__all__ = ["Effect", "Monitor", "Moved", "MovedPair", "Performance", "Signals", "Verdict"]

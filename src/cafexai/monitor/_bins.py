@@ -11,7 +11,7 @@ Numbers = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 LEVELS = 64  # bins of a column with many values: equal shares of the reference
-FEW = 32  # up to so many different values, each has a bin of its own
+FEW = 32  # a number with up to so many different values has a bin for each; a category up to LEVELS
 NEW, MISSING = LEVELS, LEVELS + 1  # the last two bins: values never seen (of columns with few values), and missing ones
 WIDTH = LEVELS + 2  # counts per column; bins that a column does not need stay 0
 
@@ -30,12 +30,12 @@ class Bins:
     high: float
 
     @classmethod
-    def fit(cls, values: Numbers) -> Bins:
-        """The bins for a reference; missing values (NaN) are left out."""
-        known = values[~np.isnan(values)]
+    def fit(cls, values: Numbers, most: int = FEW) -> Bins:
+        """The bins for a reference; missing values (NaN) are left out. Up to ``most`` different values have a bin each."""
+        known = values[np.isfinite(values)]
         different = np.unique(known)
         low, high = (float(different[0]), float(different[-1])) if len(different) else (0.0, 0.0)
-        if len(different) <= FEW:
+        if len(different) <= most:
             return cls(different, True, low, high)
         return cls(np.unique(np.quantile(known, np.arange(1, LEVELS) / LEVELS)), False, low, high)
 
@@ -47,12 +47,3 @@ class Bins:
             seen = self.points[inside] == values if len(self.points) else np.zeros(len(values), bool)
             found = np.where(seen, inside, NEW)
         return np.where(np.isnan(values), MISSING, found)
-
-    def widths(self) -> Numbers:
-        """Distances between the middles of neighbouring bins of known values; 0 for bins that are not needed."""
-        if self.few:
-            steps = np.diff(self.points)
-        else:
-            ends = np.concatenate([[self.low], self.points, [self.high]])
-            steps = np.diff((ends[1:] + ends[:-1]) / 2)
-        return np.pad(steps, (0, LEVELS - 1 - len(steps)))

@@ -2,127 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
+from math import sqrt
 
 import numpy as np
 
-from ._bins import LEVELS, MISSING, NEW, Bins, Counts, Numbers
-from ._reference import Reference, column_statistics, family_statistics, list_columns, pair_statistics
-from ._statistics import correct, correlations, kolmogorov_smirnov, normal_p, smirnov_p, stability_index, wasserstein
-from ._verdict import Effect, Moved, MovedPair, Verdict
+from ._bins import MISSING, NEW, Counts, Numbers
+from ._reference import (
+    Reference,
+    column_statistics,
+    family_statistics,
+    new_value_statistics,
+    pair_statistics,
+)
+from ._sentence import write_sentence
+from ._signals import name_columns
+from ._statistics import (
+    area_under_curve,
+    bin_means,
+    correct,
+    correlations,
+    kolmogorov_smirnov,
+    normal_p,
+    smirnov_p,
+    stability_index,
+    wasserstein,
+)
+from ._verdict import Effect, Moved, MovedPair, Performance, Verdict
 from ._window import Window
 
 CERTAIN = 0.01  # corrected p-values below it are named
-LOST = 0.9  # a share of missing values that makes a column missing
-FROZEN = 1e-12  # variance, in units of that of the reference, of a column that does not vary
+MORE_MISSING = 0.05  # growth of the share of missing values, beyond five standard errors, that makes a column missing
+BY_CHANCE = 1e-6  # a column is frozen if rows of the reference would all be equal more rarely than this
+MOSTLY = 0.5  # if more rows have new values, the column has other values altogether: no new category
 MATTERS = 0.1  # standard deviations of the output that make an alert
 WORSE = 0.02  # a loss of accuracy, beyond two standard errors, that makes an alert
 DRAWS = 200  # bootstrap samples
-NAMED = 3  # features or pairs in a sentence
+FAMILY = {"input": "inputs", "positive": "scores", "negative": "scores", "net": "scores"}  # of columns; others are their own
 
 
 def judge(reference: Reference, window: Window) -> Verdict:
     """Compare a window with the reference."""
-    whole = reference.window
-    values = family_statistics(reference.features, window, whole, reference.pair_noise)
+    values = family_statistics(reference, window)
     statistics = {family: (value, reference.limits[family]) for family, value in values.items()}
     alarms = {family: pair for family, pair in statistics.items() if pair[0] > pair[1]}
-    columns = broken_columns(reference, window)
-    moved, pairs = moved_columns(reference, window), moved_pairs(reference, window)
-    output, conflict = (_effect(reference, window, place) for place in (-2, -1))
-    accuracy = _accuracy(whole, window)
+    columns, missing = broken_columns(reference, window)
+    distances, z, p = p_values(reference, window)
+    output, conflict = (_effect(reference.window, window, place) for place in (-2, -1))
+    performance = _performance(reference.window, window)
     kind = _kind(alarms, columns)
-    severity = _severity(kind, output, columns, accuracy, window, "output" in alarms)
     found = Verdict(
         kind=kind,
-        severity=severity,
+        severity=_severity(kind, output, columns, performance, "output" in alarms),
         sentence="",
         rows=window.rows,
+        scored=window.scored,
         alarms=alarms,
         statistics=statistics,
-        moved=moved,
-        pairs=pairs,
+        p=float(p.min(initial=1.0)),
+        moved=_moved_columns(reference, window, distances, p),
+        pairs=_moved_pairs(reference, window, z, p[len(distances) :]),
         output=output,
         conflict=conflict,
         columns=columns,
-        ranking=_ranking(whole.sizes / whole.rows, window.sizes / window.rows),
-        accuracy=accuracy,
+        missing=missing,
+        ranking=_ranking(reference.window.sizes, window.sizes),
+        performance=performance,
         false_alarms=reference.false_alarms,
     )
-    return Verdict(**{**vars(found), "sentence": _sentence(found, len(reference.features))})
+    return dataclasses.replace(found, sentence=write_sentence(found, len(reference.features)))
 
 
-def broken_columns(reference: Reference, window: Window) -> dict[str, str]:
-    """Inputs that are missing, do not vary any more, or have values never seen before."""
-    found = {}
+def p_values(reference: Reference, window: Window) -> tuple[Numbers, Numbers, Numbers]:
+    """Distances of all columns, z of all pairs of inputs, and p-values of both, corrected for the number of all of them."""
+    distances = kolmogorov_smirnov(window.counts, reference.window.counts)
+    chosen = np.triu_indices(len(reference.features), 1)
+    z = pair_statistics(window, reference.window, reference.pair_noise)[chosen]
+    columns = smirnov_p(column_statistics(window, reference.window))
+    return distances, z, correct(np.concatenate([columns, normal_p(z) if len(z) else z]))
+
+
+def broken_columns(reference: Reference, window: Window) -> tuple[dict[str, str], dict[str, float]]:
+    """Inputs that are missing, do not vary any more, or have values never seen before; and the shares of missing values."""
+    found, missing = {}, {}
+    surprising = new_value_statistics(reference, window) > reference.limits["new values"]
     for place, feature in enumerate(reference.features):
-        before, now = reference.window.counts[place], window.counts[place]
-        shares = now / window.rows
-        variance = window.products[place, place] / window.rows - (window.sums[place] / window.rows) ** 2
-        usual = before.max() / reference.window.rows  # the share of the most frequent bin
-        if shares[MISSING] >= LOST and before[MISSING] / reference.window.rows < LOST:
-            found[feature] = "missing"
-        elif variance < FROZEN and usual**window.rows < 1e-6:
+        before = reference.window.counts[place] / reference.window.rows
+        now = window.counts[place] / window.rows
+        usual = before.max()  # the share of the most frequent bin
+        error = sqrt(max(now[MISSING] * (1 - now[MISSING]), 1 / window.rows) / window.rows)
+        if now[MISSING] - before[MISSING] > max(MORE_MISSING, 5 * error):
+            found[feature], missing[feature] = "missing", float(now[MISSING])
+        elif window.low[place] == window.high[place] and usual**window.rows < BY_CHANCE:
             found[feature] = "frozen"
-        elif shares[NEW] > reference.limits["new values"]:
+        elif surprising[place] and now[NEW] <= MOSTLY:
             found[feature] = "new values"
-    return found
+    return found, missing
 
 
-def moved_columns(reference: Reference, window: Window) -> tuple[Moved, ...]:
-    """Columns whose distribution changed for certain, the largest distance first."""
-    whole, names = reference.window, list_columns(reference)
-    distances = kolmogorov_smirnov(window.counts, whole.counts)
-    p = correct(smirnov_p(column_statistics(window, whole)))
-    found = []
+def _moved_columns(reference: Reference, window: Window, distances: Numbers, p: Numbers) -> tuple[Moved, ...]:
+    """Columns whose distribution changed for certain, or beyond the limit of their family; the largest distance first."""
+    whole, names = reference.window, name_columns(reference.features)
+    scaled, found = column_statistics(window, whole), []
     for place in np.argsort(-distances, kind="stable"):
-        if p[place] < CERTAIN:
-            one, two = window.counts[place], whole.counts[place]
-            gap = float(wasserstein(reference.bins[place], one, two))
-            kind, feature = names[place]
-            found.append(Moved(kind, feature, float(distances[place]), float(p[place]), gap, stability_index(one, two)))
+        kind, feature = names[place]
+        if p[place] < CERTAIN or scaled[place] > reference.limits[FAMILY.get(kind, kind)]:
+            gap = _distance(whole, window, place)
+            psi = stability_index(window.counts[place], whole.counts[place])
+            found.append(Moved(kind, feature, float(distances[place]), float(p[place]), gap, psi))
     return tuple(found)
 
 
-def moved_pairs(reference: Reference, window: Window) -> tuple[MovedPair, ...]:
-    """Pairs of inputs whose correlation changed for certain, the largest change first."""
-    whole, count = reference.window, len(reference.features)
-    rows, columns = np.triu_indices(count, 1)
-    if not len(rows):
-        return ()
-    z = pair_statistics(window, whole, reference.pair_noise)[rows, columns]
-    p = correct(normal_p(z))
-    before, now = (correlations(part.sums, part.products, part.rows)[rows, columns] for part in (whole, window))
-    order = [place for place in np.argsort(-np.abs(z), kind="stable") if p[place] < CERTAIN]
+def _moved_pairs(reference: Reference, window: Window, z: Numbers, p: Numbers) -> tuple[MovedPair, ...]:
+    """Pairs of inputs whose correlation changed for certain, or beyond the limit; the most certain first."""
+    rows, columns = np.triu_indices(len(reference.features), 1)
+    before, now = (correlations(part.sums, part.products, part.rows)[rows, columns] for part in (reference.window, window))
+    order = np.argsort(-np.abs(z), kind="stable")
+    named = [place for place in order if p[place] < CERTAIN or abs(z[place]) > reference.limits["correlations"]]
     names = reference.features
     return tuple(
-        MovedPair(names[rows[one]], names[columns[one]], float(before[one]), float(now[one]), float(p[one])) for one in order
+        MovedPair(names[rows[one]], names[columns[one]], float(before[one]), float(now[one]), float(p[one])) for one in named
     )
 
 
-def _effect(reference: Reference, window: Window, place: int) -> Effect:
-    """Wasserstein's distance of one column in standard deviations of the reference."""
-    bins, whole = reference.bins[place], reference.window.counts[place]
-    spread = _spread(bins, whole)
-    now = window.counts[place]
-    drawn = np.random.default_rng(0).multinomial(window.rows, now / max(now.sum(), 1), DRAWS)
-    sizes = wasserstein(bins, drawn, whole) / spread
-    low, high = np.quantile(sizes, [0.05, 0.95])
-    return Effect(float(wasserstein(bins, now, whole) / spread), float(low), float(high))
+def _distance(whole: Window, window: Window, place: int) -> float:
+    """Wasserstein's distance of one column."""
+    now, before = (bin_means(part.counts[place], part.totals[place]) for part in (window, whole))
+    return float(wasserstein(window.counts[place], now, whole.counts[place], before))
 
 
-def _spread(bins: Bins, counts: Counts) -> float:
-    """The standard deviation of a column, from its bins."""
-    middles = np.concatenate([[0.0], np.cumsum(bins.widths())])
-    shares = counts[:LEVELS] / max(counts[:LEVELS].sum(), 1)
-    mean = (shares * middles).sum()
-    return float(np.sqrt((shares * (middles - mean) ** 2).sum())) or 1.0
+def _effect(whole: Window, window: Window, place: int) -> Effect | None:
+    """Wasserstein's distance of output or conflict in standard deviations of the reference, with a basic bootstrap interval.
+
+    The distance of two samples is too large by chance, that of their bootstrap samples once more: the interval corrects it.
+    """
+    if not window.scored:
+        return None
+    mean, now = (float(part.moments[0, place] / part.scored) for part in (whole, window))
+    spread = sqrt(max(float(whole.moments[1, place] / whole.scored) - mean**2, 0.0)) or 1.0
+    size = _distance(whole, window, place) / spread
+    random = np.random.default_rng(0)
+    drawn = [(_draw(random, part.counts[place]), bin_means(part.counts[place], part.totals[place])) for part in (window, whole)]
+    far, near = np.quantile(wasserstein(*drawn[0], *drawn[1]) / spread, [0.95, 0.05])
+    return Effect(size, max(0.0, 2 * size - float(far)), max(0.0, 2 * size - float(near)), spread, mean, now)
 
 
-def _accuracy(whole: Window, window: Window) -> tuple[float, float] | None:
+def _draw(random: np.random.Generator, counts: Counts) -> Counts:
+    return random.multinomial(counts.sum(), counts / counts.sum(), DRAWS)
+
+
+def _performance(whole: Window, window: Window) -> Performance | None:
     if not whole.labelled or not window.labelled:
         return None
-    return whole.right / whole.labelled, window.right / window.labelled
+    before, now = (part.right / part.labelled for part in (whole, window))
+    return Performance(window.labelled, before, now, area_under_curve(*whole.classes), area_under_curve(*window.classes))
 
 
 def _kind(alarms: Mapping[str, object], columns: Mapping[str, str]) -> str:
@@ -131,7 +165,7 @@ def _kind(alarms: Mapping[str, object], columns: Mapping[str, str]) -> str:
         return "missing or frozen column"
     if "new values" in columns.values():
         return "new values"
-    if "inputs" in alarms:
+    if {"inputs", "new values"} & set(alarms):
         return "covariate shift"
     if "correlations" in alarms:
         return "correlation shift"
@@ -141,16 +175,18 @@ def _kind(alarms: Mapping[str, object], columns: Mapping[str, str]) -> str:
 
 
 def _severity(
-    kind: str, output: Effect, columns: Mapping[str, str], accuracy: tuple[float, float] | None, window: Window, moved: bool
+    kind: str, output: Effect | None, columns: Mapping[str, str], performance: Performance | None, moved: bool
 ) -> str:
-    if accuracy is not None:
-        error = np.sqrt(max(accuracy[1] * (1 - accuracy[1]), 1e-12) / window.labelled)
-        if accuracy[0] - accuracy[1] > max(WORSE, 2 * error):
+    if performance is not None:
+        now = performance.accuracy_now
+        error = sqrt(max(now * (1 - now), 1e-12) / performance.labelled)
+        if performance.accuracy_before - now > max(WORSE, 2 * error):
             return "alert"
     if kind == "none":
         return "none"
-    lost = {"missing", "frozen"} & set(columns.values())
-    return "alert" if lost or (moved and output.size >= MATTERS) else "warn"
+    lost = bool({"missing", "frozen"} & set(columns.values()))
+    matters = moved and output is not None and output.size >= MATTERS
+    return "alert" if lost or matters else "warn"
 
 
 def _ranking(before: Numbers, now: Numbers) -> float:
@@ -158,60 +194,3 @@ def _ranking(before: Numbers, now: Numbers) -> float:
     discount = 1 / np.log2(np.arange(2, len(before) + 2))
     best = (np.sort(before)[::-1] * discount).sum()
     return float((before[np.argsort(-now, kind="stable")] * discount).sum() / best) if best > 0 else 1.0
-
-
-def _sentence(verdict: Verdict, features: int) -> str:
-    """The verdict in one or two sentences."""
-    parts = [_change(verdict)]
-    if verdict.kind != "none":
-        pushing = {one.feature for one in verdict.moved if one.kind in ("positive", "negative", "net")}
-        if "output" in verdict.alarms:
-            parts.append(f"the model's output moved by {verdict.output}")
-        else:
-            parts.append("the model's output did not move noticeably")
-        parts.append(f"{len(pushing)} of {features} features push differently")
-    if verdict.accuracy is not None:
-        parts.append(f"accuracy is {verdict.accuracy[1]:.1%}, in the reference {verdict.accuracy[0]:.1%}")
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _change(verdict: Verdict) -> str:
-    if verdict.kind == "none":
-        return f"no change was found in {verdict.rows} rows"
-    if verdict.columns:
-        return "; ".join(_broken(what, names) for what, names in _by_value(verdict.columns).items())
-    if verdict.kind == "correlation shift":
-        pairs = [f"{_quote(one.first)} and {_quote(one.second)}" for one in verdict.pairs[:NAMED]]
-        named = ", and ".join(pairs) if pairs else "some columns"
-        return f"each input looks the same, but {named} no longer move together as before"
-    inputs = [one.feature for one in verdict.moved if one.kind == "input"]
-    if inputs:
-        return f"{_list(inputs)} {'has' if len(inputs) == 1 else 'have'} other values than in the reference"
-    if verdict.kind == "covariate shift":
-        return "each input looks the same, but together they push the model differently"
-    return "the inputs look the same"
-
-
-def _broken(what: str, names: Sequence[str]) -> str:
-    verb = "is" if len(names) == 1 else "are"
-    words = {"missing": f"{verb} missing", "frozen": f"no longer {'varies' if len(names) == 1 else 'vary'}"}
-    return f"{_list(names)} {words.get(what, ('has' if len(names) == 1 else 'have') + ' values never seen in the reference')}"
-
-
-def _by_value(columns: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for feature, what in columns.items():
-        found.setdefault(what, []).append(feature)
-    return found
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = [_quote(name) for name in names[:NAMED]]
-    if len(names) > NAMED:
-        return f"{', '.join(shown)} and {len(names) - NAMED} more columns"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _quote(name: str) -> str:
-    return f"`{name}`"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
-from ._bins import MISSING, Bins, Counts, Numbers
-from ._signals import Signals, name_columns
-from ._statistics import correlations, kolmogorov_smirnov, scale
+from ._bins import FEW, LEVELS, NEW, Bins, Counts, Numbers
+from ._signals import Signals
+from ._statistics import correlations, kolmogorov_smirnov, scale, surprise, surprise_limit
 from ._window import Standard, Window, count_places, place_values, summarise
 
 FAMILIES = ("inputs", "new values", "correlations", "scores", "output", "conflict")  # each has a limit of its own
 EXCEEDING = 10  # chunks that exceed the limit of a family: fewer would make it uncertain
 MOST_CHUNKS = 20_000
 SMALLEST = 30  # rows of a window
-FEW_NEW = 0.01  # a share of new values in a column that is never an alarm
 CLEAR = 0.25  # the distance (Kolmogorov-Smirnov) in one column that the smallest window must be able to show
 
 
@@ -26,6 +26,7 @@ class Reference:
     """What windows are compared with."""
 
     features: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]]  # words for the codes of features that are categories
     bins: tuple[Bins, ...]  # of each column
     standard: Standard
     window: Window  # the counts of the reference
@@ -40,25 +41,33 @@ class Reference:
         needed = ceil((max(self.limits["inputs"], self.limits["scores"]) / CLEAR) ** 2)
         return max(SMALLEST, needed)
 
+    @property
+    def unseen(self) -> Numbers:
+        """The expected share of values never seen, by feature: those seen once, as a share (Good and Turing), and one more."""
+        counts = self.window.counts[: len(self.features), :LEVELS]
+        return ((counts == 1).sum(1) + 1) / self.window.rows
 
-def fit_reference(signals: Signals, false_alarms: float, chunk_rows: int, seed: int, right: int, labelled: int) -> Reference:
+
+def fit_reference(
+    signals: Signals, categories: Mapping[str, tuple[str, ...]], false_alarms: float, chunk_rows: int, seed: int
+) -> Reference:
     """Bins and limits from the rows of a reference."""
-    bins = tuple(Bins.fit(signals.values[:, column]) for column in range(signals.values.shape[1]))
+    count = len(signals.features)
+    most = [LEVELS if name in categories else FEW for name in signals.features] + [FEW] * (3 * count + 2)
+    bins = tuple(Bins.fit(signals.values[:, column], most[column]) for column in range(signals.values.shape[1]))
     standard = Standard.fit(signals.inputs)
-    window = summarise(bins, standard, signals, right, labelled)
+    window = summarise(bins, standard, signals)
     places, z = place_values(bins, signals.values), standard.apply(signals.inputs)
-    count = min(MOST_CHUNKS, ceil(EXCEEDING * len(FAMILIES) / false_alarms))
-    chunks = list(_draw_chunks(len(z), chunk_rows, count, seed))
+    chunks = _draw_chunks(len(z), chunk_rows, min(MOST_CHUNKS, ceil(EXCEEDING * len(FAMILIES) / false_alarms)), seed)
     noise = _pair_noise(z, chunks[: min(len(chunks), 500)])
-    maxima: dict[str, list[float]] = {family: [] for family in FAMILIES}
+    maxima: dict[str, list[float]] = {family: [] for family in FAMILIES if family != "new values"}
     for rows in chunks:
-        part, rest = _split(window, places[rows], z[rows])
-        for family, value in family_statistics(signals.features, part, rest, noise).items():
+        for family, value in chance_statistics(*_split(window, places[rows], z[rows]), noise).items():
             maxima[family].append(value)
-    level = 1 - false_alarms / len(FAMILIES)
-    limits = {family: float(np.quantile(values, level, method="higher")) for family, values in maxima.items()}
-    limits["new values"] = max(limits["new values"], FEW_NEW)
-    return Reference(signals.features, bins, standard, window, noise, limits, false_alarms, chunk_rows)
+    rate = false_alarms / len(FAMILIES)
+    limits = {family: float(np.quantile(values, 1 - rate, method="higher")) for family, values in maxima.items()}
+    limits["new values"] = surprise_limit(rate, count)
+    return Reference(signals.features, categories, bins, standard, window, noise, limits, false_alarms, chunk_rows)
 
 
 def _draw_chunks(rows: int, size: int, count: int, seed: int) -> list[Counts]:
@@ -67,11 +76,11 @@ def _draw_chunks(rows: int, size: int, count: int, seed: int) -> list[Counts]:
 
 
 def _split(whole: Window, places: Counts, z: Numbers) -> tuple[Window, Window]:
-    """A chunk of the reference, and all the rest of it."""
-    zero = np.zeros_like(whole.sizes)
-    part = Window(len(z), count_places(places), z.sum(0), z.T @ z, zero, np.zeros(2))
+    """A chunk of the reference, and all the rest of it: only what the statistics of families need."""
+    counts = count_places(places, len(whole.sums))
+    part = dataclasses.replace(whole, rows=len(z), counts=counts, sums=z.sum(0), products=z.T @ z)
     sums, products = whole.sums - part.sums, whole.products - part.products
-    rest = Window(whole.rows - part.rows, whole.counts - part.counts, sums, products, zero, np.zeros(2))
+    rest = dataclasses.replace(whole, rows=whole.rows - part.rows, counts=whole.counts - counts, sums=sums, products=products)
     return part, rest
 
 
@@ -82,14 +91,20 @@ def _pair_noise(z: Numbers, chunks: list[Counts]) -> Numbers:
     return found.std(0) * np.sqrt(size / (1 - size / len(z)))
 
 
-def family_statistics(features: tuple[str, ...], one: Window, two: Window, noise: Numbers) -> dict[str, float]:
+def family_statistics(reference: Reference, window: Window) -> dict[str, float]:
     """The largest scaled statistic of each family."""
+    found = chance_statistics(window, reference.window, reference.pair_noise)
+    found["new values"] = float(new_value_statistics(reference, window).max())
+    return {family: found[family] for family in FAMILIES}
+
+
+def chance_statistics(one: Window, two: Window, noise: Numbers) -> dict[str, float]:
+    """The statistics whose chance distribution comes from chunks of the reference: all but new values."""
     scaled = column_statistics(one, two)
-    count = len(features)
+    count = len(one.sums)
     pairs = np.abs(pair_statistics(one, two, noise))
     return {
         "inputs": float(scaled[:count].max()),
-        "new values": float(new_shares(one, two)[:count].max()),
         "correlations": float(pairs.max()) if count > 1 else 0.0,
         "scores": float(scaled[count : 4 * count].max()),
         "output": float(scaled[4 * count]),
@@ -99,12 +114,13 @@ def family_statistics(features: tuple[str, ...], one: Window, two: Window, noise
 
 def column_statistics(one: Window, two: Window) -> Numbers:
     """The scaled distance of every column."""
-    return scale(kolmogorov_smirnov(one.counts, two.counts), one.rows, two.rows)
+    return scale(kolmogorov_smirnov(one.counts, two.counts), one.counts.sum(-1), two.counts.sum(-1))
 
 
-def new_shares(one: Window, two: Window) -> Numbers:
-    """The share of rows, in every column, with a value that the other rows do not have; for columns with few values."""
-    return np.where(two.counts[:, :MISSING] == 0, one.counts[:, :MISSING], 0).sum(1) / one.rows
+def new_value_statistics(reference: Reference, window: Window) -> Numbers:
+    """How surprising the values are, by feature, that the reference does not have; for columns with few values."""
+    expected, counts = reference.unseen * window.rows, window.counts[: len(reference.features), NEW]
+    return np.array([surprise(int(count), float(usual)) for count, usual in zip(counts, expected, strict=True)])
 
 
 def pair_statistics(one: Window, two: Window, noise: Numbers) -> Numbers:
@@ -113,8 +129,3 @@ def pair_statistics(one: Window, two: Window, noise: Numbers) -> Numbers:
     deviation = noise * np.sqrt(1 / one.rows + 1 / two.rows)
     moved = np.where(deviation > 0, (first - second) / np.where(deviation > 0, deviation, 1.0), 0.0)
     return np.triu(moved, 1)
-
-
-def list_columns(reference: Reference) -> list[tuple[str, str]]:
-    """(kind, feature) of every column."""
-    return name_columns(reference.features)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +17,31 @@ LAST = ("output", "conflict")  # one column each
 
 @dataclass(frozen=True)
 class Signals:
-    """The watched numbers of some rows, (rows, 4 features + 2): four columns per feature by kind, then output and conflict."""
+    """The watched numbers of some rows; ``monitor.read(rows)`` makes them.
+
+    Args:
+        features: Names of the features.
+        values: (rows, 4 features + 2): inputs, positive, negative and net scores of all features, then output and conflict.
+            NaN is a missing input, or a score of a row that could not be scored; infinity is a category never seen.
+        labels: (rows, 2): whether the prediction is right, and whether the true class is the watched one; NaN without label.
+    """
 
     features: tuple[str, ...]
     values: Numbers
+    labels: Numbers | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
 
     @property
     def inputs(self) -> Numbers:
-        """The values of the features, (rows, features); NaN is missing."""
+        """The values of the features, (rows, features)."""
         return self.values[:, : len(self.features)]
+
+    @property
+    def scores(self) -> Numbers:
+        """Positive, negative and net scores, (rows, 3 features)."""
+        return self.values[:, len(self.features) : 4 * len(self.features)]
 
     @property
     def nets(self) -> Numbers:
@@ -32,8 +50,33 @@ class Signals:
 
     @property
     def output(self) -> Numbers:
-        """The explained output, (rows,)."""
+        """The watched output, (rows,)."""
         return self.values[:, -2]
+
+    def take(self, places: Any) -> Signals:
+        """Some of the rows.
+
+        Args:
+            places: Their positions, or a slice.
+
+        Returns:
+            These rows.
+        """
+        return Signals(self.features, self.values[places], None if self.labels is None else self.labels[places])
+
+    @classmethod
+    def join(cls, parts: Sequence[Signals]) -> Signals:
+        """Rows of several parts, one behind the other.
+
+        Args:
+            parts: At least one.
+
+        Returns:
+            All rows.
+        """
+        known = [part.labels for part in parts if part.labels is not None]
+        labels = np.concatenate(known) if len(known) == len(parts) else None
+        return cls(parts[0].features, np.concatenate([part.values for part in parts]), labels)
 
 
 def name_columns(features: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -41,7 +84,7 @@ def name_columns(features: tuple[str, ...]) -> list[tuple[str, str]]:
     return [*((kind, feature) for kind in KINDS for feature in features), *((kind, "") for kind in LAST)]
 
 
-def read_signals(e: Explanation, call: str) -> Signals:
+def read_explanation(e: Explanation, call: str) -> Signals:
     """The watched numbers of an explanation; ``call`` is named in errors.
 
     Raises:

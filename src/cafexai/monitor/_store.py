@@ -14,13 +14,12 @@ from .._files import read_file, write_file
 from ..batch._fingerprint import fingerprint
 from ._bins import Bins
 from ._reference import Reference
-from ._window import Standard, Window
+from ._window import ARRAYS, NUMBERS, Standard, Window
 
 if TYPE_CHECKING:
     from ..cafe import CAFE
 
-FORMAT = "monitor-1"
-ARRAYS = ("counts", "sums", "products", "sizes", "output")  # of a window
+FORMAT = "monitor-2"
 
 
 def fingerprint_fit(cafe: CAFE, reference: Reference, options: dict[str, Any]) -> str:
@@ -41,26 +40,24 @@ def save_monitor(
             f"monitor.save({os.fspath(path)!r}): target and baselines are written as JSON. Give Monitor.fit numbers or "
             'words, such as baselines="median".'
         ) from None
+    windows = {"reference": reference.window, "window": window}
     arrays: dict[str, Any] = {"center": reference.standard.center, "spread": reference.standard.spread}
     arrays |= {"pair_noise": reference.pair_noise, "points": np.concatenate([one.points for one in reference.bins])}
-    for prefix, one in (("reference", reference.window), ("window", window)):
-        arrays |= {f"{prefix}.{name}": getattr(one, name) for name in ARRAYS}
+    arrays |= {f"{prefix}.{name}": getattr(one, name) for prefix, one in windows.items() for name in ARRAYS}
     described = {
         "format": FORMAT,
         "fingerprint": identity,
         "features": list(reference.features),
+        "categories": {name: list(words) for name, words in reference.categories.items()},
         "bins": [(len(one.points), one.few, one.low, one.high) for one in reference.bins],
         "limits": dict(reference.limits),
         "false_alarms": reference.false_alarms,
         "chunk_rows": reference.chunk_rows,
         "options": options,
-        **{
-            prefix: (one.rows, one.right, one.labelled) for prefix, one in (("reference", reference.window), ("window", window))
-        },
+        **{prefix: {name: int(getattr(one, name)) for name in NUMBERS} for prefix, one in windows.items()},
     }
-    write_file(
-        path, "Monitor", {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}, described
-    )
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}
+    write_file(path, "Monitor", tensors, described)
 
 
 def load_monitor(path: str | os.PathLike[str]) -> tuple[str, Reference, Window, dict[str, Any]]:
@@ -72,6 +69,7 @@ def load_monitor(path: str | os.PathLike[str]) -> tuple[str, Reference, Window, 
         start += size
     reference = Reference(
         tuple(described["features"]),
+        {name: tuple(words) for name, words in described["categories"].items()},
         tuple(bins),
         Standard(tensors["center"].numpy(), tensors["spread"].numpy()),
         _window("reference", tensors, described),
@@ -84,5 +82,5 @@ def load_monitor(path: str | os.PathLike[str]) -> tuple[str, Reference, Window, 
 
 
 def _window(prefix: str, tensors: dict[str, Tensor], described: dict[str, Any]) -> Window:
-    rows, right, labelled = described[prefix]
-    return Window(rows, **{name: tensors[f"{prefix}.{name}"].numpy() for name in ARRAYS}, right=right, labelled=labelled)
+    found: dict[str, Any] = {name: tensors[f"{prefix}.{name}"].numpy() for name in ARRAYS}
+    return Window(**described[prefix], **found)

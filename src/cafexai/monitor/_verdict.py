@@ -53,20 +53,50 @@ class MovedPair:
 
 @dataclass(frozen=True)
 class Effect:
-    """How far values moved, in standard deviations of the reference.
+    """How far values moved: Wasserstein's distance in standard deviations of the reference.
 
     Args:
         size: The estimate.
         low: The lower end of a 90 % bootstrap interval.
         high: Its upper end.
+        spread: One standard deviation, in the units of the model's output; ``size * spread`` is the distance in these units.
+        mean_before: The mean in the reference.
+        mean_now: The mean in the window.
     """
 
     size: float
     low: float
     high: float
+    spread: float
+    mean_before: float
+    mean_now: float
+
+    @property
+    def in_units(self) -> float:
+        """The distance in the units of the output."""
+        return self.size * self.spread
 
     def __str__(self) -> str:
         return f"{self.size:.2f} standard deviations ({self.low:.2f} to {self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class Performance:
+    """How good predictions are, by labels: in the reference and in the window.
+
+    Args:
+        labelled: Rows of the window with a label.
+        accuracy_before: Share of right predictions in the reference.
+        accuracy_now: The same in the window.
+        auc_before: Area under the ROC curve of the watched output, from its bins; None if one class has no rows.
+        auc_now: The same in the window.
+    """
+
+    labelled: int
+    accuracy_before: float
+    accuracy_now: float
+    auc_before: float | None
+    auc_now: float | None
 
 
 @dataclass(frozen=True)
@@ -79,15 +109,18 @@ class Verdict:
             labels show a loss).
         sentence: The verdict in words.
         rows: Rows of the window.
+        scored: Rows that the model took.
         alarms: Family -> statistic and limit, where the limit was exceeded.
         statistics: The same for all families.
+        p: The smallest p-value of all columns and pairs, corrected for their number.
         moved: Columns that moved, by distance, the largest first.
         pairs: Pairs of inputs whose correlation changed.
-        output: How far the output moved.
+        output: How far the output moved; None if no row could be scored.
         conflict: How far the conflict moved.
         columns: Feature -> "missing", "frozen" or "new values".
+        missing: Feature -> share of rows without a value, for features in which it grew.
         ranking: nDCG of the order of features by mean |net|, 1 for the same order.
-        accuracy: Of the reference and of the window, if labels are known.
+        performance: If labels are known.
         false_alarms: The share of windows without a change that raise an alarm.
     """
 
@@ -95,16 +128,19 @@ class Verdict:
     severity: str
     sentence: str
     rows: int
+    scored: int
     alarms: Mapping[str, tuple[float, float]]
     statistics: Mapping[str, tuple[float, float]]
+    p: float
     moved: tuple[Moved, ...]
     pairs: tuple[MovedPair, ...]
-    output: Effect
-    conflict: Effect
+    output: Effect | None
+    conflict: Effect | None
     columns: Mapping[str, str]
+    missing: Mapping[str, float]
     ranking: float
-    accuracy: tuple[float, float] | None = None
-    false_alarms: float = 0.0
+    performance: Performance | None
+    false_alarms: float
 
     def __str__(self) -> str:
         return self.sentence

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ._bins import WIDTH, Bins, Counts, Numbers
+from ._bins import MISSING, WIDTH, Bins, Counts, Numbers
 from ._signals import Signals
 
 LIMIT = 6.0  # deviations at which values are cut off before they enter correlations
+SMALLEST_OF = {"low": np.minimum, "high": np.maximum}  # all other fields are added
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Standard:
     @classmethod
     def fit(cls, inputs: Numbers) -> Standard:
         """Means and standard deviations without missing values; 1 for columns that do not vary."""
-        known = ~np.isnan(inputs)
+        known = np.isfinite(inputs)
         count = np.maximum(known.sum(0), 1)
         center = np.where(known, inputs, 0).sum(0) / count
         spread = np.sqrt((np.where(known, inputs - center, 0) ** 2).sum(0) / count)
@@ -36,35 +40,72 @@ class Standard:
 
 @dataclass(frozen=True)
 class Window:
-    """Counts and sums of some rows."""
+    """Counts and sums of some rows; two windows can be added.
+
+    Args:
+        rows: All rows.
+        scored: Rows with scores; others have inputs that the model does not take.
+        counts: (columns, bins).
+        totals: (columns, bins): sums of the values in each bin.
+        sums: (features,): of standardised inputs.
+        products: (features, features): of standardised inputs.
+        low: (features,): smallest inputs.
+        high: (features,): largest inputs.
+        sizes: (features,): sums of |net|.
+        moments: (2, 2): sums of output and conflict, and of their squares.
+        right: Rows whose label was predicted.
+        labelled: Rows with a label.
+        classes: (2, bins): bins of the output where the label is another class than the watched one, and where it is that.
+    """
 
     rows: int
-    counts: Counts  # (columns, bins)
-    sums: Numbers  # (features,) of standardised inputs
-    products: Numbers  # (features, features) of them
-    sizes: Numbers  # (features,): sums of |net|
-    output: Numbers  # (2,): sums of the output and of its square
-    right: int = 0  # rows whose label was predicted, of those with a label
-    labelled: int = 0
+    scored: int
+    counts: Counts
+    totals: Numbers
+    sums: Numbers
+    products: Numbers
+    low: Numbers
+    high: Numbers
+    sizes: Numbers
+    moments: Numbers
+    right: int
+    labelled: int
+    classes: Counts
 
     @classmethod
     def empty(cls, features: int) -> Window:
-        """No rows."""
-        columns = 4 * features + 2
-        nothing = np.zeros(features)
-        return cls(0, np.zeros((columns, WIDTH), np.int64), nothing, np.zeros((features, features)), nothing, np.zeros(2))
+        """No rows.
+
+        Args:
+            features: How many features there are.
+
+        Returns:
+            A window of zeros.
+        """
+        columns, nothing = 4 * features + 2, np.zeros(features)
+        return cls(
+            rows=0,
+            scored=0,
+            counts=np.zeros((columns, WIDTH), np.int64),
+            totals=np.zeros((columns, WIDTH)),
+            sums=nothing,
+            products=np.zeros((features, features)),
+            low=nothing + np.inf,
+            high=nothing - np.inf,
+            sizes=nothing,
+            moments=np.zeros((2, 2)),
+            right=0,
+            labelled=0,
+            classes=np.zeros((2, WIDTH), np.int64),
+        )
 
     def __add__(self, other: Window) -> Window:
-        return Window(
-            self.rows + other.rows,
-            self.counts + other.counts,
-            self.sums + other.sums,
-            self.products + other.products,
-            self.sizes + other.sizes,
-            self.output + other.output,
-            self.right + other.right,
-            self.labelled + other.labelled,
-        )
+        pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self))
+        return Window(**{name: SMALLEST_OF.get(name, operator.add)(one, two) for name, one, two in pairs})
+
+
+ARRAYS = tuple(name for name, value in vars(Window.empty(1)).items() if isinstance(value, np.ndarray))
+NUMBERS = tuple(name for name, value in vars(Window.empty(1)).items() if not isinstance(value, np.ndarray))
 
 
 def place_values(bins: Sequence[Bins], values: Numbers) -> Counts:
@@ -72,22 +113,48 @@ def place_values(bins: Sequence[Bins], values: Numbers) -> Counts:
     return np.stack([one.place(values[:, column]) for column, one in enumerate(bins)], 1).astype(np.int64)
 
 
-def count_places(places: Counts) -> Counts:
-    """How many rows are in each bin, (columns, bins)."""
+def count_places(places: Counts, features: int, weights: Numbers | None = None) -> Any:
+    """How many rows are in each bin, (columns, bins); scores that are missing are not counted. ``weights`` are summed up."""
     columns = places.shape[1]
-    return np.bincount((places + WIDTH * np.arange(columns)).ravel(), minlength=columns * WIDTH).reshape(columns, WIDTH)
+    flat = (places + WIDTH * np.arange(columns)).ravel()
+    summed = None if weights is None else np.where(np.isfinite(weights), weights, 0.0).ravel()
+    found = np.bincount(flat, summed, columns * WIDTH).reshape(columns, WIDTH)
+    found[features:, MISSING] = 0
+    return found
 
 
-def summarise(bins: Sequence[Bins], standard: Standard, signals: Signals, right: int = 0, labelled: int = 0) -> Window:
+def summarise(bins: Sequence[Bins], standard: Standard, signals: Signals) -> Window:
     """Counts and sums of these rows."""
-    z, output = standard.apply(signals.inputs), signals.output
+    z, count = standard.apply(signals.inputs), len(signals.features)
+    places = place_values(bins, signals.values)
+    scored = np.isfinite(signals.output)
+    known = np.isfinite(signals.inputs)
+    last = signals.values[scored, -2:]
+    right, labelled, classes = _count_labels(signals, places[:, -2])
     return Window(
-        len(z),
-        count_places(place_values(bins, signals.values)),
-        z.sum(0),
-        z.T @ z,
-        np.abs(signals.nets).sum(0),
-        np.array([output.sum(), (output**2).sum()]),
-        right,
-        labelled,
+        rows=len(z),
+        scored=int(scored.sum()),
+        counts=count_places(places, count),
+        totals=count_places(places, count, signals.values),
+        sums=z.sum(0),
+        products=z.T @ z,
+        low=np.where(known, signals.inputs, np.inf).min(0, initial=np.inf),
+        high=np.where(known, signals.inputs, -np.inf).max(0, initial=-np.inf),
+        sizes=np.abs(signals.nets[scored]).sum(0),
+        moments=np.stack([last.sum(0), (last**2).sum(0)]),
+        right=right,
+        labelled=labelled,
+        classes=classes,
     )
+
+
+def _count_labels(signals: Signals, output: Counts) -> tuple[int, int, Counts]:
+    """Right predictions, labels, and the bins of the output by class."""
+    classes = np.zeros((2, WIDTH), np.int64)
+    if signals.labels is None:
+        return 0, 0, classes
+    known = ~np.isnan(signals.labels).any(1) & np.isfinite(signals.output)
+    right, watched = signals.labels[known].T
+    for place in (0, 1):
+        classes[place] = np.bincount(output[known][watched == place], minlength=WIDTH)
+    return int(right.sum()), int(known.sum()), classes

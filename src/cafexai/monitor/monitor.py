@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..cafe import CAFE
 from ..explanation import Explanation
 from ._judge import judge
-from ._reference import Reference, fit_reference
-from ._rows import CHUNK, explain_rows, take_rows
+from ._reference import Reference, family_statistics, fit_reference
+from ._rows import Reader, take_rows
 from ._signals import Signals
 from ._store import fingerprint_fit, load_monitor, save_monitor
 from ._verdict import Verdict
 from ._window import Window, summarise
+
+SMALLEST = 200  # rows of a reference
 
 
 class Monitor:
@@ -82,16 +81,55 @@ class Monitor:
         if not 0 < false_alarms < 1:
             raise ValueError(f"Monitor.fit(..., false_alarms={false_alarms}): give a share between 0 and 1, such as 0.01.")
         options = {"target": target, "baselines": baselines}
-        parts = list(explain_rows(cafe, reference, options, "Monitor.fit"))
-        signals = Signals(parts[0].features, np.concatenate([part.values for part in parts]))
-        rows = len(signals.values)
-        if rows < 200:
-            raise ValueError(f"Monitor.fit(...): the reference has {rows} rows. Give at least 200; thousands are better.")
+        parts = list(Reader(cafe, options).read(reference, labels, "Monitor.fit"))
+        rows = sum(map(len, parts))
+        if rows < SMALLEST:
+            raise ValueError(
+                f"Monitor.fit(...): the reference has {rows} rows. Give at least {SMALLEST}; thousands are better."
+            )
+        signals = Signals.join(parts)
         if not np.isfinite(signals.values[:, len(signals.features) :]).all():
             raise ValueError("Monitor.fit(...): some scores or outputs of the reference are not finite.")
-        right, labelled = _count_right(cafe, reference, labels, "Monitor.fit")
-        found = fit_reference(signals, false_alarms, min(chunk_rows, rows // 4), seed, right, labelled)
-        return cls(cafe, found, options)
+        words = _read_categories(cafe, reference, options)
+        return cls(cafe, fit_reference(signals, words, false_alarms, min(chunk_rows, rows // 4), seed), options)
+
+    def read(self, rows: Any, labels: Any = None) -> Signals:
+        """The watched numbers of rows: inputs, scores, output and conflict.
+
+        ``update``, ``check`` and ``statistics`` take them instead of rows, so that nothing is explained twice.
+
+        Args:
+            rows: Rows as ``cafe.explain`` takes them, or an explanation of them.
+            labels: Their true classes, if known.
+
+        Returns:
+            The numbers, one line per row.
+
+        Raises:
+            ValueError: The rows have other features than the reference.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> monitor.read(torch.randn(50, 2)).values.shape
+            (50, 10)
+        """
+        return Signals.join(list(self._reader.read(rows, labels, "monitor.read")))
+
+    def statistics(self, rows: Any) -> dict[str, float]:
+        """The largest statistic of each family: what ``check`` compares with its limits, for windows of any size.
+
+        Args:
+            rows: Rows, an explanation of them, or what ``read`` gave.
+
+        Returns:
+            Family -> statistic.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> list(monitor.statistics(torch.randn(50, 2)))
+            ['inputs', 'new values', 'correlations', 'scores', 'output', 'conflict']
+        """
+        return family_statistics(self.reference, self._summarise(rows, None, "monitor.statistics"))
 
     def update(self, rows: Any, labels: Any = None) -> Monitor:
         """Add rows to the open window. Only counts and sums are kept.
@@ -241,46 +279,25 @@ class Monitor:
             )
         return found
 
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self.cafe, self.options, self.reference.features, self.reference.categories)
+
     def _summarise(self, rows: Any, labels: Any, call: str) -> Window:
         total = Window.empty(len(self.reference.features))
-        for signals in explain_rows(self.cafe, rows, self.options, call):
+        for signals in self._reader.read(rows, labels, call):
             if signals.features != self.reference.features:
                 raise ValueError(
                     f"{call}(...): the rows have other features than the reference: {', '.join(signals.features)}."
                 )
             total = total + summarise(self.reference.bins, self.reference.standard, signals)
-        right, labelled = _count_right(self.cafe, rows, labels, call)
-        return dataclasses.replace(total, right=right, labelled=labelled)
+        return total
 
 
-def _count_right(cafe: CAFE, rows: Any, labels: Any, call: str) -> tuple[int, int]:
-    """How many labels the model predicts, and how many there are."""
-    if labels is None:
-        return 0, 0
-    if isinstance(rows, Explanation):
-        raise ValueError(f"{call}(..., labels=...): labels need the rows themselves, not an explanation.")
-    single = _has_single_output(cafe, take_rows(rows, slice(0, 1)))
-    parts = [take_rows(rows, slice(start, start + CHUNK)) for start in range(0, len(labels), CHUNK)]
-    found = torch.cat([_predicted(cafe, part, single) for part in parts])
-    names = list(cafe.class_names)
-    known = [names.index(str(one)) if str(one) in names else one for one in np.asarray(labels).tolist()]
-    if len(known) != len(found):
-        raise ValueError(f"{call}(..., labels=...): {len(known)} labels for {len(found)} rows. Give one label per row.")
-    return int((found == torch.tensor(known)).sum()), len(known)
-
-
-def _predicted(cafe: CAFE, rows: Any, single: bool) -> Tensor:
-    """The predicted class of every row; of a model with a single output, whether it is above 0."""
-    e = cafe.explain(rows, conflict="net", show_progress=False)
-    return ((e.output > 0).long() if single else e.target[:, 0]).cpu()
-
-
-def _has_single_output(cafe: CAFE, rows: Any) -> bool:
-    """Whether the model has one number per row."""
-    if cafe.explain(rows, conflict="net", show_progress=False).target.shape[1] == 0:
-        return True
-    try:
-        cafe.explain(rows, target=1, conflict="net", show_progress=False)
-    except ValueError:  # there is no second output
-        return True
-    return False
+def _read_categories(cafe: CAFE, rows: Any, options: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The words for codes of features that are categories."""
+    if isinstance(rows, Signals):
+        return {}
+    if not isinstance(rows, Explanation):
+        rows = cafe.explain(take_rows(rows, slice(0, 1)), show_progress=False, **options)
+    return {name: tuple(words) for name, words in rows.features.categories.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,18 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._extras import needs
 from ...cafe import CAFE
-from ...monitor import Monitor
-from ...monitor._bins import Numbers
-from ...monitor._judge import judge
-from ...monitor._reference import family_statistics
-from ...monitor._rows import explain_rows
-from ...monitor._signals import Signals
-from ...monitor._statistics import stability_index
-from ...monitor._window import Window, summarise
+from ...monitor import Monitor, Signals
 from ..datasets import Dataset
 from .distributions import auroc
 from .infidelity import prepared
@@ -29,6 +22,7 @@ from .monitor_report import report
 from .monitor_shifts import KINDS, SHIFTS, UNPAIRED, Rows
 from .record import Settings, Study, Task, Workplace
 
+Numbers = NDArray[np.float64]
 Values = list[dict[str, float]]  # statistics of several windows
 TRAINED = {"family": "mlp", "mimic_demo": True, "train_rows": None, "epochs": 100}
 
@@ -49,33 +43,30 @@ class Bench:
     """A fitted monitor, and the watched numbers of its reference for other tests."""
 
     monitor: Monitor
-    before: Numbers
+    before: Signals
     classifiers: bool
 
-    def explain(self, x: Tensor) -> Signals:
-        """The watched numbers of rows."""
-        parts = list(explain_rows(self.monitor.cafe, x, self.monitor.options, "study"))
-        return Signals(parts[0].features, np.concatenate([part.values for part in parts]))
-
-    def draw(self, signals: Signals, size: int, count: int, seed: int) -> list[tuple[Window, Signals]]:
+    def draw(self, signals: Signals, size: int, count: int, seed: int) -> list[Signals]:
         """Windows drawn from explained rows."""
-        random, reference, rows = np.random.default_rng(seed), self.monitor.reference, len(signals.values)
-        drawn = []
-        for _ in range(count):
-            part = Signals(signals.features, signals.values[random.choice(rows, size, replace=rows < size)])
-            drawn.append((summarise(reference.bins, reference.standard, part), part))
-        return drawn
+        random, rows = np.random.default_rng(seed), len(signals)
+        return [signals.take(random.choice(rows, size, replace=rows < size)) for _ in range(count)]
 
-    def evaluate(self, window: Window, part: Signals) -> dict[str, float]:
+    def evaluate(self, window: Signals) -> dict[str, float]:
         """Every statistic of a window: those of the monitor, and ordinary ones."""
-        reference = self.monitor.reference
-        whole, count = reference.window, len(reference.features)
-        found = family_statistics(reference.features, window, whole, reference.pair_noise)
-        values = {"monitor, all": max(value / reference.limits[family] for family, value in found.items())}
+        found, limits = self.monitor.statistics(window), self.monitor.reference.limits
+        values = {"monitor, all": max(value / limits[family] for family, value in found.items())}
         values |= {f"monitor, {family}": value for family, value in found.items()}
-        values["PSI of inputs"] = max(stability_index(window.counts[place], whole.counts[place]) for place in range(count))
-        values["mean output"] = abs(window.output[0] / window.rows - whole.output[0] / whole.rows)
-        return values | (two_samples(self.before, part, count) if self.classifiers else {})
+        values["PSI of inputs"] = max(map(stability_index, self.before.inputs.T, window.inputs.T))
+        values["mean output"] = abs(window.output.mean() - self.before.output.mean())
+        return values | (two_samples(self.before, window) if self.classifiers else {})
+
+
+def stability_index(before: Numbers, now: Numbers) -> float:
+    """PSI of one column over tenths of the reference."""
+    edges = np.unique(np.quantile(before, np.arange(1, 10) / 10))
+    counts = (np.bincount(np.searchsorted(edges, values, "right"), minlength=len(edges) + 1) for values in (before, now))
+    p, q = (np.maximum(count / count.sum(), 1e-4) for count in counts)
+    return float(((q - p) * np.log(q / p)).sum())
 
 
 def measure(name: str, variant: str, settings: Settings, place: Workplace) -> dict[str, Any]:
@@ -88,20 +79,19 @@ def measure(name: str, variant: str, settings: Settings, place: Workplace) -> di
     with torch.no_grad():
         target = None if model(pool[:2]).shape[1] == 1 else 1
     fitted = Monitor.fit(cafe, table.x_train[before], target=target, false_alarms=settings["false_alarms"])
-    bench = Bench(fitted, np.empty(0), settings["classifiers"])
-    bench = dataclasses.replace(bench, before=bench.explain(table.x_train[before]).values)
-    rows, usual = describe(table, pool, labels, cafe, target), bench.explain(pool)
+    bench = Bench(fitted, fitted.read(table.x_train[before]), settings["classifiers"])
+    rows, usual = describe(table, pool, labels, cafe, target), fitted.read(pool)
     found: dict[str, Any] = {"rows": len(pool), "minimum": fitted.reference.minimum, "shifts": {}, "false alarms": {}}
     for size in [size for size in settings["windows"] if fitted.reference.minimum <= size <= len(pool) // 2]:
-        clean = [bench.evaluate(*one) for one in bench.draw(usual, size, settings["count"], 0)]
-        fresh = [judge(fitted.reference, one) for one, _ in bench.draw(usual, size, settings["fresh"], 1)]
+        clean = [bench.evaluate(one) for one in bench.draw(usual, size, settings["count"], 0)]
+        fresh = [fitted.check(one) for one in bench.draw(usual, size, settings["fresh"], 1)]
         found["false alarms"][str(size)] = [sum(one.kind != "none" for one in fresh), len(fresh)]
         for shift, change in SHIFTS.items():
             try:
                 shifted = change(rows)
             except (IndexError, StopIteration):  # the table has no such column
                 continue
-            result = _judge_shift(bench, bench.explain(shifted), clean, shift, size, settings["count"])
+            result = _judge_shift(bench, fitted.read(shifted), clean, shift, size, settings["count"])
             result["harm"] = None if shift in UNPAIRED else harm(model, pool, shifted, labels)
             found["shifts"].setdefault(shift, {})[str(size)] = result
     return found
@@ -110,15 +100,15 @@ def measure(name: str, variant: str, settings: Settings, place: Workplace) -> di
 def _judge_shift(bench: Bench, signals: Signals, clean: Values, shift: str, size: int, count: int) -> dict[str, Any]:
     """AUROC of every statistic, and the verdicts."""
     moved = bench.draw(signals, size, count, 2)
-    values = [bench.evaluate(*one) for one in moved]
-    verdicts = [judge(bench.monitor.reference, one) for one, _ in moved]
+    values = [bench.evaluate(one) for one in moved]
+    verdicts = [bench.monitor.check(one) for one in moved]
     wanted = KINDS.get(shift)
     return {
         "auroc": {key: auroc(_column(clean, key), _column(values, key)) for key in clean[0]},
         "alarms": statistics.fmean(one.kind != "none" for one in verdicts),
         "alerts": statistics.fmean(one.severity == "alert" for one in verdicts),
         "kind": None if wanted is None else statistics.fmean(one.kind == wanted for one in verdicts),
-        "output": statistics.fmean(one.output.size for one in verdicts),
+        "output": statistics.fmean(one.output.size for one in verdicts if one.output is not None),
     }
 
 
@@ -138,16 +128,16 @@ def describe(table: Dataset, x: Tensor, y: Tensor, cafe: CAFE, target: Any) -> R
     return Rows(x, y, features, important, pair, torch.Generator().manual_seed(7))
 
 
-def two_samples(before: Numbers, part: Signals, features: int) -> dict[str, float]:
+def two_samples(before: Signals, window: Signals) -> dict[str, float]:
     """How well classifiers tell the window from the reference: cross-validated AUROC, on inputs and on scores."""
     linear, trees = needs("sklearn.linear_model", "sklearn"), needs("sklearn.ensemble", "sklearn")
     selection = needs("sklearn.model_selection", "sklearn")
-    size = len(part.values)
-    drawn = before[np.random.default_rng(3).choice(len(before), min(size, len(before)), replace=False)]
+    size = len(window)
+    drawn = before.take(np.random.default_rng(3).choice(len(before), min(size, len(before)), replace=False))
     y = np.r_[np.zeros(len(drawn)), np.ones(size)]
     found = {}
-    for what, columns in (("inputs", slice(0, features)), ("scores", slice(features, 4 * features))):
-        x = np.r_[drawn[:, columns], part.values[:, columns]]
+    for what in ("inputs", "scores"):
+        x = np.r_[getattr(drawn, what), getattr(window, what)]
         x = (x - x.mean(0)) / np.where(x.std(0) > 0, x.std(0), 1)
         for kind, model in (
             ("linear", linear.LogisticRegression(max_iter=200)),

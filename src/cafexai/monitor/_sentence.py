@@ -1,0 +1,78 @@
+"""A verdict in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ._verdict import Verdict
+
+NAMED = 3  # features or pairs in a sentence
+
+
+def write_sentence(verdict: Verdict, features: int) -> str:
+    """What changed; whether the output moved; how many features push differently; accuracy, if labels are known."""
+    parts = _changes(verdict)
+    if verdict.kind != "none":
+        parts += _effects(verdict, features)
+    if verdict.scored < verdict.rows:
+        parts.append(f"{verdict.rows - verdict.scored} of {verdict.rows} rows could not be scored")
+    if verdict.performance is not None:
+        now, before = verdict.performance.accuracy_now, verdict.performance.accuracy_before
+        parts.append(f"accuracy is {now:.1%}, in the reference {before:.1%}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _effects(verdict: Verdict, features: int) -> list[str]:
+    if verdict.output is None:
+        return []
+    pushing = {one.feature for one in verdict.moved if one.kind in ("positive", "negative", "net")}
+    moved = f"moved by {verdict.output}" if "output" in verdict.alarms else "did not move noticeably"
+    return [f"the model's output {moved}", f"{len(pushing)} of {features} features push differently"]
+
+
+def _changes(verdict: Verdict) -> list[str]:
+    if verdict.kind == "none":
+        return [f"no change was found in {verdict.rows} rows"]
+    if verdict.columns:
+        return _broken(verdict)
+    if verdict.kind == "correlation shift":
+        pairs = [f"{_quote(one.first)} and {_quote(one.second)}" for one in verdict.pairs[:NAMED]]
+        more = f" ({len(verdict.pairs) - NAMED} more pairs)" if len(verdict.pairs) > NAMED else ""
+        return [f"each input looks the same, but {', and '.join(pairs)} no longer move together as before{more}"]
+    inputs = [one.feature for one in verdict.moved if one.kind == "input"]
+    if inputs:
+        return [f"{_list(inputs)} {'has' if len(inputs) == 1 else 'have'} other values than in the reference"]
+    if verdict.kind == "covariate shift":
+        return ["each input looks the same, but together they push the model differently"]
+    return ["the inputs look the same"]
+
+
+def _broken(verdict: Verdict) -> list[str]:
+    """Columns that are missing (with the shares), frozen, or have new values."""
+    by_fault: dict[str, list[str]] = {}
+    for feature, fault in verdict.columns.items():
+        by_fault.setdefault(fault, []).append(feature)
+    found = []
+    for fault, names in by_fault.items():
+        single = len(names) == 1
+        if fault == "missing":
+            shares = [verdict.missing[name] for name in names]
+            most = "all" if min(shares) == 1 else f"{max(shares):.0%} of the" if single else f"up to {max(shares):.0%} of the"
+            found.append(f"{_list(names)} {'is' if single else 'are'} missing in {most} rows")
+        elif fault == "frozen":
+            found.append(f"{_list(names)} no longer {'varies' if single else 'vary'}")
+        else:
+            found.append(f"{_list(names)} {'has' if single else 'have'} values never seen in the reference")
+    return found
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = [_quote(name) for name in names[:NAMED]]
+    if len(names) > NAMED:
+        return f"{', '.join(shown)} and {len(names) - NAMED} more columns"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _quote(name: str) -> str:
+    return f"`{name}`"
