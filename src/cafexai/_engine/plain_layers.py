@@ -17,8 +17,8 @@ from ..rules.registry import TABLE, find
 from .job import Batch, Job
 from .state_guard import StateGuard
 
-WORTH = 2**14  # elements of the inputs,
-LARGE = 2**20  # or parameters of the model, from which on products cost more than watching for them
+WORTH = 2**62  # elements of the inputs, or
+LARGE = 2**62  # parameters of the model, from which on results are remembered: out of reach while some scores differ
 _FUSED = (
     nn.MultiheadAttention,
     nn.TransformerEncoderLayer,
