@@ -2,9 +2,8 @@
 
     python tests/check_mutants.py --each 16 --seed 0
 
-As ``mutants.py``, but no test judges a mutant: the models are explained with it, once with products of the explained pass
-alone and once with results of layers from the plain run (``_core/layer_values.py``). A mutant is caught if the call raises,
-and passes as *silent* if a score differs from the right one by more than 1e-6 without an error.
+As ``mutants.py``, but no test judges a mutant: the models are explained with it. A mutant is caught if the call raises, and
+passes as *silent* if a score differs from the right one by more than 1e-6 without an error.
 """
 
 from __future__ import annotations
@@ -31,13 +30,12 @@ FILES = (
 
 
 def scores() -> dict[str, list[list[float]]]:
-    """The scores of small models in both ways, or the name of the error."""
+    """The scores of small models, or the name of the error."""
     import warnings
 
     import torch
     from torch import nn
 
-    import cafexai._engine.plain_layers as plain_layers
     from cafexai import CAFE
 
     warnings.simplefilter("ignore")
@@ -73,17 +71,14 @@ def scores() -> dict[str, list[list[float]]]:
     )
     models = [(Residual(), (3, 4)), (Attending(), (2, 4, 3)), (pooled, (2, 1, 8, 8))]
     found: dict[str, list[list[float]]] = {}
-    for way, worth in (("products", 2**62), ("plain run", 0)):
-        plain_layers.WORTH = worth
-        plain_layers.LARGE = max(worth, 1)
-        for place, (model, shape) in enumerate(models):
-            generator = torch.Generator().manual_seed(place)
-            x, baseline = (torch.randn(shape, generator=generator) for _ in range(2))
-            try:
-                e = CAFE(model.eval()).explain(x, baseline, target=1, conflict="net")
-                found[f"{way} {place}"] = torch.cat([e.positive.flatten(), e.negative.flatten()]).tolist()
-            except Exception as error:
-                found[f"{way} {place}"] = type(error).__name__
+    for place, (model, shape) in enumerate(models):
+        generator = torch.Generator().manual_seed(place)
+        x, baseline = (torch.randn(shape, generator=generator) for _ in range(2))
+        try:
+            e = CAFE(model.eval()).explain(x, baseline, target=1, conflict="net")
+            found[str(place)] = torch.cat([e.positive.flatten(), e.negative.flatten()]).tolist()
+        except Exception as error:
+            found[str(place)] = type(error).__name__
     return found
 
 
@@ -118,7 +113,7 @@ def main():
         return
     from mutants import change, drawn
 
-    counts = {"products": Counter(), "plain run": Counter()}
+    counts = Counter()
     broken = total = 0
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
@@ -135,20 +130,16 @@ def main():
                 if found is None:
                     broken += 1
                     continue
-                verdicts = {}
-                for key, value in found.items():
-                    way, place = key.rsplit(" ", 1)
-                    verdicts[way, place] = judge(value, right[key])
-                    counts[way][verdicts[way, place]] += 1
-                for (way, place), verdict in verdicts.items():
-                    if way == "plain run" and verdict == "silent" and verdicts["products", place] != "silent":
-                        print(f"{file}, model {place}: silent with the plain run, {verdicts['products', place]} without")
+                for place, value in found.items():
+                    verdict = judge(value, right[place])
+                    counts[verdict] += 1
+                    if verdict == "silent":
+                        print(f"{file}, model {place}: silent")
                         print(change(source, mutant), flush=True)
             path.write_text(source)
     print(f"{total} mutants, {broken} fail as a whole")
-    for way, verdicts in counts.items():
-        share = verdicts["caught"] / max(1, verdicts["caught"] + verdicts["silent"])
-        print(f"{way}: {dict(verdicts)}, {share:.1%} of those that change a score are caught")
+    share = counts["caught"] / max(1, counts["caught"] + counts["silent"])
+    print(f"{dict(counts)}, {share:.1%} of those that change a score are caught")
 
 
 if __name__ == "__main__":
