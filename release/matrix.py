@@ -1,12 +1,13 @@
 """Run a marked subset of the tests with old and new releases of Python and torch: make matrix [MATRIX="trixie forky"].
 
-Each row has an environment of its own: this project's `.venv`, or a Debian or Ubuntu release in `.matrix/NAME` with the
+Each row has an environment of its own: this project's `.venv`, or a Debian release in `.matrix/NAME` with the
 distribution's builds of torch for the CPU (made by mmdebstrap, which needs root). The table goes to `docs/versions.md`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -19,11 +20,12 @@ PAGE = ROOT / "docs" / "versions.md"
 PACKAGES = "python3-torch python3-numpy python3-pytest python3-hypothesis python3-pil python3-pandas".split()
 TESTS = ["-p", "no:cacheprovider", "-m", "matrix and not slow", "tests"]
 ASK = "import platform, torch; print(platform.python_version(), torch.__version__.partition('+')[0])"
+OLD = "Debian 13"  # below the floor: shows what would have to be mended
 
 
 @dataclass(frozen=True)
 class Row:
-    """A release of a distribution; None of mirror is this project's .venv."""
+    """A release of Debian; a mirror of None is this project's .venv."""
 
     name: str
     builds: str
@@ -31,9 +33,8 @@ class Row:
 
 
 ROWS = [
-    Row("trixie", "Debian 13", "http://deb.debian.org/debian"),
+    Row("trixie", OLD, "http://deb.debian.org/debian"),
     Row("venv", "PyPI, the pin of `constraints.txt`"),
-    Row("resolute", "Ubuntu 26.04", "http://archive.ubuntu.com/ubuntu"),
     Row("forky", "Debian testing", "http://deb.debian.org/debian"),
 ]
 
@@ -46,24 +47,25 @@ def prepare(row: Row) -> list[str]:
     if not (place / "usr" / "bin" / "python3").exists():
         if shutil.which("mmdebstrap") is None:
             raise SystemExit("make matrix: install mmdebstrap first (Debian: apt-get install mmdebstrap)")
-        keyring = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
-        parts = f"deb {f'[signed-by={keyring}] ' if 'ubuntu' in row.mirror else ''}{row.mirror} {row.name} main"
-        source = f"{parts} universe" if "ubuntu" in row.mirror else parts
-        subprocess.run(["mmdebstrap", "--variant=apt", f"--include={','.join(PACKAGES)}", row.name, place, source], check=True)
+        stale = 'Acquire::Check-Valid-Until "false"'  # a mirror may lag behind; signatures are checked all the same
+        source = f"deb {row.mirror} {row.name} main"
+        include = f"--include={','.join(PACKAGES)}"
+        subprocess.run(["mmdebstrap", f"--aptopt={stale}", "--variant=apt", include, row.name, place, source], check=True)
     sources = place / "cafexai"
     shutil.rmtree(sources, ignore_errors=True)
     for part in ("src", "tests", "docs", "examples", "benchmarks"):
         shutil.copytree(ROOT / part, sources / part, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copy(ROOT / file, sources / file)
-    return ["chroot", str(place), "env", "-C", "/cafexai", "OMP_NUM_THREADS=1", "PYTHONPATH=/cafexai/src", "python3"]
+    quiet = ["unshare", "--mount", "sh", "-c", f'mount -t proc proc {place}/proc && exec "$@"', "sh"]  # torch reads /proc
+    return [*quiet, "chroot", str(place), "env", "-C", "/cafexai", "OMP_NUM_THREADS=1", "PYTHONPATH=/cafexai/src", "python3"]
 
 
 def run(row: Row) -> list[str]:
     """The line of a row: Python, torch, where the build comes from, tests that passed, failed and were skipped."""
     python = prepare(row)
     versions = subprocess.run([*python, "-c", ASK], capture_output=True, text=True, check=True).stdout.split()
-    done = subprocess.run([*python, "-m", "pytest", *TESTS], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = subprocess.run([*python, "-m", "pytest", *TESTS], capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"CAFEXAI_MATRIX": "1"})
     (ROOT / ".matrix").mkdir(exist_ok=True)
     (ROOT / ".matrix" / f"{row.name}.log").write_text(done.stdout + done.stderr)
     return [*versions, row.builds, *count(done.stdout)]
@@ -111,7 +113,7 @@ def main() -> None:
             lines.append(run(row))
             print(" ".join(lines[-1]), flush=True)
     write(lines)
-    if any(cells[4] != "0" for cells in lines):
+    if any(cells[4] != "0" for cells in lines if cells[2] != OLD):
         sys.exit("make matrix: tests failed; .matrix/NAME.log has what pytest said")
 
 
