@@ -1,6 +1,6 @@
 # make demo: train a small net, explain one prediction.   make test: the tests.   Both set up .venv by themselves.
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts claims layers pictures release matrix lock clean
