@@ -41,7 +41,7 @@ def notes_of(changelog: str, version: str) -> str:
     """The section of a version; 0.2.0 and 0.2.0.dev0 are in that of 0.2."""
     short = re.sub(r"\.dev\d+$", "", version)
     names = "|".join(map(re.escape, {short, short.removesuffix(".0")}))
-    found = re.search(rf"^## (?:{names})(?: .*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^## (?:{names})(?: [^\n]*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     if found is None:
         raise SystemExit(f"make release: CHANGELOG.md has no section for {version}")
     return found[1].strip() + "\n"
@@ -79,7 +79,9 @@ def try_wheel(wheel: Path, folder: Path) -> Path:
     """Install the wheel into an empty environment and run README's code there, offline; the environment's Python."""
     venv.create(folder / "env", with_pip=True)
     python = folder / "env" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    call(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", f"cafexai[plot] @ {wheel.as_uri()}")
+    call(
+        python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", f"cafexai[plot] @ {wheel.as_uri()}"
+    )
     script = folder / "quick_start.py"
     check = 'import cafexai\nassert "site-packages" in cafexai.__file__, cafexai.__file__\n'
     script.write_text(OFFLINE + check + quick_start(), encoding="utf-8")
