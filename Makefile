@@ -39,6 +39,7 @@ lint: .venv/dev
 
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/run.py $(BENCHMARK)
+	$(BIN)/python benchmarks/beside_deeplift.py
 	$(BIN)/python benchmarks/group_training.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/netting.py

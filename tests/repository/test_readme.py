@@ -35,6 +35,7 @@ OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # m
         "docs/default.md",
         "docs/guide.md",
         "docs/inputs.md",
+        "docs/language-models.md",
         "docs/monitor.md",
         "docs/pictures.md",
     ],
