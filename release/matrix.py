@@ -65,14 +65,9 @@ def run(row: Row) -> list[str]:
     """The line of a row: Python, torch, where the build comes from, tests that passed, failed and were skipped."""
     python = prepare(row)
     versions = subprocess.run([*python, "-c", ASK], capture_output=True, text=True, check=True).stdout.split()
-    done = subprocess.run(
-        [*python, "-m", "pytest", *TESTS],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=os.environ | {"CAFEXAI_MATRIX": "1"},
-    )
+    marked = os.environ | {"CAFEXAI_MATRIX": "1"}
+    words = [*python, "-m", "pytest", *TESTS]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=marked)
     (ROOT / ".matrix").mkdir(exist_ok=True)
     (ROOT / ".matrix" / f"{row.name}.log").write_text(done.stdout + done.stderr)
     return [*versions, row.builds, *count(done.stdout)]
