@@ -14,8 +14,9 @@ from cafexai.rules import registry
 settings.register_profile("default", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("default")
 
+# What make matrix runs.
 MATRIX = "core carriers rules engine/test_sequential.py engine/test_state_guard.py engine/test_composed.py"
-MATRIX += " explain/test_types.py explain/test_contrast.py explain/test_worked_examples.py conflicts/test_conflicts.py"  # what make matrix runs
+MATRIX += " explain/test_types.py explain/test_contrast.py explain/test_worked_examples.py conflicts/test_conflicts.py"
 
 
 def in_matrix(path):
