@@ -1,9 +1,9 @@
 # make demo: train a small net, explain one prediction.   make test: the tests.   Both set up .venv by themselves.
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts claims layers pictures docs clean
+.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts claims layers pictures docs release matrix lock clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -73,6 +73,22 @@ pictures: .venv/dev
 
 docs: .venv/docs
 	$(BIN)/python docs/scripts/build.py
+
+# Build, check and try the package; make release TAG=1 also tags the commit.
+release: .venv/release/ready
+	.venv/release/bin/python release/release.py $(if $(TAG),--tag)
+
+# Pinned versions with hashes, for the tests and for the image.
+lock: .venv/release/ready
+	.venv/release/bin/python release/lock.py
+
+matrix: .venv/dev
+	$(BIN)/python release/matrix.py $(MATRIX)
+
+.venv/release/ready: release/requirements.txt
+	$(PYTHON) -m venv .venv/release
+	.venv/release/bin/python -m pip install --quiet --requirement $<
+	touch $@
 
 # A mark per set of requirements: pip runs again only when they change.
 .venv/demo .venv/dev .venv/browser .venv/docs .venv/engines .venv/mutants: pyproject.toml constraints.txt

@@ -20,6 +20,7 @@ from cafexai._core.run import Run, Settings
 from cafexai._core.tensors import Scored, Softmaxed
 from cafexai._engine.state_guard import StateGuard
 from cafexai._engine.tracer import Trace
+from cafexai._torch import NEW_NAMES
 from cafexai.rules import registry
 from cases import CASES, K, S
 
@@ -44,7 +45,8 @@ def instances():
 
 def test_every_rule_has_a_case_and_every_case_a_rule():
     names = {rule.name for _, rule in registry.rules()}
-    assert {case.name for case in CASES} == names - cases.WITHOUT_NUMBERS - cases.COMPOSED
+    missing_here = {name for name in NEW_NAMES if not registry.functions_named(name)}  # from a newer torch
+    assert {case.name for case in CASES} - missing_here == names - cases.WITHOUT_NUMBERS - cases.COMPOSED
     assert names >= cases.COMPOSED
     tested = {param.values[1] for param in instances()}
     missing = [
