@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts claims layers pictures clean
+.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts claims layers pictures docs clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -39,6 +39,7 @@ lint: .venv/dev
 
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/run.py $(BENCHMARK)
+	$(BIN)/python benchmarks/beside_deeplift.py
 	$(BIN)/python benchmarks/group_training.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/netting.py
@@ -70,8 +71,11 @@ layers: .venv/dev
 pictures: .venv/dev
 	$(BIN)/python examples/pictures.py docs/pictures
 
+docs: .venv/docs
+	$(BIN)/python docs/scripts/build.py
+
 # A mark per set of requirements: pip runs again only when they change.
-.venv/demo .venv/dev .venv/browser .venv/engines .venv/mutants: pyproject.toml constraints.txt
+.venv/demo .venv/dev .venv/browser .venv/docs .venv/engines .venv/mutants: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
 	touch $@

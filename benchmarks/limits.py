@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ways import BASE, COMPILED, DEEPLIFT
@@ -76,9 +76,12 @@ def _of_depth(found: list[dict[str, Any]]) -> Iterator[Line]:
 
 def verdict(results: dict[str, Any]) -> list[dict[str, Any]]:
     """The limits with what was found, as they are printed and stored."""
-    judged = [
-        {"what": what, "found": found, "allowed": allowed, "kept": found <= allowed} for what, found, allowed in lines(results)
-    ]
+    return report(lines(results))
+
+
+def report(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Print which limits are kept; the same to be stored."""
+    judged = [{"what": what, "found": found, "allowed": allowed, "kept": found <= allowed} for what, found, allowed in lines]
     width = max((len(str(line["what"])) for line in judged), default=0)
     print(f"\n{sum(bool(line['kept']) for line in judged)} of {len(judged)} limits kept")
     for line in judged:

@@ -98,7 +98,7 @@ def main() -> None:
     cafe, rows = CAFE(tumour, feature_names=names), scaled[1][row : row + 1]
     drawn = {
         "table": explanation.plot(row, most=10),
-        "image": CAFE(model).explain(images[:6]).plot(2, beside=CAFE(model, c=0.0).explain(images[:6])),
+        "image": CAFE(model).explain(images[:6]).plot(2, beside=CAFE(model, c=0.0).explain(images[:6]), view="detail"),
         "text": review().plot(0),
         "summary": explanation.plot.summary(10),
         "pairs": cafe.replace(variant="feature").explain(rows, pairs=True).plot.pairs(0, 7),

@@ -21,10 +21,11 @@ from ._old_forms import old_form
 from .blocks import explain_in_blocks
 from .changes.methods import ChangeMethods
 from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
+from .generation.methods import GenerationMethods
 from .refinement.refine import Refine, refine_explanation
 
 
-class CAFE(ImmutableExplainer, ChangeMethods):
+class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
     """Explains a PyTorch module, or any function of tensors. The model is never changed.
 
     Explainers are immutable: ``cafe.replace(c=1)`` gives another one. ``repr(cafe)`` says which variant is used.

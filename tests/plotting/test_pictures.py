@@ -80,7 +80,11 @@ def compared():
 DRAWN = {
     "table": lambda: table().plot(0),
     "image": lambda: image().plot(0),
-    "image-beside": lambda: image(3).plot(1, beside=image(3).combined),
+    "image-beside": lambda: image(3).plot(1, beside=image(3).combined, view="detail"),
+    "regions": lambda: image(3).plot(1, cells=4, beside=image(3, target=2)),
+    "rows": lambda: image(3).plot([0, 1, 2], cells=4, same_scale=True),
+    "paper": lambda: image(3).plot(1, cells=4, style="paper"),
+    "table-paper": lambda: table().plot(0, style="paper"),
     "text": lambda: text().plot(0),
     "summary": lambda: table().summary(),
     "summary-images": lambda: image().summary(),
@@ -109,7 +113,7 @@ def drawn(name):
         return pixels(DRAWN[name]())
 
 
-KEPT = "table image-beside text summary summary-images pairs sweep classes comparison audit".split()
+KEPT = "table image-beside regions text summary summary-images pairs sweep classes comparison audit".split()
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -129,7 +133,7 @@ def test_pictures_look_as_stored(name):
 def test_the_comparison_of_pictures_looks():
     """Another row is another picture."""
     with mpl.rc_context(mpl.rcParamsDefault):
-        other = pixels(image(3).plot(2, beside=image(3).combined))
+        other = pixels(image(3).plot(2, beside=image(3).combined, view="detail"))
     stored = mpl.image.imread(STORED / "image-beside.png")[..., :3]
     assert other.shape == stored.shape
     assert np.sqrt(((stored - other) ** 2).mean()) > 0.05
@@ -188,7 +192,7 @@ def test_maps_sum_over_channels(last):
     np.testing.assert_allclose(found["net"], found["positive"] - found["negative"], atol=1e-12)
     np.testing.assert_allclose(found["conflict"], np.minimum(found["positive"], found["negative"]))
     assert seen(e[1]).shape == (8, 8, 3)
-    drawn = e.plot(1).axes
+    drawn = e.plot(1, view="detail").axes
     np.testing.assert_allclose(drawn[1].images[0].get_array(), found["positive"])
 
 
@@ -211,7 +215,7 @@ def test_images_of_any_range_are_seen(scale, shift):
 def test_beside_takes_scores_of_the_row_or_of_all_rows_or_an_explanation():
     e, other = image(), image(target=2)
     rows = [other.combined, other.combined[1], other.combined[1:2], other, other[1], other.combined.numpy()]
-    shown = [e.plot(1, beside=beside).axes[5].images[0].get_array() for beside in rows]
+    shown = [e.plot(1, beside=beside, view="detail").axes[5].images[0].get_array() for beside in rows]
     for found in shown:
         np.testing.assert_allclose(found, maps(other[1])["net"])
     with pytest.raises(ValueError, match=r"have shape \(2, 2\), and one row of this explanation has \(1, 8, 8\)"):

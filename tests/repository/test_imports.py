@@ -34,6 +34,7 @@ LAYERS = """
     -- what people use
     refinement blocks                                      scores corrected by evaluations; two blocks of features
     changes                                                what the model does if rows are changed
+    generation                                             what language models write
     _old_forms                                             forms of earlier versions
     _explainer                                             a model with c and a variant
     cafe sklearn onnx                                      what users call

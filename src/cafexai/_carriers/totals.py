@@ -113,8 +113,6 @@ class TotalScores(Scores):
             bias, start = None, bias
         if run.deltas is not None:
             delta = run.deltas.next(self.delta.detach(), weight.to(self.delta.dtype), bias)
-        elif self.delta.ndim > 2:
-            delta = self._ahead(weight, bias)
         reference = self.reference
         if reference is None and start is not None:
             reference = self.delta.new_zeros(()).expand(self.delta.shape)
@@ -124,12 +122,20 @@ class TotalScores(Scores):
                 return apply_linear(r, weight, start)
 
             reference = over_rows(moved, reference) if self.delta.ndim > 1 else moved(reference)
+        if delta is None and run.layers is not None:
+            delta = self._known_layer(run.layers.change(self.delta, weight, reference), weight, bias)
+        if delta is None and self.delta.ndim > 2:
+            delta = self._ahead(weight, bias)
         if bias is not None:
             run.biases.note_layer(run.path, self.delta)
         if self.delta.ndim > 2 and delta is not None:
             value = delta.detach()
             return self._layer(weight, bias, aligned, reference, delta, value if reference is None else reference + value)
         return self._through(weight, bias, aligned, reference, delta)
+
+    def _known_layer(self, change: Tensor | None, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+        """Delta behind a linear layer, known from a plain run."""
+        return change
 
     def _ahead(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Delta behind a linear layer, before anybody has asked for scores."""

@@ -29,6 +29,7 @@ from .._core.activation import LARGE
 from .._core.backward import Outcome, Passed, at_features, distribute, find_cut_off, split
 from .._core.completeness import check_range
 from .._core.contract import Made, Move
+from .._core.layer_values import pull_linear
 from .._core.lazy import OnDemand
 from .._core.math_functions import ONE_TO_ONE, Function
 from .._core.row_index import Rows, behind_map
@@ -227,6 +228,11 @@ class UnitScores(TotalScores):
 
     def _ahead(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         return apply_linear(self.delta if self._native(weight, bias) else self.delta.detach(), weight, bias)
+
+    def _known_layer(self, change: Tensor | None, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+        if change is None or not self._native(weight, bias):
+            return change
+        return self._known_change(change, pull_linear, weight)
 
     def _native(self, weight: Tensor, bias: Tensor | None) -> bool:
         """A linear layer whose delta torch computes itself: no entry in the bias ledger, no other precision."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .flow_rule import LINEAR_FLOW, FlowRule
+from .layer_values import LayerValues
 from .steps import Biases, Deltas, Magnitudes, Step
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Run:
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
         self.deltas = deltas  # what several passes over the same rows have in common
+        self.layers: LayerValues | None = None  # what layers gave in a plain run
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.operations: dict[str, int] = {}  # rule -> number of calls
         self.frozen: dict[Frozen, int] = {}  # -> number of calls

@@ -23,7 +23,8 @@ from torch import Tensor
 from .contract import Carrier, Move
 from .input_origin import Origin
 from .joins import at_start, join_constants, join_lazily
-from .math_functions import ONE_TO_ONE, Function, find_masked_out, plus, soft_winners, winners, without_residue
+from .layer_values import Adjoint
+from .math_functions import ONE_TO_ONE, Function, find_masked_out, over_rows, plus, soft_winners, winners, without_residue
 from .provenance import of_input, origin_of, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, common_rows, merge_rows, move_rows
 from .run import Run
@@ -114,23 +115,35 @@ class Scores(Carrier):
         return results[0] if single else tuple(results)
 
     def linear(
-        self: S, fn: Callable[..., Tensor], *constants: Any, bias: Any = None, bias_dims: int = 0, aligned: bool = False
+        self: S,
+        fn: Callable[..., Tensor],
+        *constants: Any,
+        bias: Any = None,
+        bias_dims: int = 0,
+        aligned: bool = False,
+        pull: Callable[..., Tensor] | None = None,
     ) -> S:
         """A map linear in its first argument, ``fn(value, *constants)`` or ``fn(value, *constants, bias)``.
 
         It must be monotone in the value when all constants are non-negative. A bias is a tensor or,
         if it is as large as the value, a function that makes it. ``bias_dims`` dimensions of the result follow those of
-        the bias. ``aligned`` says that dimension 0 of the value stays dimension 0, row by row.
+        the bias. ``aligned`` says that dimension 0 of the value stays dimension 0, row by row. ``pull`` takes gradients back
+        through the map of a layer, so that the result of a plain run can be used (``layer_values.py``).
         """
         run = self.run
         in_reference = run.settings.biases_in_reference
         making, bias = bias, bias() if callable(bias) else bias
         nothing = () if bias is None else (None,)
         given = () if bias is None else (bias,)
-        delta = fn(self.delta, *constants, *(nothing if in_reference else given))
         reference = None
         if self.reference is not None or (in_reference and bias is not None):
             reference = self._start_mapped(lambda r: fn(r, *constants, *(given if in_reference else nothing)), aligned)
+        delta = None
+        if pull is not None and run.layers is not None:
+            delta = self._known_change(run.layers.change(self.delta, constants[0], reference), pull, constants[0])
+        if delta is None:
+            delta = fn(self.delta, *constants, *(nothing if in_reference else given))
+        if reference is not None:
             if reference.shape != delta.shape:
                 shape = torch.broadcast_shapes(reference.shape, delta.shape)
                 reference, delta = reference.expand(shape), delta.expand(shape)
@@ -154,8 +167,14 @@ class Scores(Carrier):
         return self.linear(apply_linear, weight, bias=bias, aligned=aligned)
 
     def _start_mapped(self, fn: Function, aligned: bool) -> Tensor:
-        """The reference behind a linear map."""
-        return fn(self.start)
+        """The reference behind a linear map; computed once if it is one row for all."""
+        if not aligned:
+            return fn(self.start)
+        return over_rows(fn, self.delta.new_zeros(()).expand(self.delta.shape) if self.reference is None else self.reference)
+
+    def _known_change(self, change: Tensor | None, pull: Callable[..., Tensor], weight: Tensor) -> Tensor | None:
+        """The change behind a layer, known from a plain run, as what follows from delta."""
+        return None if change is None else Adjoint.apply(self.delta, change, pull, weight)
 
     def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
         """Move elements of this value alone; a function with several results gives a tuple."""

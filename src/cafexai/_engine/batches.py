@@ -9,6 +9,7 @@ explained in one piece, as are calls with further arguments that might belong to
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -142,7 +143,10 @@ def _finish_batch(
         passed = _pass_forward(job, batch, settings, expected, deltas)
         expected = passed.expected
         try:
-            found = _pass_backward(finish, passed)
+            found = _reusing(finish, passed) if _reuses(passed) else None
+            if found is None:
+                passed = _pass_forward(job, batch, settings, expected, deltas) if _reuses(passed) else passed
+                found = _pass_backward(finish, passed)
             if found is None:
                 found = _pass_backward(finish, _in_double(job, batch, settings, expected))
         except SumBroken as error:
@@ -156,12 +160,28 @@ def _finish_batch(
 def _pass_forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None, deltas: Deltas | None) -> Passed:
     """A forward pass; in float64 where it differs from the model's own: by rounding, perhaps, beside a far larger reference."""
     try:
+        if expected is None and deltas is None:
+            with contextlib.suppress(OutputDiffers):  # by changes that come from the plain run, perhaps
+                return forward(job, batch, settings, reuse=True)
         return forward(job, batch, settings, expected, deltas)
     except OutputDiffers as error:
         short = error.found is not None and error.found.dtype is not torch.float64 and error.found.device.type != "mps"
         if not short or (job.request.batch_size is None and job.given.rows > len(batch.tensors[0])):
             raise  # in one of several chunks that were made unasked, it may be the other rows of the batch
     return _in_double(job, batch, settings, expected)
+
+
+def _reuses(passed: Passed) -> bool:
+    """Some changes of this pass come from a plain run."""
+    return passed.run.layers is not None and passed.run.layers.used
+
+
+def _reusing(finish: Callable[[Passed], R], passed: Passed) -> R | None:
+    """The backward pass of changes that come from a plain run; None if the sum is missed and products of its own are needed."""
+    try:
+        return _pass_backward(finish, passed)
+    except (SumBroken, LostInRounding):
+        return None
 
 
 def _in_double(job: Job, batch: Batch, settings: Settings, expected: Tensor | None) -> Passed:

@@ -73,10 +73,15 @@ def channels_last(shape: Sequence[int]) -> bool:
     return shape[0] > 4 >= shape[2]
 
 
+def grid_cells(height: int, width: int, cells: int = CELLS) -> Tensor:
+    """The cell of every pixel of an image, (height, width): a grid of ``cells`` x ``cells``, of single pixels at most."""
+    down, right = (torch.arange(size) * min(cells, size) // size for size in (height, width))
+    return min(cells, width) * down[:, None] + right
+
+
 def cell_index(shape: Sequence[int]) -> Tensor:
     """The cell of every element of a row: a grid of 8 x 8 over the image, all channels of a pixel in one cell."""
     last = channels_last(shape)
     channels, height, width = (shape[2], *shape[:2]) if last else shape
-    down, right = (torch.arange(size) * min(CELLS, size) // size for size in (height, width))
-    cells = (min(CELLS, width) * down[:, None] + right).expand(channels, height, width)
+    cells = grid_cells(height, width).expand(channels, height, width)
     return (cells.permute(1, 2, 0) if last else cells).flatten()

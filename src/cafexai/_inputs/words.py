@@ -101,7 +101,7 @@ def tokens_of(tokenizer: Any, ids: Tensor) -> tuple[tuple[str, ...], ...]:
 
 def words_of(tokenizer: Any, ids: Tensor, mask: Any = None) -> Words:
     """Pieces of words put together, row by row; special tokens, padding, and what ``mask`` leaves out are one entry."""
-    special = _special(tokenizer)
+    special = special_ids(tokenizer)
     rows = tokens_of(tokenizer, ids)
     mark = _mark(tokenizer, rows)
     fits = isinstance(mask, Tensor) and mask.shape == ids.shape
@@ -146,12 +146,12 @@ def mask_words(baselines: Any, ids: Tensor, tokenizer: Any) -> tuple[Any, tuple[
         )
     if ids.is_floating_point() or number is None or (baselines is not None and word != "mask"):
         return baselines, ()
-    stays = torch.isin(ids, torch.tensor(sorted(_special(tokenizer)), dtype=ids.dtype, device=ids.device))
+    stays = torch.isin(ids, torch.tensor(sorted(special_ids(tokenizer)), dtype=ids.dtype, device=ids.device))
     note = f"Words are compared with the mask token, {tokenizer.mask_token!r}, in their place; special tokens stay."
     return torch.where(stays, ids, torch.full_like(ids, number)), (note,)
 
 
-def _special(tokenizer: Any) -> set[int]:
+def special_ids(tokenizer: Any) -> set[int]:
     """Ids that stand for no part of a text; an unknown word, and one that is masked, are words."""
     own = {getattr(tokenizer, name, None) for name in ("unk_token_id", "mask_token_id")}
     ends = {getattr(tokenizer, f"{name}_token_id", None) for name in "pad bos eos cls sep".split()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..metrics import METRICS
 from ..plotting.figures import figure, headed, light, rows_down
+from ..plotting.looks import points
 from ..plotting.palette import NET, QUIET, UP
 from ..reporting.notebook import table
 from .result import Comparison, title
@@ -64,11 +65,11 @@ def _panel(axes: Any, comparison: Comparison, metric: str, methods: list[str]) -
     if logarithmic:
         axes.set_xscale("log")
     light(axes)
-    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="x", labelsize=points(8))
     direction = METRICS[metric].best if metric in METRICS else "low" if metric == "seconds" else None
     said = {"low": "less is better", "high": "more is better"}.get(direction or "", "")
-    axes.set_title(title(metric), fontsize=10)
-    axes.set_xlabel(said, fontsize=8)
+    axes.set_title(title(metric), fontsize=points(10))
+    axes.set_xlabel(said, fontsize=points(8))
 
 
 def page(comparison: Comparison) -> str:

@@ -23,6 +23,7 @@ from .parts import KINDS, PLACES, Checks, FeatureInfo, Meta, Refinement, Tensors
 from .views import Views
 
 REQUIRED = ("checks", "features", "meta")  # parts that every explanation has
+NAMES = ("row_names", "target_names")  # one name per row
 PER_ROW = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 
 
@@ -53,6 +54,7 @@ class Explanation(ConflictFields, FeatureFields, Views):
         blocks: True for features in the first block, like combined, with ``CAFE.explain_blocks``.
         conflict_pairs: (rows, features + 1, features + 1): up, down; with ``explain(..., pairs=True)``.
         row_names: The labels of the rows, as the index of a frame has them.
+        target_names: What is explained in each row in words, for outputs that are tokens.
         job: What was asked, for ``CAFE.refine``; it is not saved and holds no model.
 
     Example:
@@ -83,6 +85,7 @@ class Explanation(ConflictFields, FeatureFields, Views):
     blocks: Tensors | None = None
     conflict_pairs: Tensor | None = None
     row_names: tuple[str, ...] | None = None
+    target_names: tuple[str, ...] | None = None
     job: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -158,9 +161,10 @@ class Explanation(ConflictFields, FeatureFields, Views):
         values = {name: pick(value) for name, value in self.flat_fields().items()}
         if self.features.tokens is not None:
             values["tokens"] = tuple(self.features.tokens[place] for place in torch.arange(len(self))[rows].tolist())
-        if self.row_names is not None:
-            places = range(len(self))[rows] if isinstance(rows, slice) else torch.arange(len(self))[rows].tolist()
-            values["row_names"] = tuple(self.row_names[place] for place in places)
+        for name in NAMES:
+            if values[name] is not None:
+                places = range(len(self))[rows] if isinstance(rows, slice) else torch.arange(len(self))[rows].tolist()
+                values[name] = tuple(values[name][place] for place in places)
         for name in PER_ROW:
             values[name] = {layer: pick(numbers) for layer, numbers in values[name].items()}
         return Explanation.of(**values, job=None if self.job is None else self.job.take(rows))

@@ -27,6 +27,7 @@ class FeatureFields:
         conflict_pairs: Tensor | None
         features: FeatureInfo
         row_names: tuple[str, ...] | None
+        target_names: tuple[str, ...] | None
         meta: Any
 
         @property
@@ -196,6 +197,8 @@ class FeatureFields:
         Returns:
             The name, such as "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'".
         """
+        if self.target_names is not None:
+            return self.target_names[self.position(row)]
         layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
         names = self.class_names if layer is None else None
         parts = [self.target] if self.against is None else [self.target, self.against]

@@ -18,6 +18,7 @@ BY_NAME = ("bias_by_layer", "cut")  # mappings that hold one tensor per name
 LEFT_OUT = (  # where None
     *("display", "sides", "conflict_rank", "conflict_pairs", "final", "model_at_baseline", "class_names"),
     *("probability", "against", "if_missing", "blocks", "lost", "row_names", "baseline_display", "at_baseline"),
+    "target_names",
 )
 BEFORE = "Conflict comes from net scores: the file was written before conflict was measured."
 FORMAT, UNCHECKED = 2, 1  # of files; those of version 0.1 have no checksum
@@ -69,7 +70,7 @@ def _rebuild(tensors: dict[str, Tensor], described: dict[str, Any]) -> dict[str,
         values["tokens"] = tuple(tuple(row) for row in values["tokens"])
         if values["settings"].get("grouped") and values.get("feature_names") is not None:
             values["tokens"] = None  # of groups of tokens, which once were kept
-    for name in ("feature_names", "frozen", "notes", "class_names", "row_names"):
+    for name in ("feature_names", "frozen", "notes", "class_names", "row_names", "target_names"):
         values[name] = None if values.get(name) is None else tuple(values[name])
     values["categories"] = {name: tuple(words) for name, words in values.get("categories", {}).items()}
     return values
@@ -105,7 +106,7 @@ def find_fault(e: Explanation) -> str | None:
             one is not None and one.shape != e.flat(e.positive).shape
             for one in (e.features.baseline_display, e.features.at_baseline)
         )
-        or (e.row_names is not None and len(e.row_names) != rows)
+        or any(names is not None and len(names) != rows for names in (e.row_names, e.target_names))
         or (e.against is not None and e.against.shape != e.target.shape)
         or (e.features.names is not None and len(e.features.names) != e.flat(e.positive).shape[1])
         or (e.features.tokens is not None and len(e.features.tokens) != rows)

@@ -9,6 +9,7 @@ import numpy as np
 from ..explanation import Explanation
 from .figures import figure, headed, light, rows_down
 from .labels import labels, shortened
+from .looks import points
 from .palette import NET, QUIET, SERIES, UP, VALUES
 from .row_lines import number
 
@@ -43,7 +44,7 @@ def _beside(axes: Axes, names: list[str], predicted: Any, observed: Any, title: 
     axes.axvline(0, color="0.4", linewidth=0.8)
     rows_down(axes, names)
     light(axes)
-    axes.set_title(title, fontsize=11)
+    axes.set_title(title, fontsize=points(11))
     axes.set_xlabel("change of the output")
     return [one, two]
 
@@ -125,7 +126,7 @@ def _dots(
         here = shade == code
         looks: dict[str, Any] = {"color": SERIES[place % len(SERIES)], "alpha": 0.8, "linewidths": 0}
         axes.scatter(across[here], nets[here], s=16, label=shortened(words[code], 24), **looks)
-    legend = axes.legend(title=color, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend = axes.legend(title=color, frameon=False, fontsize=points(8), loc="center left", bbox_to_anchor=(1.0, 0.5))
     legend.get_title().set_parse_math(False)
 
 
@@ -146,6 +147,7 @@ def _mark_baseline(axes: Axes, e: Explanation, feature: str, words: tuple[str, .
     same = bool((column == first).all()) and (words is None or 0 <= first < len(words))
     if same:
         axes.axvline(first, color=NET, linewidth=1, linestyle="--", zorder=0)
-        axes.annotate(f"baseline {number(first) if words is None else words[int(first)]}", (first, 1), (3, -2), fontsize=8,
+        told = f"baseline {number(first) if words is None else words[int(first)]}"
+        axes.annotate(told, (first, 1), (3, -2), fontsize=points(8),
             xycoords=("data", "axes fraction"), textcoords="offset points", va="top", parse_math=False)  # fmt: skip
     return same

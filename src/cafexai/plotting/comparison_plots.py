@@ -11,8 +11,9 @@ import torch
 from ..explanation import Explanation
 from .dispatch import view
 from .figures import cell_text, figure, headed, heatmap, light
-from .images import draw_map
+from .image_details import draw_map
 from .labels import class_name, labels
+from .looks import points
 from .palette import CONFLICT, NET, SERIES
 from .pixels import maps, reach
 from .rounding import Shown, in_digits
@@ -106,7 +107,7 @@ def _maps(entries: Mapping[Any, Explanation], heads: Mapping[Any, str], more: st
     for x, (key, one) in enumerate(found.items()):
         for y, side in enumerate(sides):
             draw_map(grid[y][x], one[side], side, ends[side])
-        grid[0][x].set_title(f"{heads[key]}\n{number(entries[key].output.item())}", fontsize=10, parse_math=False)
+        grid[0][x].set_title(f"{heads[key]}\n{number(entries[key].output.item())}", fontsize=points(10), parse_math=False)
     for y, side in enumerate(sides):
         grid[y][0].set_ylabel(side)
     headed(drawn, f"One image: what pushed each output up, what down, and the net{more}")
@@ -138,7 +139,7 @@ def sweep(entries: Mapping[Any, Explanation], most: int = 8, order: str = "net")
     for one, title in zip(axes, titles, strict=True):
         light(one, "y")
         one.axhline(0, color="0.4", linewidth=0.8)
-        one.set_title(title, fontsize=11)
+        one.set_title(title, fontsize=points(11))
         one.set_xlabel("c: share of cancelled influence that counts")
     headed(drawn, "What c changes in one row", "", handles, columns=4)
     return drawn

@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._inputs.groups import is_index
 from ..explanation import Explanation
+from .looks import current
+from .pixels import find_places
 
 if TYPE_CHECKING:
     from .picture import Picture
 
 
-def picture_of(explanation: Explanation, row: int | str, most: int, beside: Any, order: str) -> Picture:
-    """One row as what it is."""
-    one, kind = explanation[row], view(explanation)
+def picture_of(explanation: Explanation, row: Any, most: int | None, order: str, options: dict[str, Any]) -> Picture:
+    """One row as what it is; several rows if they are images. ``options`` are those of images."""
+    kind = view(explanation)
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    single = is_index(row) or isinstance(row, str)
     if kind == "image":
-        from .images import image
+        from .images import OUTLINED, ImageOptions, image, images
+        from .regions import Cut
 
-        return image(one, _row_of(beside, explanation.position(row), explanation))
-    if beside is not None:
-        raise ValueError(f"plot({row}, beside=...): only images are shown beside other scores, and this is a {kind}.")
+        cut = Cut(*(options.pop(name) for name in ("cells", "regions", "superpixels")))
+        options["view"] = options["view"] or "regions"
+        how = ImageOptions(cut=cut, most=OUTLINED if most is None else most, **options)
+        if not single:
+            return images(explanation, [explanation.position(one) for one in row], how)
+        place = explanation.position(row)
+        return image(explanation, place, replace(how, beside=_row_of(how.beside, place, explanation)))
+    if not single:
+        raise ValueError(f"plot({row!r}): several rows are drawn of images only. Use plot.summary().")
+    if given:
+        raise ValueError(f"plot({row!r}, {given[0]}=...): only images are shown in this way, and this is a {kind}.")
+    if current().ax is not None:
+        raise ValueError(f"plot({row!r}, ax=...): only images are drawn on given axes, and this is a {kind}.")
+    one = explanation[row]
     if kind == "text":
         from .text_plot import text
 
         return text(one)
     from .table_plot import bars
 
-    return bars(one, most, order)
+    return bars(one, 12 if most is None else most, order)
 
 
 def view(explanation: Explanation) -> str:
-    """One of "table", "image" and "text"; groups of features are a table, unless they are words."""
+    """One of "table", "image" (also a layer with places in the image) and "text"; groups are a table, unless they are words."""
     if explanation.features.tokens and explanation.names() == explanation.features.tokens[0]:
         return "text"
-    return "table" if explanation.grouped or explanation.features.tokens is not None else explanation.kind
+    return "table" if find_places(explanation) is None else "image"
 
 
 def _row_of(beside: Any, row: int, explanation: Explanation) -> Any:

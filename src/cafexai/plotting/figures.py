@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._extras import needs
+from .looks import PAGE, current, figure_size, points
 from .palette import both_signs
 
 if TYPE_CHECKING:
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from .picture import Picture
 
 
-def figure(width: float, height: float) -> Picture:
-    """An empty figure of this size in inches; needs matplotlib."""
+def figure(width: float, height: float, fixed: bool = False) -> Picture:
+    """An empty figure of this size in inches, for letters of 10 points; ``fixed`` keeps its shape; needs matplotlib."""
     needs("matplotlib.figure", "plot")
     from .picture import Picture
 
-    return Picture(figsize=(width, height), layout="constrained")
+    return Picture(figsize=figure_size(width, height, fixed), layout="constrained")
 
 
 def bare(axes: Axes) -> None:
@@ -42,7 +43,7 @@ def light(axes: Axes, along: Any = "x") -> None:
 
 def rows_down(axes: Axes, labels: Sequence[str], size: float = 10) -> None:
     """One line per label, the first on top; a "$" in a label is a "$"."""
-    axes.set_yticks(range(len(labels)), labels, parse_math=False, fontsize=size)
+    axes.set_yticks(range(len(labels)), labels, parse_math=False, fontsize=points(size))
     axes.set_ylim(len(labels) - 0.4, -0.6)
 
 
@@ -53,17 +54,27 @@ def heatmap(axes: Axes, values: Any, reach: float) -> Any:
 
 def cell_text(axes: Axes, x: int, y: int, text: str, dark: bool) -> None:
     """A number in a cell of a heatmap, readable on its colour."""
-    axes.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else "black", parse_math=False)
+    axes.text(x, y, text, ha="center", va="center", fontsize=points(8), color="white" if dark else "black", parse_math=False)
 
 
 def headed(drawn: Picture, title: str, below: str = "", handles: Sequence[Any] = (), columns: int = 3) -> None:
-    """A title as large as there is room for, and below the picture a legend with what the reader must know."""
-    room = 72 * 0.97 * drawn.get_figwidth()
-    wide = max(text_width(line, 13, "bold") for line in title.split("\n"))
-    drawn.suptitle(title, fontsize=13 * min(1.0, room / wide) if wide else 13, fontweight="bold", parse_math=False)
+    """A title as large as there is room for, and below the picture a legend with what the reader must know.
+
+    A paper has its caption: there the title is small, and what stands below is left out.
+    """
+    room, paper = 72 * 0.97 * drawn.get_figwidth(), current().paper
+    size = points(10 if paper else 13)
+    wide = max(text_width(line, size, "bold") for line in title.split("\n"))
+    size *= max(0.7 if paper else 0.6, min(1.0, room / wide)) if wide else 1
+    drawn.suptitle(_wrapped(title, room, size, "bold"), fontsize=size, fontweight="bold", parse_math=False)
+    below = "" if paper else below
     if below or handles:
+        columns = 1 if paper and drawn.get_figwidth() < PAGE else columns
         place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(max(len(handles), 1), columns)}
-        legend = drawn.legend(handles=handles, title=_wrapped(below, room), title_fontsize=9, frameon=False, **place)
+        text = _wrapped(below, room, points(9))
+        legend = drawn.legend(
+            handles=handles, title=text, title_fontsize=points(9), fontsize=points(10), frameon=False, **place
+        )
         legend.get_title().set_parse_math(False)
         legend.set_alignment("center")
 
@@ -76,10 +87,10 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
     return float(text_to_path.get_text_width_height_descent(text, FontProperties(size=size, weight=weight), False)[0])
 
 
-def _wrapped(text: str, room: float) -> str:
-    """Lines that are not wider than this many points."""
+def _wrapped(text: str, room: float, size: float, weight: str = "normal") -> str:
+    """Lines of letters of this size that are not wider than this many points."""
     lines = []
     for line in text.split("\n"):
-        letters = max(int(len(line) * room / (text_width(line, 9) or 1)), 20)
+        letters = max(int(len(line) * room / (text_width(line, size, weight) or 1)), 20)
         lines += textwrap.wrap(line, letters) or [""]
     return "\n".join(lines)

@@ -1,18 +1,23 @@
-"""One explained image: the picture, and maps of what pushed up, what down, what remained and what cancelled."""
+"""Explained images: the picture with the net score of every region on top, the strongest regions outlined."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from ..explanation import Explanation
-from .figures import bare, figure, headed
-from .palette import CONFLICT, DOWN, UP, both_signs, fading
-from .pixels import maps, per_pixel, reach, seen
+from .figures import figure, headed
+from .image_details import colour_scale, details, draw_picture, name_of_other, scores_beside
+from .labels import class_name, shortened
+from .looks import current, points
+from .palette import DOWN, UP, both_signs, rgb
+from .pixels import find_places, reach, seen
+from .regions import Cut, RegionScores, region_scores
 from .rounding import Shown, in_digits
-from .row_lines import bias_line, sum_line
+from .row_lines import Line, bias_line, number
 from .table_plot import headline, told_conflict
 
 if TYPE_CHECKING:
@@ -20,89 +25,207 @@ if TYPE_CHECKING:
 
     from .picture import Picture
 
-MEANING = {
-    "positive": "positive: pushes up",
-    "negative": "negative: pushes down",
-    "net": "net: positive - negative",
-    "conflict": "within: cancelled in the pixel itself",
-}
+VIEWS = ("regions", "pixels", "detail")
+OUTLINED, COLUMNS = 5, 8  # regions that are outlined unless told otherwise; rows side by side
+PALE, STRONG = 0.55, 0.85  # the darkest grey of a picture below a map; how opaque the strongest colour is
+NUMBERED = 20  # regions that are smaller than this share of the picture have an outline and no number
 
 
-def image(explanation: Explanation, beside: Any = None) -> Picture:
-    """The maps of one row, summed over the channels; ``beside``: scores of another method, or another explanation."""
-    found = maps(explanation)
-    ends = {side: reach(values) for side, values in found.items()}
-    ends["positive"] = ends["negative"] = max(ends["positive"], ends["negative"])  # to be compared
-    other = None if beside is None else _other(explanation, beside)
-    height, width = found["net"].shape
-    count = 1 + len(found) + (other is not None)
-    across = 2.6 if count > 5 else 2.9
-    drawn = figure(across * count, 1.55 + (across - 0.1) * min(max(height / width, 0.4), 2))
+@dataclass(frozen=True)
+class ImageOptions:
+    """How images are drawn."""
+
+    view: str = "regions"
+    cut: Cut = field(default_factory=Cut)
+    most: int = OUTLINED
+    same_scale: bool = False
+    beside: Any = None
+
+    def __post_init__(self) -> None:
+        if self.view not in VIEWS:
+            raise ValueError(f"plot(..., view={self.view!r}): unknown. Allowed values: {', '.join(map(repr, VIEWS))}.")
+        if self.view == "pixels" and self.cut.given:
+            raise ValueError(f'plot(..., view="pixels", {self.cut.given[0]}=...): give one of both.')
+
+
+def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
+    """One row: the picture, the net of its regions on it, and what stands beside."""
+    one, cut = explanation[row], _cut(explanation, options)
+    if options.view == "detail":
+        return details(one, region_scores(explanation, row, cut) if cut.given else None, options.beside)
+    found = region_scores(explanation, row, cut)
+    others = _others(one, found, options)
+    end = _end(explanation, cut) if options.same_scale else _reach(found.net, found)
+    outlined = found.strongest(options.most) if _outlines(found) else []
+    shown = _in_total(one, found, outlined)
+    axis = current().ax
+    if axis is not None:
+        draw_regions(axis, one, found, found.net, end, outlined)
+        axis.set_title(f"{shown.start} at the baseline, {shown.end} here", fontsize=points(10))
+        return axis.figure  # type: ignore[return-value]
+    height, width = _size(one, found)
+    count, across = 2 + len(others), 3.1
+    drawn = figure(across * count, 1.75 + (across - 0.1) * min(max(height / width, 0.4), 2), fixed=True)
     axes = drawn.subplots(1, count)
-    axes[0].imshow(seen(explanation), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes[0].set_title("the image", fontsize=10)
-    bare(axes[0])
-    _scale(axes[0], axes[0].images[0], "neither", hidden=True)  # as much room below as the maps take
-    for one, (side, values) in zip(axes[1:], found.items(), strict=False):
-        draw_map(one, values, side, ends[side])
-        one.set_title(MEANING[side], fontsize=10)
-    if other is not None:
-        draw_map(axes[-1], other, "net", reach(other))
-        axes[-1].set_title(
-            "net of the other explanation" if isinstance(beside, Explanation) else "the other method", fontsize=10
-        )
-    row = in_total(explanation, f"{height * width} pixel{'s' * (height * width > 1)}")
-    headed(drawn, headline(explanation, row), "\n".join([sentence(row), told_conflict(row), *explanation.notes]))
+    _picture(axes[0], one)
+    draw_regions(axes[1], one, found, found.net, end, outlined)
+    axes[1].set_title(f"net by {found.kind}", fontsize=points(10))
+    for place, (title, values) in zip(axes[2:], others, strict=True):
+        draw_regions(place, one, found, values, _reach(values, found), [])
+        place.set_title(title, fontsize=points(10))
+    said = [_sentence(shown, found, outlined), told_conflict(shown), found.note, *one.notes]
+    headed(drawn, headline(one, shown), "\n".join(line for line in said if line))
     return drawn
 
 
-def in_total(explanation: Explanation, name: str) -> Shown:
-    """One row in a few numbers that add up: all features together, and the biases."""
-    start, end = explanation.baseline_output.item(), explanation.output.item()
-    return in_digits([sum_line(explanation, name), bias_line(explanation)], start, end, conflict_of=explanation)
+def images(explanation: Explanation, rows: Sequence[int], options: ImageOptions) -> Picture:
+    """Several rows side by side: the pictures above, the nets of their regions below."""
+    if options.beside is not None or options.view == "detail" or current().ax is not None:
+        raise ValueError('plot([rows], ...): view="detail", beside= and ax= are for one row.')
+    cut, kept = _cut(explanation, options), list(rows)[:COLUMNS]
+    found = [region_scores(explanation, row, cut) for row in kept]
+    ends = [_end(explanation, cut)] * len(kept) if options.same_scale else [_reach(one.net, one) for one in found]
+    height, width = _size(explanation[kept[0]], found[0])
+    drawn = figure(0.3 + 2.1 * len(kept), 1.6 + 2 * 2.1 * min(max(height / width, 0.4), 2), fixed=True)
+    grid = drawn.subplots(2, len(kept), squeeze=False)
+    for place, (row, own, end) in enumerate(zip(kept, found, ends, strict=True)):
+        one = explanation[row]
+        _picture(grid[0][place], one, scale=False)
+        called = f"row {row}" if one.row_names is None else shortened(one.row_names[0], 24)
+        told = shortened(class_name(one) or one.target_name(), 24)
+        grid[0][place].set_title(f"{called}\n{told} {number(one.output.item())}", fontsize=points(9), parse_math=False)
+        draw_regions(grid[1][place], one, own, own.net, end, own.strongest(options.most) if _outlines(own) else [])
+    scale = "One scale for all rows." if options.same_scale else "Each row has its own scale."
+    notes = dict.fromkeys(line for line in (*(one.note for one in found), *explanation.notes) if line)
+    more = f" ({len(rows) - len(kept)} more not shown)" if len(rows) > len(kept) else ""
+    headed(drawn, f"Net by {found[0].kind} of {len(kept)} rows{more}", "\n".join([scale, *notes]))
+    return drawn
 
 
-def sentence(row: Shown) -> str:
-    """The sum in words: baseline, features, biases, output."""
-    parts = [f"baseline output {row.start}"]
-    for line in row.lines:
-        net = line.net[1:] if line.net.startswith("-") else line.net
-        parts.append(
-            f"{'-' if line.net.startswith('-') else '+'} {net} from {line.name} ({line.positive} up, {line.negative} down)"
-        )
-    return f"{'  '.join(parts)}  = output {row.end}" + (f"   (all numbers {row.times})" if row.times else "")
+def _picture(axes: Axes, one: Explanation, scale: bool = True) -> None:
+    picture = seen(one)
+    if picture is None:
+        axes.set_visible(False)
+    else:
+        draw_picture(axes, picture, scale)
 
 
-def draw_map(axes: Axes, values: np.ndarray, side: str, end: float) -> None:
-    """One map with its scale below; an arrow at its end where a few pixels are beyond it."""
-    colours = {"positive": fading("#FFFFFF", UP), "negative": fading("#FFFFFF", DOWN), "conflict": fading("#FFFFFF", CONFLICT)}
-    signed = side == "net"
-    looks: dict[str, Any] = {"cmap": both_signs() if signed else colours[side], "vmin": -end if signed else 0, "vmax": end or 1}
-    drawn = axes.imshow(values, interpolation="nearest", **looks)
-    beyond = end < float(np.abs(values).max(initial=0))
-    _scale(axes, drawn, ("both" if signed else "max") if beyond else "neither")
+def draw_regions(
+    axes: Axes, one: Explanation, found: RegionScores, values: np.ndarray, end: float, outlined: Sequence[int]
+) -> None:
+    """A value of every region on the faded picture, with its scale below and the outlines of some regions."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    height, width = _size(one, found)
+    picture = seen(one)
+    if picture is not None:
+        grey = picture if picture.ndim == 2 else picture.mean(-1)
+        axes.imshow(PALE + (1 - PALE) * grey, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    spread = found.spread(values)
+    share = np.clip(np.abs(spread) / end, 0, 1)[..., None] if end else np.zeros((*spread.shape, 1))
+    colour = np.where(spread[..., None] > 0, np.array(rgb(UP)), np.array(rgb(DOWN)))
+    box = (-0.5, width - 0.5, height - 0.5, -0.5)
+    axes.imshow(np.concatenate([colour, STRONG * share], -1), extent=box, interpolation="nearest")
+    _outline(axes, found, outlined, (width / found.index.shape[1], height / found.index.shape[0]))
+    axes.set_xlim(box[0], box[1])
+    axes.set_ylim(box[2], box[3])
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_color("0.8")
+    beyond = end < float(np.abs(values).max(initial=0))
+    scale = ScalarMappable(Normalize(-end or -1, end or 1), both_signs())
+    colour_scale(axes, scale, "both" if beyond else "neither")
 
 
-def _scale(axes: Axes, drawn: Any, extend: str, hidden: bool = False) -> None:
-    """The colours of a map and what they mean, below it."""
-    bar = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.85, aspect=18, pad=0.03, extend=extend)
-    bar.ax.locator_params(nbins=4)
-    bar.ax.tick_params(labelsize=8, labelcolor="white" if hidden else "black", length=0 if hidden else 3)
-    bar.outline.set_visible(False)
-    bar.solids.set_visible(not hidden)  # type: ignore[union-attr]
+def _outline(axes: Axes, found: RegionScores, outlined: Sequence[int], size: tuple[float, float]) -> None:
+    """Outlines, black on white, and the rank of each region where there is room."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.patheffects import withStroke
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (x + 0.5) * size[0] - 0.5, (y + 0.5) * size[1] - 0.5
+
+    for rank, region in enumerate(outlined, 1):
+        lines = [[place(*start), place(*end)] for start, end in found.edges(region)]
+        for wide, tint in ((2.6, "white"), (1.2, "black")):
+            axes.add_collection(LineCollection(lines, colors=tint, linewidths=points(wide), capstyle="projecting"))
+        text = axes.text(*place(*found.middle(region)), str(rank), ha="center", va="center", fontsize=points(9))
+        text.set_path_effects([withStroke(linewidth=points(2), foreground="white")])
 
 
-def _other(explanation: Explanation, beside: Any) -> np.ndarray:
-    """The scores to stand beside, per pixel."""
-    shape = tuple(explanation.parts(explanation.positive)[0].shape)
-    scores = beside.parts(beside.combined)[0] if isinstance(beside, Explanation) else torch.as_tensor(beside)
-    scores = scores[None] if tuple(scores.shape) == shape[1:] else scores
-    if tuple(scores.shape) != shape:
-        raise ValueError(
-            f"plot(row, beside=...): the scores have shape {tuple(scores.shape)}, and one row of this explanation has "
-            f"{shape[1:]}. Give the other method's scores of this row, or all rows of them."
-        )
-    return per_pixel(scores)
+def _cut(explanation: Explanation, options: ImageOptions) -> Cut:
+    """The regions that are asked for; single pixels are cells of a grid as fine as the image."""
+    if options.view != "pixels":
+        return options.cut
+    places = find_places(explanation)
+    return options.cut if places is None else Cut(cells=max(places.height, places.width))
+
+
+def _size(one: Explanation, found: RegionScores) -> tuple[int, int]:
+    """Height and width of the picture; of the map where it is not known."""
+    picture = seen(one)
+    height, width = found.index.shape if picture is None else picture.shape[:2]
+    return int(height), int(width)
+
+
+def _outlines(found: RegionScores) -> bool:
+    """Regions are large enough to have an outline."""
+    return found.kind != "pixel" or max(found.index.shape) <= NUMBERED
+
+
+def _reach(values: np.ndarray, found: RegionScores) -> float:
+    """The end of the scale: the strongest region; of single pixels, of which a few may be far beyond, the usual end."""
+    return reach(values) if found.kind == "pixel" else float(np.abs(values).max(initial=0.0))
+
+
+def _end(explanation: Explanation, cut: Cut) -> float:
+    """One end of the scale for all rows."""
+    found = (region_scores(explanation, row, cut) for row in range(len(explanation)))
+    return max(_reach(one.net, one) for one in found)
+
+
+def _others(one: Explanation, found: RegionScores, options: ImageOptions) -> list[tuple[str, np.ndarray]]:
+    """What stands beside, by the same regions, with its title."""
+    if options.beside is None:
+        return []
+    return [(name_of_other(options.beside), sum_regions(one, options.beside, found))]
+
+
+def sum_regions(one: Explanation, beside: Any, found: RegionScores) -> np.ndarray:
+    """Other scores of one row by the same regions: (regions,)."""
+    scores, places = scores_beside(one, beside), find_places(one)
+    assert places is not None
+    return np.bincount(found.index.ravel(), places.sum(scores).ravel(), len(found.names))
+
+
+def _in_total(one: Explanation, found: RegionScores, outlined: Sequence[int]) -> Shown:
+    """The strongest regions, all others together and the biases, in digits that add up to the output."""
+    sides = (found.positive, found.negative, found.net)
+    lines: list[Line] = []
+    for rank, i in enumerate(outlined, 1):
+        up, down, net = (float(side[i]) for side in sides)
+        lines.append(Line(str(rank), "", up, down, net, True))
+    whole = [one.flat(part)[0].double().sum().item() for part in (one.positive, one.negative, one.combined)]
+    up, down, net = (total - sum(float(side[i]) for i in outlined) for total, side in zip(whole, sides, strict=True))
+    lines.append(Line("others", "", max(up, 0.0), max(down, 0.0), net))
+    start, end = one.baseline_output.item(), one.output.item()
+    return in_digits([*lines, bias_line(one)], start, end, conflict_of=one)
+
+
+def _sentence(shown: Shown, found: RegionScores, outlined: Sequence[int]) -> str:
+    """The sum in words: baseline, the outlined regions by their number, all others, biases, output."""
+    *first, others, bias = shown.lines
+    rest = len(found.names) - len(outlined)
+    parts = [f"{line.name}: {_signed(line.net)}" for line in first]
+    told = f"outlined {', '.join(parts)};  " if parts else ""
+    kind = f"{found.kind}{'s' * (rest != 1)}"
+    words = f"{told}{rest} {'other ' * bool(parts)}{kind} {_signed(others.net)}"
+    words += f";  bias {_signed(bias.net)}" if bias.exact.net else ""
+    return f"baseline output {shown.start};  {words};  output {shown.end}" + (
+        f"   (all numbers {shown.times})" if shown.times else ""
+    )
+
+
+def _signed(text: str) -> str:
+    return text if text.startswith("-") else f"+{text}"

@@ -10,6 +10,7 @@ import numpy as np
 from ..explanation import Explanation
 from .figures import bare, cell_text, figure, headed
 from .labels import labels
+from .looks import points
 from .palette import CONFLICT, QUIET, fading
 from .row_lines import aligned, number
 
@@ -58,11 +59,13 @@ def _cells(axes: Axes, amounts: np.ndarray, short: list[str]) -> None:
         y, x = divmod(place, len(short))
         if float(text):
             cell_text(axes, x, y, text, amounts[y, x] > 0.55 * end)
-    axes.set_xticks(range(len(short)), short, rotation=35, ha="right", rotation_mode="anchor", parse_math=False, fontsize=9)
-    axes.set_yticks(range(len(short)), short, parse_math=False, fontsize=9)
+    axes.set_xticks(
+        range(len(short)), short, rotation=35, ha="right", rotation_mode="anchor", parse_math=False, fontsize=points(9)
+    )
+    axes.set_yticks(range(len(short)), short, parse_math=False, fontsize=points(9))
     axes.set_ylabel("pushed up")
     axes.set_xlabel("pushed down")
-    axes.set_title("What each pair cancelled", fontsize=11)
+    axes.set_title("What each pair cancelled", fontsize=points(11))
     axes.spines[:].set_color("0.8")
     axes.tick_params(length=0)
 
@@ -70,7 +73,7 @@ def _cells(axes: Axes, amounts: np.ndarray, short: list[str]) -> None:
 def _network(axes: Axes, amounts: np.ndarray, short: list[str]) -> None:
     """Features on a circle; an arrow from who pushed up to who pushed down, as wide as what they cancelled."""
     bare(axes)
-    axes.set_title("Arrows from who pushed up to who pushed down", fontsize=11)
+    axes.set_title("Arrows from who pushed up to who pushed down", fontsize=points(11))
     if not short:
         return
     turns = [math.pi / 2 - 2 * math.pi * i / len(short) for i in range(len(short))]
@@ -94,7 +97,7 @@ def _network(axes: Axes, amounts: np.ndarray, short: list[str]) -> None:
     axes.scatter(across, up_and_down, s=60 + 240 * sizes / (sizes.max() or 1), color=QUIET, zorder=3)
     for (x, y), name in zip(places, short, strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
-        looks = {"ha": side, "va": "center" if abs(y) < 0.8 else "bottom" if y > 0 else "top", "fontsize": 9}
+        looks = {"ha": side, "va": "center" if abs(y) < 0.8 else "bottom" if y > 0 else "top", "fontsize": points(9)}
         axes.text(1.14 * x, 1.14 * y, name, parse_math=False, zorder=4, **looks)
     axes.set_xlim(-1.8, 1.8)
     axes.set_ylim(-1.35, 1.35)

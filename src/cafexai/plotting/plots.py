@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
+from .looks import look
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from .picture import Picture
 
 
@@ -16,21 +20,58 @@ class Plots:
     def __init__(self, explanation: Explanation) -> None:
         self._explanation = explanation
 
-    def __call__(self, row: int | str = 0, most: int = 12, beside: Any = None, order: str = "net") -> Picture:
-        """One row as a picture: bars of a table, maps of an image, words of a text.
+    def __call__(
+        self,
+        row: int | str | Sequence[int | str] = 0,
+        most: int | None = None,
+        beside: Any = None,
+        order: str = "net",
+        *,
+        view: str | None = None,
+        cells: int | None = None,
+        regions: Any = None,
+        superpixels: str | int | None = None,
+        same_scale: bool = False,
+        ax: Axes | None = None,
+        figsize: tuple[float, float] | None = None,
+        style: str | None = None,
+    ) -> Picture:
+        """One row as a picture: bars of a table, an image with its regions, words of a text.
 
         Args:
-            row: Which row, by position or name.
-            most: How many features of a table are shown.
+            row: Which row, by position or name. For images also a list of rows.
+            most: How many features of a table are shown, 12 by default, or how many regions of an image are outlined, 5.
             beside: For images: scores of another method, or another explanation.
             order: Features of a table by the size of their net score, "net", or by positive + negative, "influence".
+            view: For images: "regions" (the default), "pixels" for single pixels, or "detail" for maps of what pushed up,
+                down, what remains and what cancelled.
+            cells: For images: regions are cells of a grid, so many in each direction; 8 by default.
+            regions: For images: the region of each pixel, integers (height, width), or (rows, height, width).
+            superpixels: For images: regions of alike pixels, "slic" or how many; needs scikit-image, without which a grid of
+                cells is shown.
+            same_scale: For images: one scale of colours for all rows of the explanation.
+            ax: For images: axes of matplotlib that the net of the regions is drawn on.
+            figsize: Width and height in inches.
+            style: "paper": 3.3 inches wide, letters of 7 points, no text below. Texts have no such style yet.
 
         Returns:
-            The picture, which notebooks show and ``.savefig`` writes.
+            The picture, which notebooks show and ``.savefig`` writes; with ``ax``, its figure.
+
+        Raises:
+            ValueError: An option does not fit the rows, or is unknown.
+
+        Example:
+            >>> import torch, cafexai
+            >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(768, 2))
+            >>> e = cafexai.CAFE(net).explain(torch.rand(1, 3, 16, 16))
+            >>> e.plot(0, cells=4).savefig("regions.png")
         """
         from .dispatch import picture_of
 
-        return picture_of(self._explanation, row, most, beside, order)
+        image = {"view": view, "cells": cells, "regions": regions, "superpixels": superpixels}
+        image |= {"same_scale": same_scale, "beside": beside}
+        with look(figsize, style, ax):
+            return picture_of(self._explanation, row, most, order, image)
 
     def summary(self, most: int = 12, order: str = "net", target: Any = None) -> Picture:
         """All rows as a picture: mean scores, nets of each row, conflicts, the rows with most of them.

@@ -13,10 +13,11 @@ from ..explanation import Explanation
 from .conflict_words import mean_sentence, whole_percent
 from .dispatch import view
 from .figures import figure, headed, light, rows_down
-from .images import draw_map
+from .image_details import draw_map
 from .labels import class_name, labels
+from .looks import points
 from .palette import CONFLICT, DOWN, NET, QUIET, UP, VALUES
-from .pixels import per_pixel, reach
+from .pixels import find_places, reach
 from .row_lines import number, strongest_first
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def summary(explanation: Explanation, most: int = 12, order: str = "net") -> Pic
     for part, fill, (name, own) in zip(parts, fills, groups.items(), strict=True):
         fill(part)
         if several:
-            part.suptitle(f"{name}: {len(own)} row{'s' * (len(own) > 1)}", fontsize=11, fontweight="bold", parse_math=False)
+            part.suptitle(
+                f"{name}: {len(own)} row{'s' * (len(own) > 1)}", fontsize=points(11), fontweight="bold", parse_math=False
+            )
     _conflicts(explanation, *last.subplots(1, 2))
     headed(drawn, _title(explanation))
     return drawn
@@ -82,13 +85,15 @@ def _bars(explanation: Explanation, most: int, order: str) -> tuple[float, Calla
 def _maps(explanation: Explanation, most: int, order: str) -> tuple[float, Callable[[Any], None]]:
     """The same for images: mean maps."""
     sides = ("positive", "negative", "combined")
-    means = [per_pixel(explanation.parts(getattr(explanation, side))[0].double().mean(0, keepdim=True)) for side in sides]
+    places = find_places(explanation)
+    assert places is not None
+    means = [places.sum(explanation.parts(getattr(explanation, side))[0].double().mean(0, keepdim=True)) for side in sides]
     end = max(reach(means[0]), reach(means[1]))
 
     def draw(part: Any) -> None:
         for axes, side, values in zip(part.subplots(1, 3), ("positive", "negative", "net"), means, strict=True):
             draw_map(axes, values, side, reach(values) if side == "net" else end)
-            axes.set_title(f"mean {side}", fontsize=11)
+            axes.set_title(f"mean {side}", fontsize=points(11))
 
     return 4.4, draw
 
@@ -150,9 +155,9 @@ def _means(axes: Axes, shown: list[Feature], count: int) -> None:
     rows_down(axes, labels([one.name for one in shown], 34))
     light(axes)
     more = f" ({count - len(shown)} more features not shown)" if count > len(shown) else ""
-    axes.set_title(f"Mean scores{more}", fontsize=11)
+    axes.set_title(f"Mean scores{more}", fontsize=points(11))
     axes.set_xlabel("mean influence on the output")
-    axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, -0.02), handlelength=1.2)
+    axes.legend(frameon=False, fontsize=points(8), ncols=3, loc="lower center", bbox_to_anchor=(0.5, -0.02), handlelength=1.2)
     axes.set_ylim(len(shown) + 0.35, -0.6)
 
 
@@ -172,13 +177,13 @@ def _swarm(axes: Axes, shown: list[Feature]) -> None:
             nets[~unknown], heights[~unknown], s=size, c=values[~unknown], cmap=VALUES, vmin=0, vmax=1, linewidths=0
         )
     light(axes)
-    axes.set_title("Net score in each row", fontsize=11)
+    axes.set_title("Net score in each row", fontsize=points(11))
     axes.set_xlabel("net influence on the output")
     axes.tick_params(axis="y", labelleft=False)
     if drawn is not None and any(np.isfinite(one.values).any() for one in shown):
         bar = axes.figure.colorbar(drawn, ax=axes, ticks=[0, 1], aspect=30, pad=0.01)
-        bar.ax.set_yticklabels(["low", "high"], fontsize=8)
-        bar.set_label("value, by rank", fontsize=8, labelpad=-12)
+        bar.ax.set_yticklabels(["low", "high"], fontsize=points(8))
+        bar.set_label("value, by rank", fontsize=points(8), labelpad=-12)
         bar.outline.set_visible(False)
 
 
@@ -198,7 +203,7 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
     conflict = explanation.conflict.double().cpu().numpy()
     left.hist(conflict, bins=min(40, max(8, len(conflict) // 10)), color=CONFLICT)
     left.locator_params(axis="y", integer=True)
-    left.set_title("How much is cancelled between features", fontsize=11)
+    left.set_title("How much is cancelled between features", fontsize=points(11))
     left.set_xlabel("conflict: cancelled, in units of the output")
     left.set_ylabel("rows")
     light(left, "y")
@@ -210,10 +215,10 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
         own = explanation[int(row)]
         called = f"row {row}" if own.row_names is None else own.row_names[0]
         named.append(f"{called}: {class_name(own) or own.target_name()} {number(outputs[row])}")
-        looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+        looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": points(8)}
         right.annotate(whole_percent(share[row]), (conflict[row], place), (4, 0), **looks)
     rows_down(right, labels(named, 40), 9)
     right.set_xlim(0, 1.15 * max(conflict[order].max(initial=0.0), 1e-300))
     light(right)
-    right.set_title("The rows with most conflict (and cancelled / (cancelled + left))", fontsize=11)
+    right.set_title("The rows with most conflict (and cancelled / (cancelled + left))", fontsize=points(11))
     right.set_xlabel("conflict")

@@ -9,6 +9,7 @@ from ..explanation import Explanation
 from .conflict_words import conflict_sentence
 from .figures import figure, headed, light, rows_down
 from .labels import labels, probability, shortened, with_c
+from .looks import current, points
 from .palette import DOWN, NET, PALE_DOWN, PALE_UP, UP
 from .rounding import Shown, ShownLine, in_digits, shown
 from .row_lines import Line, baseline_lines, number
@@ -69,13 +70,18 @@ def told_conflict(row: Shown) -> str:
 def two_sided(row: Shown, start: float, titles: tuple[str, str]) -> tuple[Picture, list[Any]]:
     """Bars of both signs, and the walk of the nets from start to end; what the legend shows is returned too."""
     lines = row.lines
-    drawn = figure(11, 2.5 + 0.33 * len(lines))
-    left, right = drawn.subplots(1, 2, sharey=True, width_ratios=(1.15, 1))
+    if current().paper:  # in a column the bars alone
+        drawn = figure(4.7, 2.7 + 0.33 * len(lines))
+        left, right = drawn.subplots(), None
+    else:
+        drawn = figure(11, 2.5 + 0.33 * len(lines))
+        left, right = drawn.subplots(1, 2, sharey=True, width_ratios=(1.15, 1))
     names = labels([line.name for line in lines], 34)
     rows_down(left, [_label(name, line) for name, line in zip(names, lines, strict=True)])
     handles = _scores(left, [line.exact for line in lines], titles[0])
-    _walk(right, row, start, titles[1])
-    for axes in (left, right):
+    if right is not None:
+        _walk(right, row, start, titles[1])
+    for axes in (left,) if right is None else (left, right):
         axes.set_ylim(len(lines) + 0.05, -1.05)
         light(axes)
         if lines[-1].name == "bias" and not lines[-1].exact.single:
@@ -101,7 +107,7 @@ def _scores(axes: Axes, lines: Sequence[Line], title: str) -> list[Any]:
     nets = [line.net for line in lines]
     net = axes.plot(nets, places, "D", color=NET, markeredgecolor="white", label="net: positive - negative", linestyle="none")
     axes.axvline(0, color="0.4", linewidth=0.8)
-    axes.set_title(title, fontsize=11)
+    axes.set_title(title, fontsize=points(11))
     axes.set_xlabel("influence on the output")
     _clip(axes, lines)
     return [down, up, *net]
@@ -117,7 +123,7 @@ def _clip(axes: Axes, lines: Sequence[Line]) -> None:
         return
     axes.set_xlim(-reach, reach)
     for place, line in enumerate(lines):
-        looks: dict[str, Any] = {"color": "white" if line.name == "bias" else "black", "va": "center", "fontsize": 9}
+        looks: dict[str, Any] = {"color": "white" if line.name == "bias" else "black", "va": "center", "fontsize": points(9)}
         if line.positive > reach:
             axes.text(0.98 * reach, place, f"{number(line.positive)} →", ha="right", **looks)
         if line.negative > reach:
@@ -135,7 +141,7 @@ def _walk(axes: Axes, row: Shown, start: float, what: str) -> None:
         axes.barh(place, net, THICK, left=before, color=colours[net <= 0])
         axes.plot([after, after], [place, min(place + 1, len(lines) - 0.45)], color="0.5", linewidth=0.8)
         label = line.net if line.net.startswith("-") else f"+{line.net}"
-        axes.annotate(label, (max(before, after), place), (4, 0), textcoords="offset points", va="center", fontsize=9)
+        axes.annotate(label, (max(before, after), place), (4, 0), textcoords="offset points", va="center", fontsize=points(9))
         before = after
     axes.text(
         start, -0.6, f"baseline {what} {row.start}" if what == "output" else f"start {row.start}", ha="center", va="bottom"
@@ -144,5 +150,5 @@ def _walk(axes: Axes, row: Shown, start: float, what: str) -> None:
     axes.use_sticky_edges = False
     axes.margins(x=0.22)  # room for the labels
     axes.tick_params(axis="y", labelleft=False)
-    axes.set_title(f"How the nets add up to the {what}{f' (numbers {row.times})' if row.times else ''}", fontsize=11)
+    axes.set_title(f"How the nets add up to the {what}{f' (numbers {row.times})' if row.times else ''}", fontsize=points(11))
     axes.set_xlabel(what)

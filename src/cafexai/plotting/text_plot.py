@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
 from .figures import bare, figure, headed, text_width
-from .images import in_total, sentence
 from .labels import shortened
 from .palette import DOWN, UP, tint
 from .table_plot import headline
+from .totals import in_total, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -51,12 +51,13 @@ def image_strip(explanation: Explanation) -> str:
     ends = {side: reach(values) for side, values in found.items()}
     ends["positive"] = ends["negative"] = max(ends["positive"], ends["negative"])
     colours = {"positive": (UP, UP), "negative": (DOWN, DOWN), "net": (UP, DOWN), "conflict": (CONFLICT, CONFLICT)}
-    picture = seen(explanation)
-    picture = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, 2)
-    shown = {"the image": np.round(255 * picture.clip(0, 1)).astype(np.uint8)}
+    shown: dict[str, np.ndarray] = {}
+    if (picture := seen(explanation)) is not None:
+        picture = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, 2)
+        shown["the image"] = np.round(255 * picture.clip(0, 1)).astype(np.uint8)
     for side, values in found.items():
         shown[f"{side}, up to {ends[side]:.3g}"] = coloured(values, ends[side], *colours[side])
-    height, width, _ = shown["the image"].shape
+    height, width, _ = next(iter(shown.values())).shape
     size = f"width:{SIDE}px;height:{max(round(SIDE * height / width), 8)}px;image-rendering:pixelated;border:1px solid #ccc"
     figures = (
         '<figure style="display:inline-block;margin:0 8px 8px 0">'

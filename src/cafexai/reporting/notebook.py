@@ -10,10 +10,10 @@ from ..explanation import Explanation
 from ..plotting.comparison_plots import columns
 from ..plotting.conflict_words import SHARE
 from ..plotting.dispatch import view
-from ..plotting.images import in_total
 from ..plotting.labels import class_name, labels, percent, probability, shortened, with_c
 from ..plotting.rounding import Shown, shown
 from ..plotting.row_lines import feature_lines, number
+from ..plotting.totals import in_total
 from .html_parts import bar, cap, image_strip, word_strip
 from .text_ledger import remarks
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from .._inputs.images import channels_last
 from ..explanation import Explanation, Refinement, Tensors
 from ..explanation.conflict import ConflictInfo
 
@@ -45,7 +46,7 @@ def by_region(explanation: Explanation) -> Explanation:
 
 def region_mask(shape: Sequence[int]) -> Tensor:
     """The number of the region of every pixel of an image, in the shape of one row."""
-    last = channels_last(torch.empty(1, *shape))
+    last = channels_last(shape)
     channels, height, width = (shape[2], *shape[:2]) if last else shape
     down, right = (torch.arange(size).mul(3).div(size, rounding_mode="floor") for size in (height, width))
     mask = (3 * down[:, None] + right).expand(channels, height, width)
@@ -97,14 +98,9 @@ def _refinement(explanation: Explanation, change: Callable[[Tensors], Tensor]) -
     return None if fit is None else dataclasses.replace(fit, correction=change(fit.correction))
 
 
-def channels_last(images: Tensor) -> bool:
-    """Rows are (height, width, channels)."""
-    return images.shape[-1] <= 4 < images.shape[1]
-
-
 def channels_first(images: Tensor) -> Tensor:
     """(rows, channels, height, width)"""
-    return images.permute(0, 3, 1, 2) if channels_last(images) else images
+    return images.permute(0, 3, 1, 2) if channels_last(images.shape[1:]) else images
 
 
 def _region(vertical: str, horizontal: str) -> str:

@@ -18,7 +18,7 @@ from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply
 from .conversion import as_dtype
-from .registry import plain_function, rule
+from .registry import TABLE, plain_function, rule
 
 
 @rule("linear", casts=True, kinds=["units", "biased"])
@@ -47,13 +47,50 @@ def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[...,
             result = bilinear_map(lambda u, w: function(u, w, None, *args, **options), x, weight)
             return result if bias is None else result.add_constant(bias.view(-1, *(1,) * spatial))
         batched = x.ndim == spatial + 2
+        pull = _pull_convolution(spatial, *args, **options) if batched and function in _FORWARD else None
         if bias is None:
-            return x.linear(lambda v, w: function(v, w, None, *args, **options), weight, aligned=batched)
+            return x.linear(lambda v, w: function(v, w, None, *args, **options), weight, aligned=batched, pull=pull)
         return x.linear(
-            lambda v, w, b: function(v, w, b, *args, **options), weight, bias=bias, bias_dims=spatial, aligned=batched
+            lambda v, w, b: function(v, w, b, *args, **options),
+            weight,
+            bias=bias,
+            bias_dims=spatial,
+            aligned=batched,
+            pull=pull,
         )
 
     return apply
+
+
+_FORWARD = (torch.conv1d, torch.conv2d, torch.conv3d)
+
+
+def _pull_convolution(
+    spatial: int, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Callable[..., Tensor] | None:
+    """What takes gradients back through a convolution, as torch's own backward pass does; None for padding by name."""
+    if isinstance(padding, str):
+        return None
+    stride, padding, dilation = ([one] * spatial if isinstance(one, int) else [*one] for one in (stride, padding, dilation))
+
+    def pull(gradient: Tensor, shape: torch.Size, weight: Tensor) -> Tensor:
+        like, none = gradient.new_empty(1).expand(shape), [0] * spatial
+        pulled: Tensor = torch.ops.aten.convolution_backward(
+            gradient, like, weight, None, stride, padding, dilation, False, none, groups, (True, False, False)
+        )[0]
+        return pulled
+
+    return pull
+
+
+def layer_of_call(function: Any, args: Any, options: Any) -> tuple[Any, Any] | None:
+    """The value and the weight that a linear layer or convolution is called with, for layers whose results can be reused."""
+    if function is torch.addmm and len(args) == 3 and not options:
+        return args[1:]
+    known = TABLE.get(function)
+    if known is None or "units" not in known.kinds or len(args) < 2:
+        return None
+    return args[:2]
 
 
 for _n in (1, 2, 3):
@@ -119,6 +156,8 @@ def _add_product(function: Callable[[Any, Any], Tensor]) -> Callable[..., Any]:
     def apply(base: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         product: Any
         if function is torch.mm and isinstance(a, Scores) and not isinstance(b, Scores):
+            if beta == alpha == 1 and isinstance(base, Tensor) and base.shape == b.shape[1:]:  # a linear layer with its bias
+                return a.linear_layer(b.t(), base, True)
             product = a.linear_layer(b.t(), None, True)
         else:
             product = bilinear_map(function, a, b)

@@ -1,0 +1,242 @@
+"""Small and large models beside Captum's DeepLIFT, in one run: what a user would otherwise pick.
+
+    python benchmarks/beside_deeplift.py [--only TEXT] [--repeats 7] [--peers] [--output FOLDER]
+
+Every case is measured in a process of its own: first the first call of ``attribute``, then all ways in turn, after one run
+each to warm up. Seconds of the processor, medians; a number is a multiple of the gradient of the input, taken in the same
+turns. Weights are random. DeepLIFT is not right on several of these models (functional GELU, attention): only its price counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cafexai import CAFE
+from cases import Case, Encoder, mlp
+from limits import report
+from machine import machine
+from ways import input_gradient
+
+RESULTS = Path(__file__).parent / "results"
+BASE, DEEPLIFT, FIRST = "input gradient", "DeepLIFT (Captum)", "first attribute"
+ATTRIBUTE, EXPLAIN, MEASURED = "attribute", 'explain, conflict="net"', "explain"
+LIMITS = {ATTRIBUTE: 1.1, EXPLAIN: 1.3}  # times DeepLIFT
+FIRST_LIMIT = 1.3  # times a later call
+MEASURED_LIMIT = 1.25  # times explain without the evaluations that measure the conflict, on tables
+
+
+class ResidualMLP(nn.Module):
+    """Blocks that are added to what they take, in a forward of its own."""
+
+    def __init__(self, features: int = 30, width: int = 256, blocks: int = 4) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, width)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(blocks))
+        self.last = nn.Linear(width, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, features) to (rows, 2)."""
+        x = self.first(x)
+        for block in self.blocks:
+            x = x + block(x)
+        scores: Tensor = self.last(x)
+        return scores
+
+
+def cnn() -> nn.Module:
+    """Three convolutions and two max pools on 32 x 32 pixels."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 64, 10)),
+    )
+
+
+class Pictures(nn.Module):
+    """A classifier of transformers with random weights."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        import transformers
+
+        config = getattr(transformers, f"{kind}Config")(num_labels=10)
+        self.model: Any = getattr(transformers, f"{kind}ForImageClassification")(config)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(rows, 3, 224, 224) to (rows, 10)."""
+        logits: Tensor = self.model(pixel_values=pixels).logits
+        return logits
+
+
+class NextToken(nn.Module):
+    """GPT-2 small with random weights: the logits of the next token, from embedded tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        import transformers
+
+        self.model: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_positions=2048))
+
+    def forward(self, embedded: Tensor) -> Tensor:
+        """(rows, tokens, 768) to (rows, 50257)."""
+        logits: Tensor = self.model(inputs_embeds=embedded, use_cache=False, logits_to_keep=1).logits[:, -1]
+        return logits
+
+
+TABLES = [
+    Case(f"{name}, {rows} rows" if rows > 1 else f"{name}, 1 row", build, (rows, 30))
+    for name, build in (("MLP 30-256x4-2", lambda: mlp(30, *[256] * 4, 2)), ("residual MLP", ResidualMLP))
+    for rows in (1, 1000)
+]
+CASES = (
+    *TABLES,
+    Case("CNN, 32 images of 32 x 32", cnn, (32, 3, 32, 32)),
+    Case("BERT-base, 128 tokens, 1 row", Encoder, (1, 128, 768)),
+    Case("BERT-base, 128 tokens, 8 rows", Encoder, (8, 128, 768)),
+    Case("ViT-B/16, 1 image", lambda: Pictures("ViT"), (1, 3, 224, 224)),
+    Case("ResNet-50, 1 image", lambda: Pictures("ResNet"), (1, 3, 224, 224)),
+    Case("GPT-2 small, 512 tokens", NextToken, (1, 512, 768)),
+)
+
+
+def ways(model: nn.Module, x: Tensor, target: Tensor, peers: bool) -> dict[str, Callable[[], Any]]:
+    """What is compared; ``peers``: also our forms of other rules, integrated gradients and SHAP's explainer."""
+    from captum.attr import DeepLift, IntegratedGradients
+
+    cafe = CAFE(model)
+    found: dict[str, Callable[[], Any]] = {
+        BASE: lambda: input_gradient(model, x, target),
+        DEEPLIFT: lambda: DeepLift(model).attribute(x, target=target),
+        ATTRIBUTE: lambda: cafe.attribute(x, target=target),
+        EXPLAIN: lambda: cafe.explain(x, target=target, conflict="net"),
+        MEASURED: lambda: cafe.explain(x, target=target),
+    }
+    if peers:
+        from shap import DeepExplainer
+
+        from cafexai.methods import METHODS
+
+        steps = 10  # a fifth of the usual number: the price of a step is all there is to learn
+        found["IG, 10 steps (Captum)"] = lambda: IntegratedGradients(model).attribute(
+            x, target=target, n_steps=steps, internal_batch_size=len(x)
+        )
+        for name in ("gim", "attn_lrp"):
+            found[name] = lambda name=name: METHODS[name](model, x, target=target)  # type: ignore[misc]
+        if x[0].numel() < 1000:
+            found["DeepExplainer (SHAP)"] = lambda: DeepExplainer(model, torch.zeros_like(x[:1])).shap_values(x)
+    return found
+
+
+def seconds(way: Callable[[], Any]) -> float:
+    """Of the processor."""
+    begin = time.process_time()
+    way()
+    return time.process_time() - begin
+
+
+def measure(case: Case, repeats: int, peers: bool) -> dict[str, Any]:
+    """Multiples of the gradient of the input, in this process."""
+    warnings.simplefilter("ignore")
+    model, x, target = case.make()
+    compared = ways(model, x, target, peers)
+    compared[BASE]()
+    taken: dict[str, list[float]] = {FIRST: [seconds(compared[ATTRIBUTE])]}
+    failed = {}
+    for name, way in compared.items():
+        try:
+            seconds(way)
+            taken[name] = []
+        except Exception as error:  # noqa: PERF203  # a peer that refuses the model
+            failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
+    for _ in range(repeats):
+        for name in taken:
+            if name != FIRST:
+                taken[name].append(seconds(compared[name]))
+    medians = {name: statistics.median(found) for name, found in taken.items()}
+    multiples = {name: found / medians[BASE] for name, found in medians.items()}
+    return {"multiples": multiples, "seconds": medians, "failed": failed}
+
+
+def judge(results: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """What was found beside its limits."""
+    lines = []
+    for name, found in results.items():
+        multiples = found["multiples"]
+        for way, limit in LIMITS.items():
+            lines.append((f"{name}: {way} / DeepLIFT", multiples[way] / multiples[DEEPLIFT], limit))
+        lines.append((f"{name}: first / later attribute", multiples[FIRST] / multiples[ATTRIBUTE], FIRST_LIMIT))
+        if name in {case.name for case in TABLES}:
+            lines.append((f"{name}: measured / net conflict", multiples[MEASURED] / multiples[EXPLAIN], MEASURED_LIMIT))
+    return lines
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Bars of each case."""
+    from cafexai.plotting.figures import figure as empty
+    from cafexai.plotting.palette import DOWN, PALE_DOWN, SERIES, UP
+
+    colours = {DEEPLIFT: SERIES[4], ATTRIBUTE: UP, EXPLAIN: PALE_DOWN, MEASURED: DOWN}
+    figure = empty(11, 5)
+    axes = figure.subplots()
+    for place, (way, colour) in enumerate(colours.items()):
+        heights = [found["multiples"].get(way, 0) for found in results.values()]
+        axes.bar([column + place / 5 for column in range(len(heights))], heights, 1 / 6, color=colour, label=way)
+    axes.set_xticks(
+        [column + 0.3 for column in range(len(results))], [name.replace(", ", "\n") for name in results], fontsize=7
+    )
+    axes.set_ylabel("processor time / gradient of the input")
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def print_line(name: str, found: dict[str, Any]) -> None:
+    """One line of the table."""
+    numbers = "  ".join(f"{way} {multiple:.2f}" for way, multiple in found["multiples"].items() if way != BASE)
+    print(f"{name}: {numbers}  (gradient {found['seconds'][BASE] * 1e3:.2f} ms)", flush=True)
+    for way, reason in found["failed"].items():
+        print(f"    {way}: {reason}")
+
+
+def main() -> None:
+    """Print one line per case, the limits, and store both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases whose name holds this text")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--peers", action="store_true", help="also IG, GIM, AttnLRP and SHAP")
+    parser.add_argument("--output", type=Path, help="folder for the results; without --only they go to results/")
+    parser.add_argument("--case", help=argparse.SUPPRESS)  # one case, in this process
+    options = parser.parse_args()
+    if options.case:
+        case = next(case for case in CASES if case.name == options.case)
+        print(json.dumps(measure(case, options.repeats, options.peers)))
+        return
+    results = {}
+    for case in (case for case in CASES if options.only in case.name):
+        command = [sys.executable, __file__, "--case", case.name, "--repeats", str(options.repeats)]
+        command += ["--peers"] * options.peers
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        results[case.name] = json.loads(done.stdout.splitlines()[-1])
+        print_line(case.name, results[case.name])
+    judged = report(judge(results))
+    folder = options.output or (None if options.only else RESULTS)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        stored = {"machine": machine(), "cases": results, "limits": judged}
+        (folder / "beside_deeplift.json").write_text(json.dumps(stored, indent=1) + "\n")
+        draw(results, folder / "beside_deeplift.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""Generated texts, explained token by token."""
+
+from ..explanation.generation import Generation
+
+__all__ = ["Generation"]

@@ -1,0 +1,155 @@
+"""How many wrong numbers the checks of a call let through: changes of the engine's source, each tried on small models.
+
+    python tests/check_mutants.py --each 16 --seed 0
+
+As ``mutants.py``, but no test judges a mutant: the models are explained with it, once with products of the explained pass
+alone and once with results of layers from the plain run (``_core/layer_values.py``). A mutant is caught if the call raises,
+and passes as *silent* if a score differs from the right one by more than 1e-6 without an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FILES = (
+    *(
+        f"rules/{name}.py"
+        for name in ("linear", "arithmetic", "elementwise", "norms", "norm_step", "open_attention", "selection")
+    ),
+    *(f"_carriers/{name}.py" for name in ("totals", "unit", "unit_activation")),
+    *(f"_core/{name}.py" for name in ("value", "steps", "math_functions", "mean_flows")),
+)
+
+
+def scores() -> dict[str, list[list[float]]]:
+    """The scores of small models in both ways, or the name of the error."""
+    import warnings
+
+    import torch
+    from torch import nn
+
+    import cafexai._engine.plain_layers as plain_layers
+    from cafexai import CAFE
+
+    warnings.simplefilter("ignore")
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+            self.norm = nn.LayerNorm(6)
+
+        def forward(self, x):
+            x = self.a(x)
+            x = x + torch.nn.functional.gelu(self.b(self.norm(x)))
+            return self.c(torch.tanh(x) * 0.5 - 0.1 * x)
+
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v, self.out = (nn.Linear(3, 3) for _ in range(4))
+
+        def forward(self, x):
+            x = torch.nn.functional.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x))
+            return self.out(torch.relu(x)).mean(1)
+
+    class Pooled(nn.Sequential):
+        pass
+
+    pooled = Pooled(
+        *(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(3, 2, 2, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)),
+    )
+    models = [(Residual(), (3, 4)), (Attending(), (2, 4, 3)), (pooled, (2, 1, 8, 8))]
+    found: dict[str, list[list[float]]] = {}
+    for way, worth in (("products", 2**62), ("plain run", 0)):
+        plain_layers.WORTH = worth
+        plain_layers.LARGE = max(worth, 1)
+        for place, (model, shape) in enumerate(models):
+            generator = torch.Generator().manual_seed(place)
+            x, baseline = (torch.randn(shape, generator=generator) for _ in range(2))
+            try:
+                e = CAFE(model.eval()).explain(x, baseline, target=1, conflict="net")
+                found[f"{way} {place}"] = torch.cat([e.positive.flatten(), e.negative.flatten()]).tolist()
+            except Exception as error:
+                found[f"{way} {place}"] = type(error).__name__
+    return found
+
+
+def run(tree: Path) -> dict | None:
+    """The scores that a tree gives; None if it fails as a whole."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    try:
+        line = [sys.executable, __file__, "--scores"]
+        ended = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return None
+    return json.loads(ended.stdout.splitlines()[-1]) if ended.returncode == 0 else None
+
+
+def judge(found, right) -> str:
+    """caught, silent, or the same."""
+    if isinstance(found, str):
+        return "caught"
+    pairs = list(zip(found, right, strict=False))
+    same = len(found) == len(right) and all(abs(a - b) <= 1e-6 for a, b in pairs)
+    return "same" if same else "silent"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--each", type=int, default=16, help="mutants of every file (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--scores", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.scores:
+        print(json.dumps(scores()))
+        return
+    from mutants import change, drawn
+
+    counts = {"products": Counter(), "plain run": Counter()}
+    broken = total = 0
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        right = run(tree)
+        assert right is not None
+        for file in FILES:
+            path = tree / "src" / "cafexai" / file
+            source = path.read_text()
+            for mutant in drawn(source, given.each, given.seed):
+                path.write_text(mutant)
+                total += 1
+                found = run(tree)
+                if found is None:
+                    broken += 1
+                    continue
+                verdicts = {}
+                for key, value in found.items():
+                    way, place = key.rsplit(" ", 1)
+                    verdicts[way, place] = judge(value, right[key])
+                    counts[way][verdicts[way, place]] += 1
+                for (way, place), verdict in verdicts.items():
+                    if way == "plain run" and verdict == "silent" and verdicts["products", place] != "silent":
+                        print(f"{file}, model {place}: silent with the plain run, {verdicts['products', place]} without")
+                        print(change(source, mutant), flush=True)
+            path.write_text(source)
+    print(f"{total} mutants, {broken} fail as a whole")
+    for way, verdicts in counts.items():
+        share = verdicts["caught"] / max(1, verdicts["caught"] + verdicts["silent"])
+        print(f"{way}: {dict(verdicts)}, {share:.1%} of those that change a score are caught")
+
+
+if __name__ == "__main__":
+    main()

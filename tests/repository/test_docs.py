@@ -1,0 +1,62 @@
+"""The pages of the site: links lead somewhere, all are in the navigation, and their code and its output are as shown."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "scripts"))
+import blocks  # noqa: E402
+
+PAGES = sorted(DOCS.rglob("*.md"))
+DOCUMENTS = [*PAGES, *sorted(ROOT.glob("*.md"))]
+LINK = re.compile(r"\[(?:[^][]|\[[^]]*\])*\]\(([^)\s]+)\)")
+
+
+def prose(file):
+    """A page without its code."""
+    text = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(file):
+    """The anchors of the headings of a page, as GitHub and the site make them."""
+    text = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.strip().lower())) for heading in headings}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    lost = []
+    for target in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name) if name else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            lost.append(target)
+    assert lost == []
+
+
+def test_every_page_is_in_the_navigation():
+    yaml = pytest.importorskip("yaml")
+
+    def files(entry):
+        if isinstance(entry, str):
+            return [entry]
+        return [file for part in (entry.values() if isinstance(entry, dict) else entry) for file in files(part)]
+
+    listed = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    assert len(listed) == len(set(listed))
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES} - set(listed) == set()
+
+
+def test_the_comparison_of_outputs_looks():
+    assert blocks.same_text("a 1.00 b -2e-3", "a  1.01 b 0.001")
+    assert not blocks.same_text("a 1.00", "a 1.20")
+    assert not blocks.same_text("a 1.00", "b 1.00")
+    assert not blocks.same_text("a 1 2", "a 1")
