@@ -40,7 +40,8 @@ class Request:
             other outputs.
         output: Which part of the model's output is meant: a key, an index, a function, or a path such as
             ``"logits[:, -1]"``.
-        feature_groups: One score per group: ``{"sex": [3, 4]}``, or an integer mask shaped like one row.
+        feature_groups: One score per group: ``{"sex": [3, 4]}``, or an integer mask shaped like one row, or one per row;
+            for images also (rows, height, width). A group that a row lacks has score 0 there.
         pairs: Also compute which feature cancels which (``variant="feature"``): ``e.conflict_pairs``.
         conflict: How ``e.conflict`` is computed: "measured", by two or three more evaluations of the model per row and
             baseline, or "net", from the net scores. None is "measured" for ``explain`` and ``explain_neuron``, "net" for
