@@ -121,7 +121,7 @@ def test_errors_say_what_to_do():
     x, masks = data()
     with pytest.raises(ValueError, match="a mask holds integers"):
         CAFE(cnn()).explain(x, target=1, feature_groups=masks.double())
-    with pytest.raises(ValueError, match="does not fit one row.*mask per row"):
+    with pytest.raises(ValueError, match=r"does not fit one row.*mask per row"):
         CAFE(cnn()).explain(x, target=1, feature_groups=masks[:3, :, :5])
     with pytest.raises(ValueError, match="same groups in all rows"):
         CAFE(cnn(), variant="feature").explain(x, target=1, feature_groups=masks)
