@@ -21,7 +21,7 @@ class TextRows:
 
     Args:
         ids: Their tokens, (rows, tokens).
-        mask: Which of these are no padding, (rows, tokens); None if nobody says so.
+        mask: Which of these are no padding, (rows, tokens); None if that is not known.
         tokenizer: That of the model, or None.
     """
 
