@@ -35,7 +35,7 @@ class TextRows:
         if self.mask is not None and self.mask.shape == self.ids.shape:
             places = torch.arange(count, device=self.mask.device)
             return torch.where(self.mask != 0, places, 0).amax(1).cpu()
-        pad, end = (getattr(self.tokenizer, f"{name}_token_id", None) for name in ("pad", "eos"))
+        pad, end = (getattr(self.tokenizer, name, None) for name in ("pad_token_id", "eos_token_id"))
         if pad is not None and pad != end and bool((self.ids[:, -1] == pad).any()):
             raise ValueError(
                 f"{call}(..., target=...): some rows end with padding. Say which tokens are padding: "
