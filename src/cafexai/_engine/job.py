@@ -53,6 +53,7 @@ class Job:
     per_row: tuple[Any, ...] | None = None  # further arguments that are cut along with the rows; None: not known (per_row.py)
     only_net: bool = False  # only the net scores are needed
     typical: bool = False  # the baselines are rows of the background
+    tokenizer: Any = None  # of a language model
 
     random_starts: States = field(default_factory=dict, init=False)  # all runs of the model draw the same random numbers
 

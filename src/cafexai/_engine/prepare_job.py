@@ -101,6 +101,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         per_row=_per_row(info, request, extra, given),
         only_net=only_net,
         typical=typical,
+        tokenizer=info.tokenizer,
     )
 
 

@@ -33,7 +33,8 @@ class Request:
             for several inputs. "background", or ``cafexai.Background(rows, k=50)``, explains against each of k background
             rows and averages the scores; it is what None means for frames of pipelines and schemas with a background.
         target: The output to explain: an index or the name of a class, one per row, or tuples for outputs of more
-            dimensions. None is the only output, or the predicted class of each row.
+            dimensions. None is the only output, or the predicted class of each row. For causal language models also the text
+            of a token (" Paris"), or -1: the predicted token after the last one.
         additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords. With ``batch_size``,
             tensors among them with one entry per row are cut along with the rows.
         against: Explain the difference between the target and this output, given like a target; "others" is the mean of all
