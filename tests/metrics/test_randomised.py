@@ -42,6 +42,25 @@ def test_every_step_is_that_of_a_loop(independent):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def test_features_as_in_the_baseline_do_not_count():
+    x = torch.randn(3, 6, dtype=torch.float64)
+    x[:, 4:] = 0
+    cafe = CAFE(net())
+    found = randomised(cafe, x, seed=1, show_progress=False)
+
+    class Four(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inside = net()
+
+        def forward(self, rows):
+            return self.inside(torch.cat([rows, torch.zeros_like(rows[:, :2])], 1))
+
+    four = randomised(CAFE(Four()), x[:, :4], seed=1, show_progress=False)
+    for view in found.similarity:
+        torch.testing.assert_close(found.similarity[view], four.similarity[view])
+
+
 def test_a_view_that_stays_is_named():
     alike = {"net": torch.tensor([[0.9, 0.8], [0.1, -0.1]]), "positive": torch.tensor([[0.9, 0.8], [0.9, 0.7]])}
     found = Randomised(("2", "0"), alike, False)

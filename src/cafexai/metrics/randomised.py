@@ -99,7 +99,8 @@ def randomised(
 
     The parameters of the layers are randomised from the output to the input, one layer after the other, and the rows are
     explained each time, for the same output. The values of each parameter are shuffled, which keeps their size. Scores that
-    stay as they are do not depend on what the model has learned. Adebayo et al. draw new initial values instead.
+    stay as they are do not depend on what the model has learned. Features that are as in the baseline have the score 0 in any
+    model and are left out. Adebayo et al. draw new initial values instead of shuffling.
 
     Args:
         cafe: The explainer. Its model is copied and stays as it is.
@@ -113,7 +114,7 @@ def randomised(
         Rank correlations by layer and row.
 
     Raises:
-        ValueError: The model has no parameters, or rows have less than three features.
+        ValueError: The model has no parameters, or a row has less than three features that differ from the baseline.
 
     Example:
         >>> import cafexai
@@ -127,8 +128,12 @@ def randomised(
     options = {"conflict": "net", **options}
     first = cafe.explain(x, **options)
     start = _views(first)
-    if start["net"].shape[1] < 3:
-        raise ValueError("randomised(cafe, x): a rank correlation needs at least three features.")
+    same = first.at_baseline
+    kept = torch.ones_like(start["net"], dtype=torch.bool) if same is None else ~same.cpu().reshape(start["net"].shape)
+    if int(kept.sum(1).min()) < 3:
+        raise ValueError(
+            "randomised(cafe, x): a rank correlation needs at least three features that differ from the baseline in every row."
+        )
     options["target"] = _target(first)
     generator = torch.Generator().manual_seed(seed)
     model = copy.deepcopy(cafe.model)
@@ -137,7 +142,7 @@ def randomised(
         model = copy.deepcopy(cafe.model) if independent else model
         _shuffle(model, layers[layer], generator)
         for view, values in _views(_explainer(cafe, model).explain(x, **options)).items():
-            found[view].append(correlation(rank_values(start[view]), rank_values(values)))
+            found[view].append(_alike(start[view], values, kept))
     return Randomised(tuple(layers), {view: torch.stack(each) for view, each in found.items()}, independent)
 
 
@@ -163,6 +168,12 @@ def _explainer(cafe: CAFE, model: nn.Module) -> CAFE:
     """The same explainer of another model."""
     known = {field.name: getattr(cafe._info, field.name) for field in dataclasses.fields(cafe._info)}
     return CAFE(model, cafe.c, cafe.variant, **known)
+
+
+def _alike(one: Tensor, other: Tensor, kept: Tensor) -> Tensor:
+    """Spearman's correlation of each row over the features that are kept."""
+    rows = zip(one, other, kept, strict=True)
+    return torch.stack([correlation(rank_values(a[some]), rank_values(b[some])) for a, b, some in rows])
 
 
 def _target(explanation: Explanation) -> Any:
