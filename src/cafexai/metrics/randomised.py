@@ -16,6 +16,7 @@ from ..cafe import CAFE
 from ..explanation import Explanation
 from ..plotting.figures import figure, headed, light
 from ..plotting.labels import labels
+from ..plotting.palette import SERIES
 from .occlusion import correlation, rank_values
 
 if TYPE_CHECKING:
@@ -66,11 +67,11 @@ class Randomised:
         axes = drawn.subplots()
         places = list(range(len(self.layers)))
         handles: list[Any] = []
-        for view, values in self.similarity.items():
-            handles += axes.plot(places, values.mean(1).tolist(), marker="o", label=view)
+        for (view, values), colour in zip(self.similarity.items(), SERIES, strict=False):
+            handles += axes.plot(places, values.mean(1).tolist(), marker="o", label=view, color=colour)
             if values.shape[1] > 1:
                 low, high = (values.mean(1) + side * values.std(1) for side in (-1, 1))
-                axes.fill_between(places, low.tolist(), high.tolist(), alpha=0.15, color=handles[-1].get_color(), linewidth=0)
+                axes.fill_between(places, low.tolist(), high.tolist(), alpha=0.15, color=colour, linewidth=0)
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.set_ylim(-1.05, 1.05)
         axes.set_xticks(places, labels(self.layers, 20), rotation=30, ha="right", parse_math=False)
