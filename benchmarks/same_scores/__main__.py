@@ -18,7 +18,14 @@ import argparse
 import os
 import sys
 
-PARTS = ("rules", "architectures", "methods", "models", "theory", "random")  # each in a file of_<part>.py: tests have names like these
+PARTS = (
+    "rules",
+    "architectures",
+    "methods",
+    "models",
+    "theory",
+    "random",
+)  # each in a file of_<part>.py: tests have names like these
 
 
 def options_given():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import torch
@@ -64,7 +65,7 @@ def activation():
 def chain():
     """Linear layers in a row."""
     sizes = [pick(2, 9) for _ in range(pick(2, 5))]
-    layers = [part for a, b in zip(sizes, sizes[1:], strict=False) for part in (nn.Linear(a, b), activation())]
+    layers = [part for a, b in itertools.pairwise(sizes) for part in (nn.Linear(a, b), activation())]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], 2)), torch.randn(pick(1, 5), sizes[0])
 
 

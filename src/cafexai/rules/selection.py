@@ -107,9 +107,7 @@ class _Windows:
     Elements of a window lie far apart in memory, those of neighbouring windows beside each other: so windows add up fast.
     """
 
-    def __init__(
-        self, size: Sequence[int], out: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any
-    ) -> None:
+    def __init__(self, size: Sequence[int], out: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any) -> None:
         self.pads: list[int] = []
         ranges = []
         for length, count, k, s, p, d in zip(size, out, kernel, stride, padding, dilation, strict=True):
