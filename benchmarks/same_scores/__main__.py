@@ -7,9 +7,9 @@ Usage, for the tree that PYTHONPATH names:
 
 ``dump`` writes a dictionary: name -> tensor, or text for what was raised, warned of, frozen or noted. Everything is computed
 without compiled kernels and oneDNN, with one thread and from fixed seeds, in float32 and float64, through public names only.
-``--part`` computes one part and may be repeated: rules, architectures, methods, models, theory, random. ``compare`` ends with 1 if
-a number differs or is missing on one side; texts that differ are listed by themselves. With ``--rounding``, numbers may differ by 1e-12
-(float64) or 1e-6 (float32) of the largest of their tensor.
+``--part`` computes one part and may be repeated: rules, architectures, methods, models, theory, random. ``compare`` ends with
+1 if a number differs or is missing on one side; texts that differ are listed by themselves. With ``--rounding``, numbers may
+differ by 1e-12 (float64) or 1e-6 (float32) of the largest of their tensor.
 """
 
 from __future__ import annotations

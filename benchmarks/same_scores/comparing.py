@@ -9,7 +9,6 @@ from dtypes import label
 from entries import TENSORS, summary
 from torch import Tensor
 
-
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-6}  # of the largest number of a tensor
 ROUNDED = ("completeness_error", "output_error")  # what rounding leaves, by itself
 
