@@ -114,7 +114,9 @@ class _Windows:
             needed = (count - 1) * s + (k - 1) * d + 1
             self.pads = [p, max(0, needed - length - p), *self.pads]
             ranges.append([slice(i * d, i * d + (count - 1) * s + 1, s) for i in range(k)])
-        self.parts = [(..., *part) for part in itertools.product(*ranges)]  # where each element of a window is taken from
+        self.parts: list[Any] = [
+            (..., *part) for part in itertools.product(*ranges)
+        ]  # where each element of a window is taken from
         self.spatial = len(size)
 
     def __call__(self, value: Tensor) -> Tensor:
@@ -149,7 +151,7 @@ class _Cut(torch.autograd.Function):
         return windows.cut(value)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return ctx.windows.put_back(gradient, ctx.shape), None
 
 
