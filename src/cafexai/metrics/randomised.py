@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..plotting.picture import Picture
 
-ALIKE = 0.5  # from this rank correlation on, a view looks much the same for a random model
+ALIKE = 0.7  # from this rank correlation on, a view looks much the same for a random model
 VIEWS = ("net", "|net|", "positive", "negative")
 
 

@@ -75,7 +75,8 @@ def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
         return axis.figure  # type: ignore[return-value]
     height, width = _size(one, found)
     count, across = 2 + len(others), 3.1
-    drawn = figure(across * count, 1.75 + (across - 0.1) * min(max(height / width, 0.4), 2), fixed=True)
+    room = 1.5 if current().paper else 1.75 if count > 2 else 2.1  # for title and text, which wraps over two panels
+    drawn = figure(across * count, room + (across - 0.1) * min(max(height / width, 0.4), 2), fixed=True)
     axes = drawn.subplots(1, count)
     _picture(axes[0], one)
     draw_regions(axes[1], one, found, found.net, end, outlined)
