@@ -108,7 +108,8 @@ REASONS = """
   shown.
 - **Semantic shift.** The paper does not name the classes of clothing that replace digits, and the verdict depends on them.
 - **FT-Transformers.** Ours read [CLS], multiply one-hot blocks with their embeddings and give every token a bias. Those
-  marked `@authors` read the last token and look blocks up by argmax, so that gradients are 0 there.
+  marked `@authors` read the last token, look blocks up by argmax, so that gradients are 0 there, and give blocks no bias;
+  on OpenXAI's data they see the rows in a new order in every epoch.
 
 ## Where we leave the paper's protocol on purpose
 
@@ -118,7 +119,7 @@ REASONS = """
 | prevalence | signs of activations ignored | both counts | see [prevalence](../studies/prevalence-quick/README.md) |
 | head of FT-Transformers | last token | [CLS], and `@authors` | the paper describes [CLS] |
 | MIMIC-IV | credentialed data | open demo, 2000 epochs | its files may not be passed on; an epoch of the demo is one batch |
-| FT-Transformers on OpenXAI's data | rows shuffled | rows in order | left from the first version; not yet mended |
+| FT-Transformers on OpenXAI's data | rows shuffled | rows in order, and `@authors` | as on the other data sets |
 | slow methods | all rows | some rows, marked in each table | time |
 
 ## Choices made after a first look

@@ -21,7 +21,7 @@ from cafexai.paper.studies import STUDIES, Finding, Report, Study, Table, Task, 
 from cafexai.paper.studies.methods import method
 from cafexai.paper.studies.paper import METHOD_TITLES, paper
 from cafexai.paper.studies.record import brief
-from cafexai.paper.studies.variants import Variant
+from cafexai.paper.studies.variants import TABLES, Variant
 
 ROOT = Path(__file__).parents[2]
 FIGURES = {"depth": 1, "examples-tabular": 1, "examples-images": 1, "circuit": 1, "awareness": 1}
@@ -180,6 +180,9 @@ def test_variants_that_would_change_nothing_are_refused():
         Variant.of("titanic@authors", "mlp")
     assert Variant.of("compas@5e-4", "ft").rate == 5e-4
     assert Variant.of("titanic@authors", "ft").as_authors
+    shuffled = [name for name in TABLES if Variant.of(f"{name}@authors", "ft").shuffled]
+    assert shuffled == ["compas", "heloc", "adult", "german"]
+    assert not Variant.of("compas", "ft").shuffled
 
 
 def test_a_rival_that_is_clearly_better_counts_also_beside_one_with_a_lower_mean():

@@ -175,6 +175,14 @@ def test_ft_transformer_takes_blocks_or_codes():
     assert "argmax" in " ".join(frozen.frozen)
     last = FTTransformer((1, 3), 2, width=8, heads=2, head="last").eval()
     assert CAFE(last).explain(torch.randn(2, 4)).completeness_error.abs().max() < 1e-12
+    without = FTTransformer((1, 3, 1), 2, width=8, heads=2, category_bias=False).eval()
+    with_zero = FTTransformer((1, 3, 1), 2, width=8, heads=2).eval()
+    state = dict(without.state_dict())
+    state["bias"] = torch.stack([state["bias"][0], torch.zeros(8), state["bias"][1]])
+    with_zero.load_state_dict(state)
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(without(x), with_zero(x), rtol=0, atol=0)
+    torch.testing.assert_close(CAFE(without).explain(x, target=0).net, CAFE(with_zero).explain(x, target=0).net)
     with pytest.raises(ValueError, match="heads"):
         FTTransformer((1,), 2, width=8, heads=3)
     with pytest.raises(ValueError, match="argmax"):

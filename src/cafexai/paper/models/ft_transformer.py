@@ -25,6 +25,7 @@ class FTTransformer(nn.Module):
         head: Which token is read: "cls", the first, or "last", as the authors of the paper do.
         lookup: How a one-hot block meets its embeddings: "product", which has gradients, or "argmax", which finds its
             category first, as the authors do.
+        category_bias: Give tokens of one-hot blocks a bias; the authors do not.
 
     Raises:
         ValueError: A value is not allowed.
@@ -48,6 +49,7 @@ class FTTransformer(nn.Module):
         feedforward_dropout: float = 0.1,
         head: str = "cls",
         lookup: str = "product",
+        category_bias: bool = True,
     ) -> None:
         super().__init__()
         if head not in ("cls", "last") or lookup not in ("product", "argmax"):
@@ -60,9 +62,11 @@ class FTTransformer(nn.Module):
         self.layout = tuple(layout)
         self.head_token = head
         self.lookup = lookup
+        self.category_bias = category_bias
         self.numbers = nn.Parameter(torch.empty(sum(size == 1 for size in layout), width))
         self.categories = nn.ParameterList([torch.empty(size, width) for size in layout if size > 1])
-        self.bias = nn.Parameter(torch.empty(len(layout), width))
+        self.biased = [place for place, size in enumerate(layout) if size == 1 or category_bias]
+        self.bias = nn.Parameter(torch.empty(len(self.biased), width))
         self.cls = nn.Parameter(torch.empty(width))
         for parameter in (self.numbers, *self.categories, self.bias, self.cls):
             nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
@@ -82,7 +86,7 @@ class FTTransformer(nn.Module):
         Returns:
             (rows, outputs).
         """
-        tokens = torch.stack(self._tokens(x, codes), 1) + self.bias
+        tokens = torch.stack(self._tokens(x, codes), 1) + self._biases()
         cls = self.cls.expand(tokens.shape[0], 1, -1)  # len would be a constant of exported models
         tokens = torch.cat([cls, tokens], 1)
         for block in self.blocks:
@@ -91,7 +95,15 @@ class FTTransformer(nn.Module):
 
     def extra_repr(self) -> str:
         """What the parameters do not show: checkpoints are known by it."""
-        return f"layout={self.layout}, head={self.head_token!r}, lookup={self.lookup!r}"
+        without = "" if self.category_bias else ", category_bias=False"
+        return f"layout={self.layout}, head={self.head_token!r}, lookup={self.lookup!r}{without}"
+
+    def _biases(self) -> Tensor:
+        """One per token; 0 for a token that has none."""
+        if len(self.biased) == len(self.layout):
+            return self.bias
+        places = torch.tensor(self.biased, device=self.bias.device)
+        return self.bias.new_zeros(len(self.layout), self.bias.shape[1]).index_copy(0, places, self.bias)
 
     def _tokens(self, x: Tensor, codes: Tensor | None) -> list[Tensor]:
         """One token per feature, in the order of the layout."""

@@ -9,7 +9,9 @@ from .record import Settings
 
 OPENXAI = ("compas", "heloc", "adult", "german")
 TABLES = (*OPENXAI, "titanic", "mimic", "covertype")  # all of the paper
-AUTHORS = "authors"  # an FT-Transformer that reads the last token and looks one-hot blocks up by argmax, as their code does
+# FT-Transformers as the authors' code has them: they read the last token, look one-hot blocks up by argmax and give these no
+# bias; OpenXAI's data are shuffled.
+AUTHORS = "authors"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Variant:
     def given(self) -> bool:
         """Whether the network is OpenXAI's, with its weights."""
         return self.family == "mlp" and self.data in OPENXAI
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether rows are shuffled before every epoch."""
+        return self.as_authors and self.data in OPENXAI
 
     def demo(self, settings: Settings) -> bool:
         """Whether it is the open demo of MIMIC-IV."""
