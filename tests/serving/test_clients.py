@@ -84,5 +84,6 @@ def test_curl_gets_what_the_docs_show(port, expected):
     body = json.dumps({"rows": [dict(zip(NUMBERS, row, strict=True)) for row in ROWS]})
     address = f"localhost:{port}/v1/explain"
     words = ["curl", "--silent", "--fail", "--noproxy", "*", "--max-time", "60", address]
-    done = subprocess.run([*words, "-H", "Content-Type: application/json", "-d", body], capture_output=True, text=True, check=True)
+    words += ["-H", "Content-Type: application/json", "-d", body]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     _assert_explained(json.loads(done.stdout)["results"], expected)
