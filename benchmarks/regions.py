@@ -2,8 +2,8 @@
 
     python benchmarks/regions.py [--rows 100] [--train 12000] [--epochs 3]
 
-A network of three convolutions is trained here. Each cell of a grid is set to black, one at a time. Printed is the mean over rows
-of Pearson's correlation with the scores, then what is left of the scores when the weights are shuffled. Data are those of
+A network of three convolutions is trained here. Each cell of a grid is set to black, one at a time. Printed is the mean over
+rows of Pearson's correlation with the scores, then what is left of the scores when the weights are shuffled. Data are those of
 CAFEXAI_DATA.
 """
 
