@@ -7,8 +7,9 @@ Usage, for the tree that PYTHONPATH names:
 
 ``dump`` writes a dictionary: name -> tensor, or text for what was raised, warned of, frozen or noted. Everything is computed
 without compiled kernels and oneDNN, with one thread and from fixed seeds, in float32 and float64, through public names only.
-``--part`` computes one part and may be repeated: rules, architectures, methods, models, theory. ``compare`` ends with 1 if a
-number differs or is missing on one side; texts that differ are listed by themselves.
+``--part`` computes one part and may be repeated: rules, architectures, methods, models, theory, random. ``compare`` ends with
+1 if a number differs or is missing on one side; texts that differ are listed by themselves. With ``--rounding``, numbers may
+differ by 1e-12 (float64) or 1e-6 (float32) of the largest of their tensor.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import argparse
 import os
 import sys
 
-PARTS = ("rules", "architectures", "methods", "models", "theory")  # each in a file of_<part>.py: tests have names like these
+PARTS = (
+    "rules",
+    "architectures",
+    "methods",
+    "models",
+    "theory",
+    "random",
+)  # each in a file of_<part>.py: tests have names like these
 
 
 def options_given():
@@ -30,6 +38,7 @@ def options_given():
     writing.add_argument("--part", action="append", choices=PARTS, help="this part only; may be repeated")
     holding = commands.add_parser("compare", help="hold two files against each other")
     holding.add_argument("paths", nargs=2)
+    holding.add_argument("--rounding", action="store_true", help="numbers may differ by rounding")
     holding.add_argument("--most", type=int, default=20, help="lines of each list (default: %(default)s)")
     return parser.parse_args()
 
@@ -45,7 +54,7 @@ def main():
     else:
         from comparing import compare_files
 
-        if not compare_files(*options.paths, options.most):
+        if not compare_files(*options.paths, options.most, options.rounding):
             sys.exit(1)
 
 

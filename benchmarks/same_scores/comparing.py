@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 from dtypes import label
 from entries import TENSORS, summary
 from torch import Tensor
 
+ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-6}  # of the largest number of a tensor
+ROUNDED = ("completeness_error", "output_error")  # what rounding leaves, by itself
 
-def compare_files(one_path, two_path, most):
-    """Print what differs between two files; whether all numbers are equal."""
+
+def compare_files(one_path, two_path, most, rounding=False):
+    """Print what differs between two files; whether all numbers are equal, or differ by rounding alone."""
     one, two = (torch.load(path) for path in (one_path, two_path))
     both = [name for name in one if name in two]
     numbers = [name for name in both if isinstance(one[name], Tensor) or isinstance(two[name], Tensor)]
     different = {name: apart(one[name], two[name]) for name in numbers if not equal(one[name], two[name])}
+    if rounding:
+        allowed = {name: inf if name.endswith(ROUNDED) else ROUNDING.get(one[name].dtype, 0) for name in different}
+        different = {name: far for name, far in different.items() if far > allowed[name]}
     texts = [name for name in both if isinstance(one[name], str) and isinstance(two[name], str) and one[name] != two[name]]
     missing = {path: [name for name in a if name not in b] for path, a, b in ((two_path, one, two), (one_path, two, one))}
     print(f"{one_path}: {summary(one)}\n{two_path}: {summary(two)}")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import runpy
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from cafexai import CAFE
 from cafexai.cli.app import app
 from cafexai.cli.errors import run
+from cafexai.monitor import Monitor
 
 CODE = """
 import torch
@@ -72,3 +75,52 @@ def test_wrong_use(there, capsys, words, code, said):
     shown = capsys.readouterr().err
     assert said in shown
     assert "Traceback" not in shown
+
+
+def test_windows_by_day_and_prometheus(there, folder, capsys):
+    parts = [pd.read_parquet(f"{name}.parquet").assign(day=day) for day, name in enumerate(("same", "shifted"))]
+    few = parts[0].head(5).assign(day=9)
+    (folder / "days").mkdir()
+    for place, part in enumerate([*parts, few]):
+        part.to_parquet(folder / "days" / f"{place}.parquet")
+    words = ["monitor", "check", "bank:net", "days", "m.safetensors", "--label", "y", "--by", "day"]
+    assert main([*words, "--prometheus", "days.prom", "--fail-on", "warn"]) in (10, 11)
+    shown = capsys.readouterr()
+    first, second = shown.out.splitlines()
+    assert first.startswith("0: none. No change")
+    assert second.startswith("1: ")
+    assert "no longer move together" in second
+    assert "9: 5 rows, too few" in shown.err
+    text = (folder / "days.prom").read_text()
+    assert 'cafexai_monitor_severity{window="0",kind="none"} 0.0' in text
+    assert 'cafexai_monitor_rows{window="1"} 300.0' in text
+    assert main([*words[:-1], "week"]) == 2
+    assert "no such column" in capsys.readouterr().err
+
+
+def test_output_of_batch_is_not_explained_again(there, capsys):
+    pytest.importorskip("pyarrow")
+    names = "age,income,debts"
+    for name in ("same", "shifted"):
+        words = ["batch", f"{name}.parquet", f"{name}-scores", "--model", "bank:net", "--columns", names, "--workers", "0"]
+        assert main([*words, "--keep", names]) == 0
+        capsys.readouterr()
+        base = ["monitor", "check", "bank:net"]
+        assert main([*base, f"{name}-scores", "m.safetensors", "--scores", "--json"]) == 0
+        scored = json.loads(capsys.readouterr().out)
+        pd.read_parquet(f"{name}.parquet").drop(columns="y").to_parquet(f"{name}-plain.parquet")
+        assert main([*base, f"{name}-plain.parquet", "m.safetensors", "--json"]) == 0
+        plain = json.loads(capsys.readouterr().out)
+        assert scored["kind"] == plain["kind"]
+        for family, pair in plain["statistics"].items():
+            assert scored["statistics"][family] == pytest.approx(pair, abs=0.05), family
+    frame = pd.read_parquet("same-scores")
+    cafe = CAFE(runpy.run_path("bank.py")["net"]())
+    monitor = Monitor.load("m.safetensors", cafe)
+    assert len(monitor.read_scores(frame)) == 300
+    with pytest.raises(ValueError, match="scores differ"):
+        monitor.read_scores(frame.assign(net_age=frame["net_age"] * 1.01))
+    with pytest.raises(ValueError, match="no inputs: income"):
+        monitor.read_scores(frame.drop(columns="income"))
+    with pytest.raises(ValueError, match="without top="):
+        monitor.read_scores(frame.drop(columns="positive_age"))

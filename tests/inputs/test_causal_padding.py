@@ -82,14 +82,18 @@ def test_what_generate_makes_is_what_is_added():
 def test_a_target_at_padding_is_refused(make):
     model, (ids, mask) = make(), padded("right")
     options = {"additional_forward_args": {"attention_mask": mask}}
-    for target in ((-1, 3), [(-1, 3), (-1, 3)], torch.tensor([[4, 3], [4, 3]])):
+    for target in ((4, 3), [(4, 3), (4, 3)], torch.tensor([[4, 3], [4, 3]]), (4, [3, 3])):
         with pytest.raises(ValueError, match=r"of row 0 is padding.*Its last token is at 2"):
             CAFE(model).explain(ids, target=target, **options)
     with pytest.raises(ValueError, match=r"output=\.\.\.\): position -1 of row 0 is padding"):
         CAFE(model).explain(ids, output="logits[:, -1]", target=3, **options)
-    e = CAFE(model).explain(ids, target=[(2, 3), (5, 3)], **options)
+    with pytest.raises(ValueError, match="4 positions for 6 tokens"):
+        CAFE(model).explain(ids, target=(-1, 3), output=lambda out: out.logits[:, 2:], **options)
     alone = [model(torch.tensor([tokens])).logits[0, -1, 3] for tokens in TOKENS]
-    torch.testing.assert_close(e.output, torch.stack(alone).to(e.output.dtype), rtol=1e-6, atol=1e-8)
+    last = [(-1, 3), [(-1, 3), (-1, 3)], torch.tensor([[-1, 3], [-1, 3]]), (-1, [3, 3]), (torch.tensor([-1, -1]), 3)]
+    for target in ([(2, 3), (5, 3)], *last):  # -1 is the last real token
+        e = CAFE(model).explain(ids, target=target, **options)
+        torch.testing.assert_close(e.output, torch.stack(alone).to(e.output.dtype), rtol=1e-6, atol=1e-8)
 
 
 def test_arguments_by_position_are_refused_where_positions_are_missing():

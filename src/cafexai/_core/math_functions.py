@@ -79,25 +79,28 @@ def winners(
     takes tau of element j and 1 - tau of element i. Ties share equally; where ``valid`` is False nothing wins. A value that
     was added to a reference other than 0 is known up to rounding, so that all that may be the largest are (``ROUNDING``).
     """
-    value = value.contiguous()  # windows that were cut are slow to add up
     if reference is None:
         value = _possible(value, valid)
         wins = (value == value.amax(dims, keepdim=True)).to(value.dtype)
         return wins / wins.sum(dims, keepdim=True), None
-    reference = reference.contiguous()
+    rows = reference.shape[:1]
+    if 0 not in dims and rows and rows[0] > 1 and reference.stride(0) == 0:  # one row for all
+        reference = reference[:1]
     now, then = _possible(value, valid), _possible(reference, valid)
     top, reference_top = now.amax(dims, keepdim=True), then.amax(dims, keepdim=True)
-    doubt = (reference.abs() + value.abs()).mul_(reference.sign().abs_())
+    doubt = value.abs().add_(reference.abs()).mul_(reference.sign().abs_())
     ulps = ROUNDING * torch.finfo(value.dtype).eps
     surely = torch.sub(now, doubt, alpha=ulps).amax(dims, keepdim=True)
-    wins = (torch.add(now, doubt, alpha=ulps) >= surely).to(value.dtype)
+    wins = (torch.add(now, doubt, alpha=ulps, out=doubt) >= surely).to(value.dtype)
     won = (then == reference_top).to(value.dtype)
     count, count_won = wins.sum(dims, keepdim=True), won.sum(dims, keepdim=True)
-    reference_gap = ((reference_top - reference) * wins).sum(dims, keepdim=True) / count
-    value_gap = ((top - value) * won * (1 - wins)).sum(dims, keepdim=True) / count_won
+    reference_gap = torch.mul(reference_top - reference, wins, out=doubt).sum(dims, keepdim=True) / count
+    only_won = torch.sub(1, wins, out=doubt).mul_(won)
+    value_gap = (top - value).mul_(only_won).sum(dims, keepdim=True) / count_won
     gap = reference_gap + value_gap
     tau = torch.where(gap > 0, reference_gap / gap, torch.zeros_like(gap))
-    return (wins * ((1 - tau) / count)).addcmul_(won, tau / count_won), reference_top
+    weights = wins.mul_((1 - tau) / count).addcmul_(won, tau / count_won)
+    return weights, reference_top if 0 in dims else reference_top.expand(*rows, *reference_top.shape[1:])
 
 
 def without_residue(delta: Tensor, size: Tensor, reference: Tensor) -> Tensor:
@@ -130,7 +133,10 @@ def soft_winners(value: Tensor, reference: Tensor | None, dims: tuple[int, ...])
 
 def find_masked_out(value: Tensor, dims: tuple[int, ...]) -> Tensor | None:
     """Where a mask of minus infinity, or of the least number there is, lets nothing win that stands beside others; or None."""
-    out = value <= torch.finfo(value.dtype).min / 4
+    limit = torch.finfo(value.dtype).min / 4
+    if not value.numel() or bool(value.amin() > limit):
+        return None
+    out = value <= limit
     return out & ~out.all(dims, keepdim=True) if bool(out.any()) else None
 
 

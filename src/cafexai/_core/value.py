@@ -254,11 +254,12 @@ class Scores(Carrier):
         """The maximum over dims (``selection.py``); where ``valid`` is False nothing wins, nor does what a mask has put out."""
         dims = tuple(sorted(dim % self.ndim for dim in dims))
         there: S = self
-        out = find_masked_out(self.value, dims)
+        value = self.value
+        out = find_masked_out(value, dims)
         if out is not None:
             there = self.join(self.run, lambda v: torch.where(out, 0, v), [self])
-            valid = ~out if valid is None else valid & ~out
-        weights, reference = winners(there.value, there.reference, dims, valid)
+            value, valid = there.value, ~out if valid is None else valid & ~out
+        weights, reference = winners(value, there.reference, dims, valid)
         result = there.mix(weights, dims, reference)
         if keepdim:
             return result

@@ -186,7 +186,7 @@ def _conflict_info(parts: list[Piece]) -> ConflictInfo | None:
 def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
     """The explanation with (rows, groups) scores: positive and negative are summed separately, so both stay complete.
 
-    ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row.
+    ``{"sex": [3, 4]}`` (indices or names; other features stay alone), or integer masks shaped like one row, or one per row.
     """
     parts = explanation.parts(explanation.positive)
     index, names = places(groups, [part.shape[1:] for part in parts], explanation.names)
@@ -204,7 +204,7 @@ def sum_groups(explanation: Explanation, groups: Any) -> Explanation:
 
     def summed(scores: Tensors) -> Tensor:
         flat = explanation.flat(scores)
-        return flat.new_zeros(len(flat), len(names)).index_add_(1, index, flat)
+        return _add_up(flat, index, len(names))
 
     return explanation.replace(
         **_sums(explanation, summed),
@@ -222,7 +222,13 @@ def _whole_groups(same: Tensor | None, index: Tensor, count: int) -> Tensor | No
     """Which groups are as in the baseline in all of their elements."""
     if same is None:
         return None
-    return same.new_zeros(len(same), count, dtype=torch.int32).index_add_(1, index, (~same).int()) == 0
+    return _add_up((~same).int(), index, count) == 0
+
+
+def _add_up(flat: Tensor, index: Tensor, count: int) -> Tensor:
+    """(rows, elements) summed by group; ``index`` is (elements,), or (rows, elements) where rows differ."""
+    sums = flat.new_zeros(len(flat), count)
+    return sums.index_add_(1, index, flat) if index.ndim == 1 else sums.scatter_add_(1, index, flat)
 
 
 def _sums(explanation: Explanation, summed: Callable[[Tensors], Tensor]) -> dict[str, Tensor]:
@@ -242,7 +248,7 @@ def by_word(explanation: Explanation, words: Words) -> Explanation:
 
     def summed(scores: Tensors) -> Tensor:
         flat = explanation.flat(scores)
-        return flat.new_zeros(rows, count).scatter_add_(1, index, flat)
+        return _add_up(flat, index, count)
 
     pairs = explanation.conflict_pairs
     if pairs is not None:  # of the biases, which come last, there is one

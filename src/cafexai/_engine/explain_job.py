@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .._core.backward import Outcome, Passed
 from .._inputs.baseline_values import same_as_baseline
+from .._inputs.token_targets import name_next_tokens
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
 from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
@@ -19,6 +20,7 @@ from .batches import Measure, R, Results, carry_out
 from .diagnose import refuse_chance, refuse_explained, refuse_rows
 from .forward import plain_output, redraw_output
 from .job import Job
+from .output import text_rows
 from .sides import measure_conflict
 
 SHARED = (
@@ -48,6 +50,8 @@ def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation
         c = several[place]
         settings = {**meta, "c": dict(c) if isinstance(c, Mapping) else c, "baselines": len(job.stack)}
         explanation = join_batches(chunks, job.given, settings)
+        if (text := text_rows(job)) is not None and not question.every_class:
+            explanation = explanation.replace(target_names=name_next_tokens(text, explanation.target, explanation.against))
         if len(job.stack) > 1 and question.layer is None:
             explanation = explanation.replace(at_baseline=same_as_baseline(job.given.tensors, job.stack))
         if explanation.frozen and question.layer is None:

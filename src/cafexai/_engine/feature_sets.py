@@ -23,10 +23,14 @@ class FeatureSets:
     count: int
     notes: tuple[str, ...] = ()
 
+    @property
+    def by_row(self) -> bool:
+        """Rows have features of their own."""
+        return self.index is not None and self.index.ndim == 2
+
     def take(self, rows: slice) -> FeatureSets:
         """The sets of some rows."""
-        own = self.index is not None and self.index.ndim == 2
-        return FeatureSets(self.index[rows], self.count, self.notes) if own and self.index is not None else self
+        return FeatureSets(self.index[rows], self.count, self.notes) if self.by_row and self.index is not None else self
 
     def sum(self, flat: Tensor) -> Tensor:
         """Scores of elements, (rows, elements), as scores of features, (rows, features)."""

@@ -65,7 +65,9 @@ def _strength(explainer: Explainer, job: Job, explanation: Explanation, of: Feat
     """How much every feature cancels of others inside the model, (rows, features); for very many, the size of its net."""
     grouped = explanation.flat(explanation.combined)
     nets = grouped if grouped.shape[1] == of.count else of.sum(side_by_side(explanation.parts(explanation.combined)))
-    if of.count > CARRIED or of.notes:
+    if (
+        of.count > CARRIED or of.notes or (of.by_row and job.given.words is None)
+    ):  # the feature variant has one set for all rows
         return nets.abs()
     feature = explainer._replace(variant=Variant.preset("feature"))
     target, against = explanation.target, explanation.against

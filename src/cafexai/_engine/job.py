@@ -13,6 +13,7 @@ from torch import Tensor
 from .._core.feature_index import Features
 from .._core.run import Sensitivity, Settings
 from .._inputs.baselines import Reference
+from .._inputs.groups import Grouping
 from .._inputs.prepare import Inputs
 from .model import Subject
 from .request import Question, Request
@@ -52,6 +53,7 @@ class Job:
     per_row: tuple[Any, ...] | None = None  # further arguments that are cut along with the rows; None: not known (per_row.py)
     only_net: bool = False  # only the net scores are needed
     typical: bool = False  # the baselines are rows of the background
+    tokenizer: Any = None  # of a language model
 
     random_starts: States = field(default_factory=dict, init=False)  # all runs of the model draw the same random numbers
 
@@ -72,9 +74,12 @@ class Job:
             words = dataclasses.replace(words, index=words.index[rows], names=tuple(words.names[row] for row in chosen))
         given = dataclasses.replace(self.given, tensors=tuple(map(cut, self.given.tensors)), words=words)
         stack = [tuple(map(cut, references)) for references in self.stack]
+        request, groups = self.request, self.request.feature_groups
+        if isinstance(groups, Grouping) and groups.index.ndim == 2:
+            request = request.replace(feature_groups=dataclasses.replace(groups, index=groups.index[rows]))
         extra = self.extra
         extra = {n: cut(part) for n, part in extra.items()} if isinstance(extra, dict) else tuple(map(cut, extra))
-        return dataclasses.replace(self, given=given, stack=stack, extra=extra)
+        return dataclasses.replace(self, given=given, stack=stack, request=request, extra=extra)
 
     def batch(self, rows: slice | None = None, reference: int = 0) -> Batch:
         """Some rows, or all; further arguments of forward that have one entry per row go with them."""

@@ -15,8 +15,10 @@ from .._core.run import Run
 from .._core.tensors import Complexed, Softmaxed
 from .._core.value import Scores
 from .._inputs.baselines import Reference
+from .._inputs.causal import find_mask, is_causal
 from .._inputs.output_path import follow_path
 from .._inputs.target import OTHERS, choose_target, is_others, names_of_outputs, other_outputs
+from .._inputs.token_targets import TextRows, token_targets
 from ..errors import RowsMixed
 from .check import check_output
 from .job import Batch, Job
@@ -99,16 +101,21 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
         0 if job.question.every_class else job.request.target,
         job.class_names if job.question.target_layer is None else (),
     )
+    against, text = job.request.against, text_rows(job)
+    if text is not None and target is not None:
+        target = token_targets(target, scores.value, text, batch.rows, names, "explain")
+        if against is not None and not is_others(against, names):
+            against = token_targets(against, scores.value, text, batch.rows, names, "explain")
     pick, index = choose_target(scores.value, target, batch.rows, job.given.rows, names=names)
     other = None
-    if job.request.against is None:
+    if against is None:
         chosen = scores.reshape(pick, aligned=True)
-    elif is_others(job.request.against, names):
+    elif is_others(against, names):
         others = other_outputs(scores.value, index)
         chosen, other = _minus_mean(scores, pick, others), torch.full_like(index, OTHERS)
     else:
         try:
-            subtract, other = choose_target(scores.value, job.request.against, batch.rows, job.given.rows, names=names)
+            subtract, other = choose_target(scores.value, against, batch.rows, job.given.rows, names=names)
         except ValueError as error:
             raise ValueError(str(error).replace("target=", "against=")) from None
         chosen = _difference(scores, pick, subtract)
@@ -122,6 +129,14 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
     called = names_of_outputs(names, scores.template.shape[1:])
     about = _find_explained(run, batch, job)
     return Passed(run, *about, found, scores, chosen, index, expected, final, notes, other, likely, called)
+
+
+def text_rows(job: Job) -> TextRows | None:
+    """The rows as texts, if a language model reads them: one input of token ids, its own output."""
+    ids, model = job.given.tensors[0], None if job.question.target_layer is not None else job.subject.model
+    if len(job.given.tensors) > 1 or ids.is_floating_point() or ids.ndim != 2 or not is_causal(model):
+        return None
+    return TextRows(ids, find_mask(model, job.extra, 1), job.tokenizer)
 
 
 def _find_explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], list[Reference]]:

@@ -82,7 +82,7 @@ def _evaluate_sets(job: Job, e: Explanation, removed: Tensor, of: FeatureSets, b
     told = f"evaluating the model, {len(removed)} times a row"
     starts = range(0, len(removed), step)
     found = []
-    together = not job.arguments() and job.given.words is None and step > 1
+    together = not job.arguments() and not of.by_row and step > 1
     for start in progress(starts, told, "batch", job.request.show_progress):
         part = removed[start : start + step]
         values = _evaluate_together(job, batch, asked, part, of) if together else None

@@ -17,7 +17,7 @@ from .._inputs.baseline_values import with_baseline_values
 from .._inputs.baselines import known_baselines, references
 from .._inputs.causal import with_positions
 from .._inputs.convert import convert_inputs
-from .._inputs.groups import default_names, join_groups, places
+from .._inputs.groups import default_names, groups_of_rows, join_groups, places
 from .._inputs.prepare import Inputs, has_own_columns, is_frame, model_dtype, prepare, row_names_of
 from .._inputs.words import mask_words
 from .job import Job, as_arguments
@@ -81,7 +81,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         given = dataclasses.replace(
             with_baseline_values(given, stack, _drawn(baselines), subject.model), row_names=row_names_of(inputs)
         )
-        groups = _groups(given, request)
+        groups = _groups(given, request, explainer.variant, call)
     names = subject.names.values()
     several = question.several_c
     return Job(
@@ -101,6 +101,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         per_row=_per_row(info, request, extra, given),
         only_net=only_net,
         typical=typical,
+        tokenizer=info.tokenizer,
     )
 
 
@@ -135,11 +136,20 @@ def _price(stack: Sequence[Any], typical: bool) -> tuple[str, ...]:
     return (f"Scores are averages over {many} baselines, rows of the background; the price is about {many} explanations.",)
 
 
-def _groups(given: Inputs, request: Request) -> Any:
+def _groups(given: Inputs, request: Request, variant: Variant, call: str) -> Any:
     """What one score is of: the user's groups of the features as people know them."""
-    if given.grouping is None:
-        return request.feature_groups
-    return given.grouping if request.feature_groups is None else join_groups(given.grouping, request.feature_groups)
+    groups, known = request.feature_groups, given.grouping
+    if groups is None:
+        return known
+    own = groups_of_rows(groups, known, [x.shape[1:] for x in given.tensors], given.rows, call)
+    if own is None:
+        return groups if known is None else join_groups(known, groups)
+    if CARRIERS[variant.netting].by_feature:
+        raise ValueError(
+            f'{call}(..., feature_groups=mask per row): netting="feature" needs the same groups in all rows. Explain the rows '
+            "one by one, or use the default variant."
+        )
+    return own
 
 
 def _per_row(info: ModelInfo, request: Request, extra: Any, given: Inputs) -> tuple[Any, ...] | None:

@@ -33,14 +33,16 @@ class Request:
             for several inputs. "background", or ``cafexai.Background(rows, k=50)``, explains against each of k background
             rows and averages the scores; it is what None means for frames of pipelines and schemas with a background.
         target: The output to explain: an index or the name of a class, one per row, or tuples for outputs of more
-            dimensions. None is the only output, or the predicted class of each row.
+            dimensions. None is the only output, or the predicted class of each row. For causal language models also the text
+            of a token (" Paris"), or -1: the predicted token after the last one.
         additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords. With ``batch_size``,
             tensors among them with one entry per row are cut along with the rows.
         against: Explain the difference between the target and this output, given like a target; "others" is the mean of all
             other outputs.
         output: Which part of the model's output is meant: a key, an index, a function, or a path such as
             ``"logits[:, -1]"``.
-        feature_groups: One score per group: ``{"sex": [3, 4]}``, or an integer mask shaped like one row.
+        feature_groups: One score per group: ``{"sex": [3, 4]}``, or an integer mask shaped like one row, or one per row;
+            for images also (rows, height, width). A group that a row lacks has score 0 there.
         pairs: Also compute which feature cancels which (``variant="feature"``): ``e.conflict_pairs``.
         conflict: How ``e.conflict`` is computed: "measured", by two or three more evaluations of the model per row and
             baseline, or "net", from the net scores. None is "measured" for ``explain`` and ``explain_neuron``, "net" for

@@ -1,4 +1,4 @@
-"""Padding in causal language models: positions as ``generate`` makes them, and no target at a padding token."""
+"""Calls of causal language models: positions as ``generate`` makes them, no target at padding, no cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MASK, POSITIONS = "attention_mask", "position_ids"
+from .token_targets import LAST, list_targets
+
+MASK, POSITIONS, CACHE, PAST = "attention_mask", "position_ids", "use_cache", "past_key_values"
 ADDED = (
     "Rows are padded on the left: position_ids were added, as generate makes them, so that padding does not move the "
     "positions of the tokens. Pass position_ids yourself for other positions."
@@ -28,21 +30,27 @@ def with_positions(model: Any, extra: Any, request: Any, inputs: int, call: str)
         call: The name of the call, for errors.
 
     Returns:
-        The arguments with ``position_ids`` if rows are padded on the left and have none, and a note that says so.
+        The arguments, without a cache, and with ``position_ids`` if rows are padded on the left and have none; a note says so.
 
     Raises:
-        ValueError: The target is at a padding token, or positions cannot be added.
+        ValueError: The target is at a padding token, positions cannot be added, or there is a cache.
     """
-    if extra is None or not _is_causal(model):
+    if not is_causal(model):
         return extra, ()
     names = list(inspect.signature(model.forward).parameters)
-    parts = (extra,) if isinstance(extra, Tensor) else extra
-    given = dict(parts) if isinstance(parts, Mapping) else dict(zip(names[inputs:], parts, strict=False))
+    given = _arguments(names, extra, inputs)
+    if given.get(PAST) is not None:
+        raise ValueError(
+            f"{call}(..., additional_forward_args={{'past_key_values': ...}}): tokens in a cache have no scores. Leave "
+            "past_key_values out, and give all tokens as input."
+        )
+    if CACHE in names and (extra is None or isinstance(extra, Mapping)):
+        extra = {**(extra or {}), CACHE: False}
     mask = given.get(MASK)
     if not isinstance(mask, Tensor) or mask.ndim != 2 or bool((mask != 0).all()):
         return extra, ()
     there = mask != 0
-    _refuse_padding(there, request, call)
+    _refuse_padding(there, request, inputs == 1, call)
     left = bool((~there[:, 0]).any())
     if not left or given.get(POSITIONS) is not None or POSITIONS not in names:
         return extra, ()
@@ -55,15 +63,27 @@ def with_positions(model: Any, extra: Any, request: Any, inputs: int, call: str)
     return {**extra, POSITIONS: positions}, (ADDED,)
 
 
-def _is_causal(model: Any) -> bool:
+def find_mask(model: Any, extra: Any, inputs: int) -> Tensor | None:
+    """The attention mask among the further arguments of a causal language model, (rows, tokens)."""
+    mask = _arguments(list(inspect.signature(model.forward).parameters), extra, inputs).get(MASK) if is_causal(model) else None
+    return mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+
+
+def _arguments(names: list[str], extra: Any, inputs: int) -> dict[str, Any]:
+    """Further arguments of forward by name; ``names`` are all of its parameters."""
+    parts = () if extra is None else (extra,) if isinstance(extra, Tensor) else extra
+    return dict(parts) if isinstance(parts, Mapping) else dict(zip(names[inputs:], parts, strict=False))
+
+
+def is_causal(model: Any) -> bool:
     """A model of transformers that generates, token after token, from its own input."""
     config = getattr(model, "config", None)
     can = getattr(model, "can_generate", None)
     return config is not None and callable(can) and bool(can()) and not getattr(config, "is_encoder_decoder", False)
 
 
-def _refuse_padding(there: Tensor, request: Any, call: str) -> None:
-    """Refuse a target that is a position of padding in some row."""
+def _refuse_padding(there: Tensor, request: Any, text: bool, call: str) -> None:
+    """Refuse a target that is a position of padding in some row; of a ``text``, -1 is the last real one."""
     for option in ("target", "against"):
         positions = _positions(getattr(request, option), len(there))
         if positions is None and option == "target" and isinstance(request.output, str):
@@ -72,6 +92,8 @@ def _refuse_padding(there: Tensor, request: Any, call: str) -> None:
             option = "output"
         if positions is None:
             continue
+        if option != "output" and text:
+            positions = torch.where(positions == LAST, there.cpu().long().cumsum(1).argmax(1), positions)
         inside = (positions >= -there.shape[1]) & (positions < there.shape[1])
         rows = torch.arange(len(there))[inside]
         bad = rows[~there.cpu()[rows, positions[inside]]].tolist()
@@ -86,14 +108,7 @@ def _refuse_padding(there: Tensor, request: Any, call: str) -> None:
 
 def _positions(target: Any, rows: int) -> Tensor | None:
     """The position of the target of each row; None if targets have none."""
-    if isinstance(target, tuple) and len(target) == 2 and all(type(one) is int for one in target):
-        return torch.full((rows,), target[0])
-    if isinstance(target, Tensor) and target.ndim == 2 and target.shape == (rows, 2):
-        return target[:, 0].cpu()
-    if (
-        isinstance(target, list)
-        and len(target) == rows
-        and all(isinstance(one, (tuple, list)) and len(one) == 2 for one in target)
-    ):
-        return torch.tensor([int(one[0]) for one in target])
-    return None
+    listed = list_targets(target, rows)
+    if listed is None or not all(isinstance(one, tuple) for one in listed):
+        return None
+    return torch.tensor([one[0] for one in listed])

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from . import different
+from .images import channels_last, is_image
 
 
 @dataclass(frozen=True)
 class Grouping:
     """Which elements of a row are one feature, input after input, and how people know these features."""
 
-    index: Tensor  # the feature of every element
+    index: Tensor  # (elements,), or (rows, elements) where rows differ: the feature of every element
     names: tuple[str, ...]
     values: Tensor | None = None  # (rows, features): numbers, or codes of words; NaN is missing
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # feature -> the words of its codes
@@ -33,6 +34,46 @@ def join_groups(known: Grouping, groups: Any, call: str = "explain") -> Grouping
     return Grouping(own[known.index], names, values, categories, baselines)
 
 
+def groups_of_rows(masks: Any, known: Grouping | None, shapes: Sequence[torch.Size], rows: int, call: str) -> Grouping | None:
+    """Masks that differ from row to row; None if one mask, or groups by name, are given for all rows.
+
+    ``known``: the features as people know them, where masks are about these.
+    """
+    shapes = shapes if known is None else [torch.Size([len(known.names)])]
+    given = masks if isinstance(masks, (tuple, list)) and not all(isinstance(one, int) for one in masks) else (masks,)
+    if isinstance(masks, (Mapping, Grouping)) or len(given) != len(shapes):
+        return None
+    own = [_mask_per_row(mask, shape, rows, call) for mask, shape in zip(given, shapes, strict=True)]
+    if all(mask is None for mask in own):
+        return None
+    parts = [
+        (_flat(one, shape, call).expand(rows, -1) if mask is None else mask).cpu()
+        for one, mask, shape in zip(given, own, shapes, strict=True)
+    ]
+    labels, index = torch.cat(parts, 1).unique(return_inverse=True)
+    return Grouping(index if known is None else index[:, known.index], tuple(f"group {label}" for label in labels.tolist()))
+
+
+def _mask_per_row(mask: Any, shape: torch.Size, rows: int, call: str) -> Tensor | None:
+    """A mask for every row, (rows, elements); None if it is one for all rows."""
+    mask = torch.as_tensor(mask)
+    if rows == 1 or len(mask.shape) == 0 or len(mask) != rows:
+        return None
+    whole = mask
+    if is_image(shape) and mask.ndim == 3:  # (rows, height, width), for all channels
+        whole = mask[..., None] if channels_last(shape) else mask[:, None]
+        if mask.shape == shape and bool((mask != mask[:1]).any()):
+            raise ValueError(
+                f"{call}(..., feature_groups=mask): a mask of shape {tuple(shape)} for {rows} rows is either one mask for all "
+                f"rows or one per row. Give mask[None] for all rows, or {tuple(whole.shape)} for a mask per row."
+            )
+    if whole.ndim != len(shape) + 1 or any(size not in (1, own) for size, own in zip(whole.shape[1:], shape, strict=True)):
+        return None
+    if whole.is_floating_point() or whole.dtype == torch.bool:
+        raise ValueError(f"{call}(..., feature_groups=mask): a mask holds integers, not {whole.dtype}.")
+    return whole.expand(rows, *shape).flatten(1)
+
+
 def values_of_groups(
     index: Tensor,
     names: Sequence[str],
@@ -41,6 +82,8 @@ def values_of_groups(
     categories: Mapping[str, tuple[str, ...]],
 ) -> tuple[Tensor | None, dict[str, tuple[str, ...]]]:
     """The values of groups of features, (rows, groups), with the words of codes; of several features together the word ""."""
+    if index.ndim == 2:  # a group has other members in each row
+        return None, {}
     members = index.bincount(minlength=len(names)).tolist()
     if values is None or 1 not in members:
         return None, {}
@@ -123,7 +166,7 @@ def _flat(mask: Any, shape: torch.Size, call: str) -> Tensor:
     except RuntimeError:
         raise ValueError(
             f"{call}(..., feature_groups=mask): a mask of shape {tuple(mask.shape)} does not fit one row, "
-            f"which has shape {tuple(shape)}."
+            f"which has shape {tuple(shape)}. explain also takes a mask per row."
         ) from None
 
 

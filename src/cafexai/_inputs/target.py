@@ -54,7 +54,8 @@ def choose_target(
                 f"{call}(..., target=None): the output has shape {tuple(output.shape)}, so there is no single "
                 "predicted class. "
                 f"Give target as a tuple of {len(sizes)} indices; for the next token of a language model, "
-                "target=(-1, token id), or explain a text that it writes: cafe.generation(prompt)."
+                "target=-1 (the predicted one) or target=(-1, token id), or explain a text that it writes: "
+                "cafe.generation(prompt)."
             )
         index = output.argmax(1, keepdim=True).cpu()
     else:

@@ -2,9 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from .prompt import token_text
+
+LAST = -1  # as a target: the predicted token at the last real position
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """The rows that a causal language model reads.
+
+    Args:
+        ids: Their tokens, (rows, tokens).
+        mask: Which of these are no padding, (rows, tokens); None if that is not known.
+        tokenizer: That of the model, or None.
+    """
+
+    ids: Tensor
+    mask: Tensor | None
+    tokenizer: Any
+
+    def last(self, call: str) -> Tensor:
+        """The position of the last real token of each row."""
+        count = self.ids.shape[1]
+        if self.mask is not None and self.mask.shape == self.ids.shape:
+            places = torch.arange(count, device=self.mask.device)
+            return torch.where(self.mask != 0, places, 0).amax(1).cpu()
+        pad, end = (getattr(self.tokenizer, name, None) for name in ("pad_token_id", "eos_token_id"))
+        if pad is not None and pad != end and bool((self.ids[:, -1] == pad).any()):
+            raise ValueError(
+                f"{call}(..., target=...): some rows end with padding. Say which tokens are padding: "
+                "additional_forward_args={'attention_mask': mask}, or give the encoding of the tokenizer."
+            )
+        return torch.full((len(self.ids),), count - 1)
+
+
+def token_targets(target: Any, output: Tensor, text: TextRows, rows: slice, names: Sequence[str], call: str) -> Any:
+    """Targets as indices: -1, tokens by their text, and the position -1; all other targets stay as they are.
+
+    Args:
+        target: As the user gave it.
+        output: Of the model for these rows: (rows, positions, vocabulary), or (rows, vocabulary).
+        text: All rows of the call.
+        rows: Which of them these are.
+        names: The class names; they come before tokens.
+        call: The name of the call, for errors.
+
+    Raises:
+        ValueError: A string is not exactly one token, or the position of a row is not known.
+    """
+    if output.ndim not in (2, 3) or (output.ndim == 2 and names):
+        return target
+    size = output.shape[-1]
+
+    def number(token: Any) -> Any:
+        return token_id(token, text.tokenizer, size, f"{call}(..., target=...)") if isinstance(token, str) else token
+
+    if output.ndim == 2:
+        return [number(one) for one in target] if isinstance(target, list) else number(target)
+    listed = list_targets(target, len(text.ids))
+    if listed is None:
+        return target
+    if output.shape[1] != text.ids.shape[1]:
+        padded = text.mask is not None and not bool((text.mask[:, -1] != 0).all())
+        if padded and any(isinstance(one, tuple) and one[0] == LAST for one in listed):
+            raise ValueError(
+                f"{call}(..., target=...): some rows end with padding, and the output has {output.shape[1]} positions for "
+                f"{text.ids.shape[1]} tokens. Give the position of each row, target=[(position, token id), ...]."
+            )
+        return target
+    last = text.last(call)
+    index = torch.zeros(len(text.ids), 2, dtype=torch.long)
+    for row, one in enumerate(listed):
+        place, token = one if isinstance(one, tuple) else (LAST, one)
+        index[row, 0] = last[row] if place == LAST else place
+        if not (token == LAST and not isinstance(one, tuple)):
+            index[row, 1] = number(token)
+        elif rows.start <= row < rows.stop:  # the others are not picked
+            index[row, 1] = output[row - rows.start, last[row]].argmax()
+    return index
+
+
+def name_next_tokens(text: TextRows, target: Tensor, against: Tensor | None) -> tuple[str, ...] | None:
+    """What is explained in each row in words, from (rows, 2) indices; None where outputs are no tokens."""
+    if text.tokenizer is None or target.shape[1] != 2 or len(target) != len(text.ids):
+        return None
+    found = []
+    for row, (place, token) in enumerate(target.tolist()):
+        before = token_text(text.tokenizer, int(text.ids[row, place]))
+        called = f"next token {token_text(text.tokenizer, token)!r} after {before!r}"
+        if against is not None:
+            where, other = against[row].tolist()
+            called += f" rather than {token_text(text.tokenizer, other)!r}" + (f" at {where}" if where != place else "")
+        found.append(called)
+    return tuple(found)
+
+
+def list_targets(target: Any, rows: int) -> list[Any] | None:
+    """One target per row: -1, the text of a token, or (position, id or text). None for all other targets."""
+    if isinstance(target, (np.ndarray, Tensor)) and target.ndim == 2:
+        target = [tuple(one) for one in target.tolist()]
+    if isinstance(target, tuple) and len(target) == 2:  # an entry for all rows, or one per row, of each
+        columns = [_column(part, rows) for part in target]
+        target = list(zip(*columns, strict=False)) if all(len(part) == rows for part in columns) else target
+    listed = [tuple(one) if isinstance(one, list) else one for one in target] if isinstance(target, list) else [target] * rows
+    return listed if len(listed) == rows and all(map(_is_token, listed)) else None
+
+
+def _column(part: Any, rows: int) -> list[Any]:
+    if isinstance(part, (np.ndarray, Tensor)):
+        part = part.tolist()
+    return part if isinstance(part, list) else [part] * rows
+
+
+def _is_token(target: Any) -> bool:
+    if isinstance(target, tuple):
+        return len(target) == 2 and type(target[0]) is int and (type(target[1]) is int or isinstance(target[1], str))
+    return isinstance(target, str) or (type(target) is int and target == LAST)
 
 
 def token_id(token: Any, tokenizer: Any, size: int, call: str) -> int:

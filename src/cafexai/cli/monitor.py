@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ..loading import Data, load_model, read_data
+from .._extras import needs
+from ..loading import load_model, read_data
+from ..loading.file_errors import DataProblem, short
 from . import options
 from . import output as files
 from .errors import UseProblem
@@ -16,11 +19,12 @@ from .request import USUAL, Work, called, read_schema
 from .status import Status
 
 if TYPE_CHECKING:
-    from ..monitor import Verdict
+    from ..monitor import Monitor, Verdict
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Watch a model in use: what changed in new rows, and does it matter."
 )
+WHOLE = "all"  # the name of the only window, without --by
 CHANGED = {"none": 0, "warn": 10, "alert": 11}  # exit codes of check with --fail-on
 File = Annotated[Path, typer.Argument(help="The file of the monitor, .safetensors.", metavar="MONITOR")]
 Label = Annotated[str | None, typer.Option(help="Column with the true classes; check then compares accuracies.")]
@@ -28,6 +32,12 @@ Rate = Annotated[float, typer.Option(help="Share of windows without any change t
 FailOn = Annotated[
     str | None, typer.Option(help="warn or alert: end with exit code 10 (warn) or 11 (alert) from this severity on.")
 ]
+By = Annotated[str | None, typer.Option(help="Column, such as a day, that cuts DATA into windows: one verdict for each value.")]
+Scores = Annotated[
+    bool,
+    typer.Option("--scores", help="DATA is an output folder of batch (with --keep of the inputs): nothing is explained twice."),
+]
+Metrics = Annotated[Path | None, typer.Option(help="Also write the verdicts as Prometheus text into this .prom file.")]
 
 
 @app.command()
@@ -67,25 +77,42 @@ def check(
     monitor: File,
     *,
     label: Label = None,
+    by: By = None,
+    scores: Scores = False,
+    prometheus: Metrics = None,
     json: options.Json = False,
     fail_on: FailOn = None,
     how: options.How,
 ) -> None:
-    """Compare DATA, new rows, with what MONITOR learned. Give the model and options that fit was given."""
-    from ..monitor import Monitor
+    """Compare DATA, new rows, with what MONITOR learned. Give the model and options that fit was given.
+
+    DATA is a file or a folder of Parquet files.
+    """
+    from ..monitor import Monitor, write_metrics
 
     if fail_on not in (None, "warn", "alert"):
         raise UseProblem(f"--fail-on {fail_on}: Allowed values: warn, alert.")
+    if scores and label is not None:
+        raise UseProblem("--scores: labels need the rows themselves. Leave out --label, or give the rows instead.")
+    files.checked(prometheus, (".prom",))
     with Status().running() as status:
         status.doing(f"loading {source.model}")
         schema = None if source.schema is None else read_schema(source.schema)
         cafe = how.explainer(load_model(source.model, source.weights, source.trust), schema=schema)
         known = called(lambda: Monitor.load(monitor, cafe), source.model, source.data)
-        rows, labels = _read_window(source, label)
-        status.doing(f"explaining {len(rows)} rows")
-        verdict = called(lambda: known.check(rows, labels), source.model, source.data)
-    typer.echo(files.as_json(verdict.to_dict()) if json else _text(verdict))
-    code = CHANGED[verdict.severity]
+        rows = _read_rows(source)
+        status.doing(f"reading {len(rows)} rows" if scores else f"explaining {len(rows)} rows")
+        cut = _cut_windows(rows, by, known.reference.minimum, source.data)
+        verdicts = {name: _check_window(known, window, label, scores, source) for name, window in cut}
+    if prometheus is not None:
+        files.write_text(prometheus, write_metrics(verdicts))
+    if by is None:
+        typer.echo(files.as_json(verdicts[WHOLE].to_dict()) if json else _text(verdicts[WHOLE]))
+    elif json:
+        typer.echo(files.as_json({name: one.to_dict() for name, one in verdicts.items()}))
+    else:
+        typer.echo("\n".join(f"{name}: {one.severity}. {one}" for name, one in verdicts.items()))
+    code = max((CHANGED[one.severity] for one in verdicts.values()), default=0)
     if fail_on is not None and code >= CHANGED[fail_on]:
         raise typer.Exit(code)
 
@@ -95,21 +122,54 @@ def _check_ending(path: Path) -> None:
         raise UseProblem(f"{path}: a monitor is a safetensors file; let its name end in .safetensors.")
 
 
-def _read_window(source: options.Source, label: str | None) -> tuple[Any, Any]:
-    """New rows as they are in the file, and their labels. Missing values and columns are for the monitor to find."""
+def _read_rows(source: options.Source) -> Any:
+    """New rows as they are in the files. Missing values and columns are for the monitor to find."""
+    if Path(source.data).is_dir():
+        return _read_folder(source.data)
     data = read_data(source.data, None, encoding=source.encoding)
     if data.form != "table":
         raise UseProblem(f"{source.data}: a monitor watches tables, and these are {data.form}.")
-    if label is None:
-        return data.rows, None
-    labels = _read_labels(data, label, source.data)
-    return data.rows.drop(columns=label), labels
+    return data.rows
 
 
-def _read_labels(data: Data, label: str, path: str) -> Any:
-    if label not in data.names:
-        raise UseProblem(f"--label {label}: {path} has no such column. It has {', '.join(data.names[:20])}.")
-    return data.rows[label].to_numpy()
+def _read_folder(path: str) -> Any:
+    pandas = needs("pandas", "batch")
+    if not any(Path(path).rglob("*.parquet")):
+        raise DataProblem(f"{path}: there is no Parquet file in this folder.")
+    try:
+        return pandas.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise DataProblem(f"{path}: it cannot be read ({short(error)}).") from error
+
+
+def _cut_windows(rows: Any, by: str | None, smallest: int, path: str) -> Iterator[tuple[str, Any]]:
+    """Names and rows of windows, in the order of the column; windows that are too small are told and left out."""
+    if by is None:
+        yield WHOLE, rows
+        return
+    if by not in rows.columns:
+        raise UseProblem(f"--by {by}: {path} has no such column. It has {', '.join(map(str, rows.columns[:20]))}.")
+    for value, window in rows.groupby(by, sort=True, dropna=False, observed=True):
+        if len(window) < smallest:
+            typer.echo(f"{value}: {len(window)} rows, too few for a verdict; it needs {smallest}.", err=True)
+        else:
+            yield str(value), window.drop(columns=by).reset_index(drop=True)
+
+
+def _check_window(known: Monitor, rows: Any, label: str | None, scores: bool, source: options.Source) -> Verdict:
+    if scores:
+        found = called(lambda: known.check(known.read_scores(rows)), source.model, source.data)
+    else:
+        labels = None if label is None else _read_labels(rows, label, source.data)
+        plain = rows if label is None else rows.drop(columns=label)
+        found = called(lambda: known.check(plain, labels), source.model, source.data)
+    return cast("Verdict", found)
+
+
+def _read_labels(rows: Any, label: str, path: str) -> Any:
+    if label not in rows.columns:
+        raise UseProblem(f"--label {label}: {path} has no such column. It has {', '.join(map(str, rows.columns[:20]))}.")
+    return rows[label].to_numpy()
 
 
 def _load(source: options.Source, label: str | None, status: Status, baseline: str) -> tuple[Work, Any]:
@@ -117,7 +177,7 @@ def _load(source: options.Source, label: str | None, status: Status, baseline: s
     labels = None
     if label is not None:
         data = read_data(source.data, None, encoding=source.encoding)
-        labels = _read_labels(data, label, source.data)
+        labels = _read_labels(data.rows, label, source.data)
         if source.columns is None and source.schema is None:
             source = dataclasses.replace(source, columns=",".join(name for name in data.names if name != label))
     return Work(source, status, None, baseline), labels

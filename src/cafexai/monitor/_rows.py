@@ -59,7 +59,7 @@ class Reader:
                     "or unknown categories). Drop these rows."
                 )
             values = np.full((len(good), 4 * len(self.features) + 2), np.nan)
-            values[:, : len(self.features)] = self._read_inputs(rows)
+            values[:, : len(self.features)] = self.read_inputs(rows)
             if good.any():
                 values[good] = self._explain(take_rows(rows, np.flatnonzero(good)), call).values
             signals = Signals(self.features, values)
@@ -100,7 +100,7 @@ class Reader:
     def _read_numbers(self, frame: Any) -> Numbers:
         return np.array([[number_of(cell)[0] for cell in frame[name]] for name in frame.columns], dtype=np.float64).T
 
-    def _read_inputs(self, rows: Any) -> Numbers:
+    def read_inputs(self, rows: Any) -> Numbers:
         """Inputs of rows that need no scores: NaN for what is missing, infinity for a category never seen."""
         if not hasattr(rows, "columns"):
             values = torch.as_tensor(rows).detach().cpu().double().reshape(len(rows), -1).numpy()

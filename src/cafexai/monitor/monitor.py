@@ -12,6 +12,7 @@ from ..explanation import Explanation
 from ._judge import judge
 from ._reference import Reference, family_statistics, fit_reference
 from ._rows import Reader, take_rows
+from ._scored import read_scored
 from ._signals import Signals
 from ._store import fingerprint_fit, load_monitor, save_monitor
 from ._verdict import Verdict
@@ -114,6 +115,26 @@ class Monitor:
             (50, 10)
         """
         return Signals.join(list(self._reader.read(rows, labels, "monitor.read")))
+
+    def read_scores(self, frame: Any) -> Signals:
+        """The watched numbers of rows that ``batch`` scored, without explaining them again.
+
+        Sixteen rows are explained again and compared, so that scores of another model or baseline are refused. Rows that
+        ``batch`` refused are not in its output, so missing values are not seen here.
+
+        Args:
+            frame: What ``pandas.read_parquet`` reads of a folder of ``batch``, with all scores and the inputs (``keep=``).
+
+        Returns:
+            The numbers, one line per row, for ``update``, ``check`` and ``statistics``.
+
+        Raises:
+            ValueError: Columns are missing, or the scores were made by another model, target, baseline or other settings.
+
+        Example:
+            >>> monitor.check(monitor.read_scores(pandas.read_parquet("scores")))  # doctest: +SKIP
+        """
+        return read_scored(frame, self._reader, "monitor.read_scores")
 
     def statistics(self, rows: Any) -> dict[str, float]:
         """The largest statistic of each family: what ``check`` compares with its limits, for windows of any size.

@@ -89,6 +89,8 @@ def refine_explanation(subject: Subject, explanation: Explanation, refine: Refin
     groups = job.request.feature_groups
     names = job.given.names if job.given.names is not None else default_names(shapes)
     index = None if groups is None else group_places(groups, shapes, lambda: names)[0].to(explanation.output.device)
+    if index is not None and index.ndim == 2:
+        raise ValueError("refine(explanation): its feature groups differ from row to row. Explain and refine each row alone.")
     noises = _noises(refine, shapes, lambda place: _background(background, job, place), index)
     numbers = any(x.is_floating_point() for x in job.given.tensors)
     steep = refine.slopes and bool(noises) and numbers and _check_slopes(job, explanation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._core.math_functions import over_rows
 from .._core.provenance import LARGER, record
 from .._core.value import Scores
 from .arithmetic import constant_like
@@ -60,7 +62,7 @@ def _of_two(a: Any, b: Any, sign: int) -> Any:
         result = spread(a, b).elementwise(lambda v: function(v, b))
     else:
         shape = torch.broadcast_shapes(a.shape, b.shape)
-        both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts], -1), [a, b])
+        both = a.join(a.run, lambda *parts: torch.stack([part.expand(shape) for part in parts]).movedim(0, -1), [a, b])
         result = over(both, -1, False, sign)
     return record(result, LARGER, (a, b)) if sign > 0 else result
 
@@ -99,23 +101,58 @@ def _tuple(value: Any, count: int) -> tuple[int, ...]:
     return tuple(value) * (count if len(value) == 1 else 1)
 
 
-def _windows(
-    size: Sequence[int], out: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> Callable[[Tensor], Tensor]:
-    """Cut the last dimensions into windows, which become new last dimensions; zeros stand outside."""
-    pads: list[int] = []
-    for length, count, k, s, p, d in zip(size, out, kernel, stride, padding, dilation, strict=True):
-        needed = (count - 1) * s + (k - 1) * d + 1
-        pads = [p, max(0, needed - length - p), *pads]
+class _Windows:
+    """Cuts the last dimensions into windows, of which each becomes the new last dimension; zeros stand outside.
 
-    def cut(value: Tensor) -> Tensor:
-        first = value.ndim - len(size)
-        value = F.pad(value, pads) if any(pads) else value
-        for i, (count, k, s, d) in enumerate(zip(out, kernel, stride, dilation, strict=True)):
-            value = value.unfold(first + i, (k - 1) * d + 1, s).narrow(first + i, 0, count)[..., ::d]
-        return value
+    Elements of a window lie far apart in memory, those of neighbouring windows beside each other: so windows add up fast.
+    """
 
-    return cut
+    def __init__(self, size: Sequence[int], out: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any) -> None:
+        self.pads: list[int] = []
+        ranges = []
+        for length, count, k, s, p, d in zip(size, out, kernel, stride, padding, dilation, strict=True):
+            needed = (count - 1) * s + (k - 1) * d + 1
+            self.pads = [p, max(0, needed - length - p), *self.pads]
+            ranges.append([slice(i * d, i * d + (count - 1) * s + 1, s) for i in range(k)])
+        self.parts: list[Any] = [
+            (..., *part) for part in itertools.product(*ranges)
+        ]  # where each element of a window is taken from
+        self.spatial = len(size)
+
+    def __call__(self, value: Tensor) -> Tensor:
+        """The windows; of a value that is one row for all, those of one row."""
+        if value.requires_grad and torch.is_grad_enabled():
+            windows: Tensor = _Cut.apply(value, self)
+            return windows
+        return self.cut(value) if value.ndim == self.spatial else over_rows(self.cut, value)
+
+    def cut(self, value: Tensor) -> Tensor:
+        """The windows."""
+        value = F.pad(value, self.pads) if any(self.pads) else value
+        return torch.stack([value[part] for part in self.parts]).movedim(0, -1)
+
+    def put_back(self, windows: Tensor, shape: torch.Size) -> Tensor:
+        """The sum of what lies at each element of a value of this shape; the transpose of ``cut``."""
+        padded = [*shape[: len(shape) - self.spatial]]
+        for i, length in enumerate(shape[len(shape) - self.spatial :]):
+            padded.append(length + sum(self.pads[2 * (self.spatial - i) - 2 : 2 * (self.spatial - i)]))
+        value = windows.new_zeros(padded)
+        for part, window in zip(self.parts, windows.unbind(-1), strict=True):
+            value[part] += window
+        return F.pad(value, [-pad for pad in self.pads]) if any(self.pads) else value
+
+
+class _Cut(torch.autograd.Function):
+    """Windows as one node of torch's graph, which writes all of them back into one value."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, windows: _Windows) -> Tensor:
+        ctx.windows, ctx.shape = windows, value.shape
+        return windows.cut(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return ctx.windows.put_back(gradient, ctx.shape), None
 
 
 def _max_pool(spatial: int, with_indices: bool) -> Callable[..., Any]:
@@ -130,16 +167,16 @@ def _max_pool(spatial: int, with_indices: bool) -> Callable[..., Any]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        value = x.value
+        with_places = return_indices or with_indices
+        size = x.shape[-spatial:]
+        value = x.value if with_places else x.template.new_empty((1, *size))  # else only the shape of the result is asked for
         pooled, indices = plain(value, kernel_size, stride, padding, dilation, ceil_mode, return_indices=True)
         kernel = _tuple(kernel_size, spatial)
         steps = kernel if stride is None or stride == [] else _tuple(stride, spatial)
-        size = value.shape[-spatial:]
-        cut = _windows(size, pooled.shape[-spatial:], kernel, steps, _tuple(padding, spatial), _tuple(dilation, spatial))
-        valid = cut(torch.ones(size, dtype=torch.uint8, device=value.device)).bool()
-        windows = x.reshape(cut, aligned=x.ndim == spatial + 2)
-        result = windows.largest(tuple(range(-spatial, 0)), valid=None if bool(valid.all()) else valid)
-        return (result, indices) if return_indices or with_indices else result
+        cut = _Windows(size, pooled.shape[-spatial:], kernel, steps, _tuple(padding, spatial), _tuple(dilation, spatial))
+        valid = cut(value.new_ones(size)).bool() if any(cut.pads) else None
+        result = x.reshape(cut, aligned=x.ndim == spatial + 2).largest((-1,), valid=valid)
+        return (result, indices) if with_places else result
 
     return apply
 

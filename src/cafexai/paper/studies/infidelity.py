@@ -156,7 +156,11 @@ def prepared(name: str, seed: int, settings: Settings, place: Workplace) -> tupl
         return table.to(torch.float64), openxai_mlp(openxai_weights(variant.data, folder=place.data)).double().eval()
     plan = setup(variant.data, settings["family"])
     single = table.to(torch.float32)
-    changes = {"epochs": variant.epochs(settings), "lr": variant.rate or plan.recipe.lr, "shuffle": variant.shuffled}
+    changes: dict[str, Any] = {
+        "epochs": variant.epochs(settings),
+        "lr": variant.rate or plan.recipe.lr,
+        "shuffle": variant.shuffled,
+    }
     recipe = dataclasses.replace(plan.seeded_recipe(seed), **changes)
     usual = {"head": "cls", "lookup": "product"}
     transformer = {key: settings.get(key, word) for key, word in usual.items()} if settings["family"] == "ft" else {}
