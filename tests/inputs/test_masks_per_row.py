@@ -107,13 +107,26 @@ def test_channels_last_and_tables():
     assert e.values(0) is None
 
 
-def test_what_could_be_both_is_refused():
+def test_a_mask_shaped_like_a_row_is_for_all_rows():
     x, masks = data(rows=3)
+    masks[:, 0, :5] = torch.arange(5)  # no row lacks a group
     cafe = CAFE(cnn())
-    with pytest.raises(ValueError, match=r"either one mask for all rows or one per row.*mask\[None\].*\(3, 1, 6, 6\)"):
-        cafe.explain(x, target=1, feature_groups=masks)
-    cafe.explain(x, target=1, feature_groups=masks[:, None])
-    cafe.explain(x, target=1, feature_groups=masks[None])
+    one, same = (cafe.explain(x, target=1, feature_groups=mask) for mask in (masks, masks[None]))
+    torch.testing.assert_close(one.combined, same.combined, rtol=0, atol=0)
+    own = cafe.explain(x, target=1, feature_groups=masks[:, None])
+    for row in range(3):
+        alone = cafe.explain(x[row : row + 1], target=1, feature_groups=masks[row][None])
+        torch.testing.assert_close(own.combined[row : row + 1], alone.combined)
+
+
+def test_blocks_with_a_mask_per_row():
+    x, masks = data()
+    masks[:, 0, :5] = torch.arange(5)
+    cafe = CAFE(cnn())
+    together = cafe.explain_blocks(x, target=1, feature_groups=masks)
+    for row in range(len(x)):
+        alone = cafe.explain_blocks(x[row : row + 1], target=1, feature_groups=masks[row][None])
+        torch.testing.assert_close(together.combined[row : row + 1], alone.combined)
 
 
 def test_errors_say_what_to_do():

@@ -55,18 +55,13 @@ def groups_of_rows(masks: Any, known: Grouping | None, shapes: Sequence[torch.Si
 
 
 def _mask_per_row(mask: Any, shape: torch.Size, rows: int, call: str) -> Tensor | None:
-    """A mask for every row, (rows, elements); None if it is one for all rows."""
+    """A mask for every row, (rows, elements); None if it is one for all rows, as is each that is shaped like a row."""
     mask = torch.as_tensor(mask)
-    if rows == 1 or len(mask.shape) == 0 or len(mask) != rows:
+    if rows == 1 or len(mask.shape) == 0 or len(mask) != rows or mask.shape == shape:
         return None
     whole = mask
     if is_image(shape) and mask.ndim == 3:  # (rows, height, width), for all channels
         whole = mask[..., None] if channels_last(shape) else mask[:, None]
-        if mask.shape == shape and bool((mask != mask[:1]).any()):
-            raise ValueError(
-                f"{call}(..., feature_groups=mask): a mask of shape {tuple(shape)} for {rows} rows is either one mask for all "
-                f"rows or one per row. Give mask[None] for all rows, or {tuple(whole.shape)} for a mask per row."
-            )
     if whole.ndim != len(shape) + 1 or any(size not in (1, own) for size, own in zip(whole.shape[1:], shape, strict=True)):
         return None
     if whole.is_floating_point() or whole.dtype == torch.bool:

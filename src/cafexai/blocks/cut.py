@@ -34,9 +34,10 @@ def _alternating(job: Job, shapes: list[torch.Size], sets: FeatureSets) -> tuple
     """Every second feature; every second position of sequences; every second cell of images, like a checkerboard."""
     if sets.index is None:
         return torch.cat([_positions(shape).flatten() for shape in shapes])[None], PARITY
-    if len(shapes) == 1 and is_image(shapes[0]) and sets.index.ndim == 1:
-        return alternate_groups(sets.index.view(shapes[0])).view(1, -1), CHECKERBOARD
-    return (sets.index % 2 == 0).view(-1, sets.index.shape[-1]), PARITY
+    rows = sets.index.view(-1, sets.index.shape[-1])
+    if len(shapes) == 1 and is_image(shapes[0]):
+        return torch.stack([alternate_groups(row.view(shapes[0])).flatten() for row in rows]), CHECKERBOARD
+    return rows % 2 == 0, PARITY
 
 
 def _positions(shape: torch.Size) -> Tensor:

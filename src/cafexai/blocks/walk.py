@@ -18,6 +18,7 @@ from .._core.tolerance import tolerance
 from .._engine.check import WHOLE
 from .._engine.explain_job import explain_elements, show_features
 from .._engine.job import Job
+from .._inputs.groups import Grouping
 from .._inputs.prepare import model_dtype
 from ..errors import CompletenessError
 from ..explanation import Explanation, Tensors
@@ -134,6 +135,13 @@ def _explained(job: Job, meta: Mapping[str, Any]) -> Explanation:
     return explanation
 
 
+def _repeat_groups(groups: Any, count: int) -> Any:
+    """The groups of rows that are explained several times."""
+    if not isinstance(groups, Grouping) or groups.index.ndim == 1:
+        return groups
+    return dataclasses.replace(groups, index=groups.index.repeat(count, 1))
+
+
 def _explain_pairs(job: Job, meta: Mapping[str, Any], pairs: Sequence[tuple[Rows, Rows]]) -> list[Explanation]:
     """Explain rows against references, all at once if nothing among the arguments of forward is in the way."""
     rows, count = job.given.rows, len(pairs)
@@ -154,7 +162,7 @@ def _explain_pairs(job: Job, meta: Mapping[str, Any], pairs: Sequence[tuple[Rows
         given=dataclasses.replace(given, tensors=tensors),
         stack=[references],
         extra=extra,
-        request=job.request.replace(**aims),
+        request=job.request.replace(**aims, feature_groups=_repeat_groups(job.request.feature_groups, count)),
     )
     explanation = _explained(every, meta)
     return [explanation[place * rows : (place + 1) * rows] for place in range(count)]
