@@ -116,7 +116,8 @@ def baseline_lines(explanation: Explanation, most: int = 12) -> list[str]:
     if not places:
         return []
     names, values = explanation.names(), explanation.values()
-    told = [names[i] if values is None or values[i] == "" else f"{names[i]} = {_format_value(values[i])}" for i in places[:most]]
+    shown = places[:most]
+    told = [names[i] if values is None or values[i] == "" else f"{names[i]} = {_format_value(values[i])}" for i in shown]
     more = f" and {len(places) - most} more" if len(places) > most else ""
     return [f"as in the baseline, so no score: {', '.join(told)}{more}; another baseline shows their effect"]
 
