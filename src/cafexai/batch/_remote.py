@@ -21,7 +21,7 @@ LINES = f"{HIDDEN}/manifest/"
 
 
 @functools.cache
-def _opened(address: str, process: int) -> tuple[Any, str]:
+def _open(address: str, process: int) -> tuple[Any, str]:
     core = needs("fsspec.core", "batch")
     try:
         filesystem, root = core.url_to_fs(address, use_listings_cache=False)
@@ -65,7 +65,7 @@ class Remote:
         return side_of(self.address)
 
     def _at(self, name: str = "") -> tuple[Any, str]:
-        filesystem, root = _opened(self.address, os.getpid())
+        filesystem, root = _open(self.address, os.getpid())
         if name.startswith(f"{HIDDEN}/"):
             return filesystem, f"{side_of(root)}/{name.removeprefix(f'{HIDDEN}/')}"
         return filesystem, f"{root}/{name}" if name else root

@@ -209,7 +209,7 @@ def _all_units(loop: _Loop, scorer: Scorer, rows: int) -> None:
     ipc, source = needs("pyarrow.ipc", "batch"), loop.source
     begin, ended = time.perf_counter(), set(loop.manifest.ends)
     for unit, table in source.units(scorer.columns, rows, loop.manifest.units):
-        payload = _packed(ipc, table)
+        payload = _pack(ipc, table)
         del table
         loop.progress.reading += time.perf_counter() - begin
         rest = (loop.kernels, source.files[unit.file].name, unit.start, loop.sink, unit.key)
@@ -239,14 +239,14 @@ def _same_rows(manifest: Manifest, source: Source, scorer: Scorer, rows: int) ->
     others = {key for key, unit in manifest.units.items() if int(key.partition("-")[0]) not in anew}
     for unit, table in source.units(scorer.columns, rows, others):
         known = manifest.units.get(unit.key)
-        if unit.file in anew and known is not None and known["input"] != _checksum(_packed(ipc, table)):
+        if unit.file in anew and known is not None and known["input"] != _checksum(_pack(ipc, table)):
             raise DataProblem(
                 f"{source.files[unit.file].path}: rows from {unit.start} on have changed since they were scored. Put the file "
                 "back as it was, or give another folder for the results."
             )
 
 
-def _packed(ipc: Any, table: Any) -> bytes:
+def _pack(ipc: Any, table: Any) -> bytes:
     sink = needs("pyarrow", "batch").BufferOutputStream()
     with ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -68,7 +68,7 @@ class Source:
         self.call = f"score(cafe, {address!r}, ...)"
         if encoding is not None and not _is_known(encoding):
             raise ValueError(f"score(..., encoding={encoding!r}): there is no such encoding; utf-8 and cp1252 are some.")
-        self.filesystem, paths, self.base, self.root = _found(address)
+        self.filesystem, paths, self.base, self.root = _find(address)
         order = {name: place for place, name in enumerate(known)}
         paths.sort(key=lambda path: order.get(self._name(path), len(order)))  # files that are not known keep their order
         self.kind = _kind(paths, str(address))
@@ -250,7 +250,7 @@ def cut(arrow: Any, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa
         yield arrow.Table.from_batches(waiting).combine_chunks()
 
 
-def _found(address: Any) -> tuple[Any, list[str], str | None, str]:
+def _find(address: Any) -> tuple[Any, list[str], str | None, str]:
     """Where files are, which, the folder that they are in if that is what was given, and what their names are relative to."""
     fs, core = needs("pyarrow.fs", "batch"), needs("fsspec.core", "batch")
     try:

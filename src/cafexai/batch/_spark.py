@@ -62,7 +62,7 @@ class OnSpark:
         self._context.setJobGroup(self._sent.name, f"cafexai: {rest[-1]}")
         sent, rows = self._sent, self._context.broadcast(payload)  # a task itself may have 128 MB at most
         try:
-            (result,) = self._context.parallelize([rest], 1).map(lambda rest: _tried(sent, rows, rest)).collect()
+            (result,) = self._context.parallelize([rest], 1).map(lambda rest: _try(sent, rows, rest)).collect()
         finally:
             rows.destroy()
         if isinstance(result, Exception):
@@ -70,7 +70,7 @@ class OnSpark:
         return result
 
 
-def _tried(sent: Sent, rows: Any, rest: tuple[Any, ...]) -> Done | Exception:
+def _try(sent: Sent, rows: Any, rest: tuple[Any, ...]) -> Done | Exception:
     """An error is a result: Spark tries again only where a process has ended."""
     try:
         return do(sent.scorer(), rows.value, *rest)

@@ -44,7 +44,7 @@ Deterministic = Annotated[
 Address = Annotated[str | None, typer.Option(help="Of the Ray cluster, or the master of Spark; this machine if not given.")]
 
 
-def _verified(folder: str | None) -> None:
+def _verify(folder: str | None) -> None:
     """Compare results with their checksums instead of a run, and end."""
     if folder is None:
         return
@@ -66,7 +66,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Estimate size and time 
 Verify = Annotated[
     str | None,
     typer.Option(
-        help="Compare these results with their checksums, and end.", metavar="OUTPUT", is_eager=True, callback=_verified
+        help="Compare these results with their checksums, and end.", metavar="OUTPUT", is_eager=True, callback=_verify
     ),
 ]
 

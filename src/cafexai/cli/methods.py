@@ -38,12 +38,12 @@ def compare(
     output.checked(out, ENDINGS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
-        found = _compared(work, target, parsing.names(methods), parsing.names(metrics))
+        found = _compare(work, target, parsing.names(methods), parsing.names(metrics))
     frame = found.to_frame().reset_index()
     _give(found.to_markdown(), frame, {"notes": found.notes, "methods": _lines(frame)}, work, out, json)
 
 
-def _compared(work: Work, target: str | None, methods: list[str] | None, metrics: list[str] | None) -> Any:
+def _compare(work: Work, target: str | None, methods: list[str] | None, metrics: list[str] | None) -> Any:
     from .. import comparison
 
     chosen: dict[str, Any] = {} if metrics is None else {"metrics": metrics}
@@ -72,13 +72,13 @@ def audit(
     output.checked(out, ENDINGS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
-        found = _audited(work, method, options.How(c).one_c("an audit is about one c."))
+        found = _audit(work, method, options.How(c).one_c("an audit is about one c."))
     frame = found.to_frame().reset_index(names="layer")
     text = "\n".join([f"{method} {found}", "", output.table(frame), *(f"{name}: {why}" for name, why in found.skipped.items())])
     _give(text, frame, {"method": method, "verdict": str(found), "layers": _lines(frame)}, work, out, json)
 
 
-def _audited(work: Work, method: str, c: float) -> Any:
+def _audit(work: Work, method: str, c: float) -> Any:
     import functools
 
     from ..cafe import CAFE

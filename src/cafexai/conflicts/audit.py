@@ -273,7 +273,7 @@ def _unit(contributions: Tensor, scores: Tensor, value: Tensor) -> tuple[Tensor,
         if number >= CASES:
             undecided[row, feature] = True
             continue
-        verdict = _searched(contributions[row], scores[row], sign[row], feature, float(value[row]), float(tolerance[row]))
+        verdict = _search(contributions[row], scores[row], sign[row], feature, float(value[row]), float(tolerance[row]))
         hidden[row, feature] = verdict == "hidden"
         under[row, feature] = verdict in ("hidden", "underreported")
         undecided[row, feature] = verdict == "undecided"
@@ -299,7 +299,7 @@ def _least_wrong(sign: Tensor, among: Tensor, size: Tensor) -> Tensor:
     return torch.stack([torch.where(among & wrong, size, far).amin(1) for wrong in (sign >= 0, sign <= 0)], 1)
 
 
-def _searched(contributions: Tensor, scores: Tensor, sign: Tensor, feature: int, value: float, tolerance: float) -> str:
+def _search(contributions: Tensor, scores: Tensor, sign: Tensor, feature: int, value: float, tolerance: float) -> str:
     """An input of an inactive unit that no short cut decides: try its minimal covers."""
     result = inactive_conflicts(contributions, min(value, 0.0), SEARCH)
     weak = False

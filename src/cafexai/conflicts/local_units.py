@@ -65,17 +65,17 @@ def local_layers(model: Any, x: Any, baselines: Any = None, call: str = "audit")
     subject = Subject(model)
     subject.ready(call)
     given = prepare(x, subject.model, call=call)
-    found = _recorded(call, subject, given.tensors, True)
+    found = _record(call, subject, given.tensors, True)
     if baselines is None:
         return found
     (reference,), *more = references(baselines, given, None, subject.model, call)
     if more or reference is None:
         raise ValueError(f"{call}(..., baselines=...): give one baseline, in the shape of a single input.")
-    at_reference = _recorded(call, subject, (reference,), False)
+    at_reference = _record(call, subject, (reference,), False)
     return [dataclasses.replace(layer, reference=other.inputs) for layer, other in zip(found, at_reference, strict=True)]
 
 
-def _recorded(call: str, subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[LocalLayer]:
+def _record(call: str, subject: Subject, tensors: tuple[Tensor, ...], biases: bool) -> list[LocalLayer]:
     run = Run(len(tensors[0]), Settings(PathScores))
     recorder = Recorder(run, biases)
     with torch.no_grad(), subject.guard_state(), recorder, Watch(call), module_paths(run, subject.names):

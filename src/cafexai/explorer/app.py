@@ -52,7 +52,7 @@ def application(session: Session, token: str, port: int, host: str) -> Guard:
             return _told(413, {"error": "The request is too large."})
         except ValueError:
             return _told(400, {"error": "A request is an object of JSON."})
-        return await _answered(api, name, body)
+        return await _answer(api, name, body)
 
     routes = [
         Route("/", index, methods=["GET"]),
@@ -62,7 +62,7 @@ def application(session: Session, token: str, port: int, host: str) -> Guard:
     return Guard(Starlette(routes=routes), token, port, host)
 
 
-async def _answered(api: Api, name: str, body: dict[str, Any]) -> Response:
+async def _answer(api: Api, name: str, body: dict[str, Any]) -> Response:
     handler = getattr(api, name)
     try:
         if name in WITH_MODEL:

@@ -66,12 +66,12 @@ def headed(drawn: Picture, title: str, below: str = "", handles: Sequence[Any] =
     size = points(10 if paper else 13)
     wide = max(text_width(line, size, "bold") for line in title.split("\n"))
     size *= max(0.7 if paper else 0.6, min(1.0, room / wide)) if wide else 1
-    drawn.suptitle(_wrapped(title, room, size, "bold"), fontsize=size, fontweight="bold", parse_math=False)
+    drawn.suptitle(_wrap(title, room, size, "bold"), fontsize=size, fontweight="bold", parse_math=False)
     below = "" if paper else below
     if below or handles:
         columns = 1 if paper and drawn.get_figwidth() < PAGE else columns
         place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(max(len(handles), 1), columns)}
-        text = _wrapped(below, room, points(9))
+        text = _wrap(below, room, points(9))
         legend = drawn.legend(
             handles=handles, title=text, title_fontsize=points(9), fontsize=points(10), frameon=False, **place
         )
@@ -87,7 +87,7 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
     return float(text_to_path.get_text_width_height_descent(text, FontProperties(size=size, weight=weight), False)[0])
 
 
-def _wrapped(text: str, room: float, size: float, weight: str = "normal") -> str:
+def _wrap(text: str, room: float, size: float, weight: str = "normal") -> str:
     """Lines of letters of this size that are not wider than this many points."""
     lines = []
     for line in text.split("\n"):

@@ -60,7 +60,7 @@ def feature_lines(explanation: Explanation, most: int, order: Order = "net", fol
     places = [i for i in ordered if i not in same] if fold else ordered
 
     def line(i: int) -> Line:
-        value, start = "" if values is None else _written(values[i]), "" if starts is None else starts[i]
+        value, start = "" if values is None else _format_value(values[i]), "" if starts is None else starts[i]
         better = None if refined is None else refined[i].item()
         scores = positive[i].item(), negative[i].item(), net[i].item()
         return Line(names[i], value, *scores, True, better, start, i in same)
@@ -93,7 +93,7 @@ def features_at_baseline(explanation: Explanation) -> list[int]:
 def value_texts(explanation: Explanation) -> list[str] | None:
     """The values of the features of one row, as text; None where they have none."""
     values = explanation.values()
-    return None if values is None else [_written(value) for value in values]
+    return None if values is None else [_format_value(value) for value in values]
 
 
 def baseline_texts(explanation: Explanation) -> list[str] | None:
@@ -101,7 +101,7 @@ def baseline_texts(explanation: Explanation) -> list[str] | None:
     found = explanation.baseline_values()
     if found is None:
         return None
-    texts = [_written(one) for one in found]
+    texts = [_format_value(one) for one in found]
     if explanation.meta.settings.get("baselines", 1) == 1:
         return texts
     same = explanation.at_baseline
@@ -116,7 +116,8 @@ def baseline_lines(explanation: Explanation, most: int = 12) -> list[str]:
     if not places:
         return []
     names, values = explanation.names(), explanation.values()
-    told = [names[i] if values is None or values[i] == "" else f"{names[i]} = {_written(values[i])}" for i in places[:most]]
+    shown = places[:most]
+    told = [names[i] if values is None or values[i] == "" else f"{names[i]} = {_format_value(values[i])}" for i in shown]
     more = f" and {len(places) - most} more" if len(places) > most else ""
     return [f"as in the baseline, so no score: {', '.join(told)}{more}; another baseline shows their effect"]
 
@@ -139,7 +140,7 @@ def number(value: float) -> str:
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
-def _written(value: str | float | None) -> str:
+def _format_value(value: str | float | None) -> str:
     """A value as it is shown: a number in four digits, a category, or that it is missing."""
     return value if isinstance(value, str) else "missing" if value is None else number(value)
 

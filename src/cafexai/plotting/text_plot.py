@@ -56,7 +56,7 @@ def longest_net(read: list[Word], apart: list[Word]) -> float:
 def text(explanation: Explanation) -> Picture:
     """The words of one row, wrapped, tinted by their net score, with their bars."""
     read, apart = words(explanation)
-    lines = [*_wrapped(read), _wrapped(apart)[0]]
+    lines = [*_wrap(read), _wrap(apart)[0]]
     top = 0.25
     drawn = figure(WIDTH + 0.4, LINE * len(lines) + top + 1.25)
     axes = drawn.subplots()
@@ -95,7 +95,7 @@ def _draw(axes: Axes, word: Word, left: float, base: float, wide: float, end: fl
     )
 
 
-def _wrapped(read: list[Word]) -> list[list[tuple[float, float, Word]]]:
+def _wrap(read: list[Word]) -> list[list[tuple[float, float, Word]]]:
     """Lines of (left, width, word), in inches."""
     lines: list[list[tuple[float, float, Word]]] = [[]]
     at = 0.0

@@ -122,11 +122,11 @@ class Counts:
 
 
 def _series(name: str, labels: Mapping[str, str]) -> str:
-    told = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+    told = ",".join(f'{key}="{_escape(value)}"' for key, value in labels.items())
     return f"{name}{{{told}}}" if told else name
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
