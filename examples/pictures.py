@@ -10,7 +10,7 @@ from demo import explain_test_set, load, most_conflicted, train
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from cafexai import CAFE, Explanation
+from cafexai import CAFE, Explanation, metrics
 
 REVIEWS = """
 + a superb and moving story
@@ -96,9 +96,12 @@ def main() -> None:
     scaled = [(part - x_train.mean(0)) / x_train.std(0) for part in (x_train, x_test)]
     tumour = train(scaled[0], y_train)
     cafe, rows = CAFE(tumour, feature_names=names), scaled[1][row : row + 1]
+    reader = CAFE(model, class_names=[f"digit {i}" for i in range(10)])
     drawn = {
         "table": explanation.plot(row, most=10),
         "image": CAFE(model).explain(images[:6]).plot(2, beside=CAFE(model, c=0.0).explain(images[:6]), view="detail"),
+        "check": reader.explain(images[:6]).plot(2, cells=4, check=reader),
+        "random": metrics.randomised(reader, images[:100]).plot(),
         "text": review().plot(0),
         "summary": explanation.plot.summary(10),
         "pairs": cafe.replace(variant="feature").explain(rows, pairs=True).plot.pairs(0, 7),

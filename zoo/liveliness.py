@@ -17,10 +17,10 @@ class Lifeless(ValueError):
 
 
 def outputs(specimen: Specimen) -> Tensor:
-    """The outputs of a model, whose weights are drawn anew if the input hardly moves them."""
+    """The outputs of a model, whose weights are drawn anew if they are random and the input hardly moves the outputs."""
     plain, moves = _moved(specimen)
     found: dict[float, float] = {}
-    while moves < HARDLY and len(found) < len(GAINS):
+    while not specimen.trained and moves < HARDLY and len(found) < len(GAINS):
         gain = GAINS[len(found)]
         enliven(specimen, gain)
         plain, moves = _moved(specimen)

@@ -14,10 +14,11 @@ VERDICTS = ["explained", "refused", "wrong", "broken", "traceback", "no answer"]
 HEAD = """# The zoo: models of public packages, explained as they are
 
 Written by `make zoo` from `zoo/results.jsonl`. Every model is built with random weights, small where the package lets us say
-so (`zoo/families/`), and explained on two random rows by `CAFE(model).explain(x)` in float32, with nothing chosen. What is
-explained is the largest number of the first output; where every picture or sound is compared with every text, that of its own
-text. Weights are drawn anew where another input moves the output by less than a thousandth of it (`zoo/liveliness.py`). Names
-with `+pictures`: codes and pictures are both inputs. Versions are pinned in `zoo/requirements.txt`.
+so (`zoo/families/`; ONNX files in packages have their trained weights), and explained on two random rows by
+`CAFE(model).explain(x)` in float32, with nothing chosen. What is explained is the largest number of the first output; where
+every picture or sound is compared with every text, that of its own text. Weights are drawn anew where another input moves
+the output by less than a thousandth of it (`zoo/liveliness.py`). Names with `+pictures`: codes and pictures are both inputs.
+Versions are pinned in `zoo/requirements.txt`.
 
 - *explained*: the scores add up to the change of the output, to 1e-4 of it + 1e-5 of sum |combined| (+ the rounding of the two
   outputs that are subtracted), and the output is that of the model.

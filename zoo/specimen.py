@@ -23,6 +23,7 @@ class Specimen:
     inputs: Mapping[Any, Tensor]
     constants: Mapping[str, Any] = field(default_factory=dict)
     read: Any = None  # what makes one tensor, rows first, of the output; None, of itself or by it: the first that fits
+    trained: bool = False  # its weights are kept as they are
 
 
 class Reader(nn.Module):

@@ -211,6 +211,19 @@ def test_outputs_are_held_against_onnxruntime(tmp_path, monkeypatch):
     from_onnx(path, check=False)(torch.ones(2, 3))
 
 
+def test_a_small_sigmoid_may_differ_by_the_rounding_of_onnxruntime(tmp_path, monkeypatch):
+    runtime = pytest.importorskip("onnxruntime", reason="outputs are compared where onnxruntime is installed")
+    path = saved(tmp_path / "s.onnx", [("Sigmoid", ["x"], ["y"], {})])
+    x = torch.linspace(-20, -12, 600, dtype=torch.float32).view(-1, 3)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    theirs, exact = session.run(None, {"x": x.numpy()})[0], torch.sigmoid(x.double())
+    assert (torch.from_numpy(theirs) - exact).abs().max() < 4.8e-7
+    torch.testing.assert_close(from_onnx(path)(x).double(), exact, rtol=1e-6, atol=0)
+    monkeypatch.setitem(TABLE, ("", "Sigmoid"), lambda node, x: torch.sigmoid(x + 0.2))
+    with pytest.raises(ModelProblem, match="from what it is in onnxruntime"):
+        from_onnx(path)(x.flip(0))
+
+
 def test_outputs_are_held_against_the_file_as_it_is_written(tmp_path, monkeypatch):
     path = saved(tmp_path / "s.onnx", [("Sigmoid", ["x"], ["a"], {}), ("Mul", ["a", "x"], ["y"], {})])
     monkeypatch.setitem(TABLE, (OURS, "silu"), lambda node, x: torch.nn.functional.silu(x) * 1.01)

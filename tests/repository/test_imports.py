@@ -73,6 +73,7 @@ BESIDE = {  # imports within a layer, or against the order, with the reason
     ("explanation", "reporting"): "tables and the report, inside the methods",
     ("explanation", "adapters"): "exports, inside the methods",
     ("_old_forms", "cafe"): "its type",
+    ("conflicts", "methods"): "methods by name, imported on first use",
     ("cafe", "__version__"): "written into the settings of an explanation",
     ("batch", "__version__"): "written into every part",
     ("serving", "__version__"): "part of every answer",

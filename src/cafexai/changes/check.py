@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ..plotting.picture import Picture
 
 
+AT_ONCE = 256  # changed copies of a row that the model gets at once
+
+
 @dataclass(frozen=True)
 class ChangeCheck:
     """What scores predict, and what the model does when features are set to the baseline; ``CAFE.check_by_changing`` makes it.
@@ -57,12 +60,12 @@ class ChangeCheck:
     @property
     def correlation(self) -> float | None:
         """Pearson's correlation of predicted and observed changes, one feature at a time; None below three features."""
-        return _correlation(self.predicted, self.observed)
+        return pearson(self.predicted, self.observed)
 
     @property
     def correlation_together(self) -> float | None:
         """The same for features that are set to the baseline one after the other."""
-        return _correlation(self.predicted_together, self.observed_together)
+        return pearson(self.predicted_together, self.observed_together)
 
     @property
     def sentence(self) -> str:
@@ -108,13 +111,9 @@ class ChangeCheck:
 def check_explanation(subject: Subject, explanation: Explanation, row: int | str, most: int) -> ChangeCheck:
     """Set the strongest features of one row to the baseline, one at a time and one after the other."""
     call = "check_by_changing(explanation, row)"
-    if explanation.job is None:
-        raise ValueError(f"{call}: the explanation was read from a file or copied. Explain the rows again first.")
     if most < 1:
         raise ValueError(f"check_by_changing(..., most={most}): give the number of features, at least 1.")
-    question = explanation.job.question
-    if question.layer is not None or question.target_layer is not None:
-        raise ValueError(f"{call}: it is of a layer. Features are changed at the inputs; explain the output from these.")
+    refuse_layers(explanation, call)
     place = explanation.position(row)
     one = explanation[place]
     job = dataclasses.replace(explanation.job, subject=subject)
@@ -136,6 +135,15 @@ def check_explanation(subject: Subject, explanation: Explanation, row: int | str
         observed_together=together,
         evaluations=count,
     )
+
+
+def refuse_layers(explanation: Explanation, call: str) -> None:
+    """Refuse explanations whose inputs are not known, and those of layers."""
+    if explanation.job is None:
+        raise ValueError(f"{call}: the explanation was read from a file or copied. Explain the rows again first.")
+    question = explanation.job.question
+    if question.layer is not None or question.target_layer is not None:
+        raise ValueError(f"{call}: it is of a layer. Features are changed at the inputs; explain the output from these.")
 
 
 def _of_sets(sets: FeatureSets, flat: Tensor) -> Tensor:
@@ -161,18 +169,28 @@ def _changes(job: Job, one: Explanation, rows: slice, sets: FeatureSets, chosen:
     for step, feature in enumerate(chosen):
         away[step, feature] = True
         away[steps + step, chosen[: step + 1]] = True
-    asked = Asked(one.target, one.against, one.meta.final)
-    outputs = []
     try:
-        for reference in range(len(job.stack)):
-            batch = job.batch(rows, reference)
-            index = FeatureSets(None if sets.index is None else sets.index.reshape(-1, sets.index.shape[-1])[0], sets.count)
-            found = [evaluate(job, without(part, index.spread(some)), own) for part, some, own in _parts(batch, away, asked)]
-            outputs.append(torch.cat(found).double().cpu())
+        change = change_without(job, one, rows, sets, away)
     except NotEvaluated as error:
         raise ValueError(f"check_by_changing(explanation, row): the model cannot be evaluated there ({error}).") from error
-    change = one.output.double().cpu() - torch.stack(outputs).mean(0)
     return change[:steps], change[steps:], len(away) * len(job.stack)
+
+
+def change_without(job: Job, one: Explanation, rows: slice, sets: FeatureSets, away: Tensor) -> Tensor:
+    """f(x) - f(x without some features) of one row, for each line of ``away`` (changes, features); the mean over baselines.
+
+    Raises:
+        NotEvaluated: The output is not finite there.
+    """
+    asked = Asked(one.target, one.against, one.meta.final)
+    index = FeatureSets(None if sets.index is None else sets.index.reshape(-1, sets.index.shape[-1])[0], sets.count)
+    outputs = []
+    for reference in range(len(job.stack)):
+        batch = job.batch(rows, reference)
+        parts = (part for some in away.split(AT_ONCE) for part in _parts(batch, some, asked))
+        found = [evaluate(job, without(part, index.spread(some)), own) for part, some, own in parts]
+        outputs.append(torch.cat(found).double().cpu())
+    return one.output.double().cpu() - torch.stack(outputs).mean(0)
 
 
 def _parts(batch: Batch, away: Tensor, asked: Asked) -> Iterator[tuple[Batch, Tensor, Asked]]:
@@ -191,7 +209,8 @@ def _parts(batch: Batch, away: Tensor, asked: Asked) -> Iterator[tuple[Batch, Te
     yield many, away.to(batch.tensors[0].device), Asked(repeat(asked.target), repeat(asked.against), asked.final)
 
 
-def _correlation(one: Tensor, other: Tensor) -> float | None:
+def pearson(one: Tensor, other: Tensor) -> float | None:
+    """Their correlation; None below three numbers, or if one of both is constant."""
     if len(one) < 3 or one.std() == 0 or other.std() == 0:
         return None
     return float(torch.corrcoef(torch.stack([one, other]))[0, 1])

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .._engine.prepare_job import Explainer, prepare_job
 from .._engine.request import Question, Request
 from ..explanation import Explanation
+from ..plotting.regions import Cut
 from .check import ChangeCheck, check_explanation
+from .occlusion import Occlusion, occlude
 from .what_if import Calls, WhatIf, vary_feature
 
 
@@ -51,6 +53,42 @@ class ChangeMethods:
             1.0
         """
         return check_explanation(self._explainer.subject, explanation, row, most)
+
+    def occlude_regions(
+        self,
+        explanation: Explanation,
+        row: int | str = 0,
+        *,
+        cells: int | None = None,
+        regions: Any = None,
+        superpixels: str | int | None = None,
+    ) -> Occlusion:
+        """Does the model really look there? Set each region of an image to the baseline, and see what the output does.
+
+        This takes one evaluation per region and baseline. ``e.plot(row, check=cafe)`` draws it beside the scores.
+
+        Args:
+            explanation: What ``explain`` gave for images in this process; an explanation holds no model.
+            row: Which row, by position or name.
+            cells: Regions are cells of a grid, so many in each direction; 8 by default.
+            regions: The region of each pixel, integers (height, width), or (rows, height, width).
+            superpixels: Regions of alike pixels, "slic" or how many.
+
+        Returns:
+            The net scores of the regions beside what the model does, and their correlation.
+
+        Raises:
+            ValueError: The rows are no images, the explanation is of a layer or was read from a file, or the model cannot be
+                evaluated there.
+
+        Example:
+            >>> import torch, cafexai
+            >>> cafe = cafexai.CAFE(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 1)))
+            >>> seen = cafe.occlude_regions(cafe.explain(torch.rand(1, 1, 8, 8)), cells=4)
+            >>> round(seen.correlation, 3)
+            1.0
+        """
+        return occlude(self._explainer.subject, explanation, row, Cut(cells, regions, superpixels))
 
     def what_if(
         self,

@@ -10,7 +10,7 @@ from ..plotting.figures import figure, headed, light, rows_down
 from ..plotting.looks import points
 from ..plotting.palette import NET, QUIET, UP
 from ..reporting.notebook import table
-from .result import Comparison, title
+from .result import HTML, Comparison, title
 
 if TYPE_CHECKING:
     from ..plotting.picture import Picture
@@ -76,21 +76,10 @@ def page(comparison: Comparison) -> str:
     """The table of the comparison: the best in bold, the second best underlined."""
     lines = []
     for method in (method for method in comparison.methods if method in comparison.seconds):
-        cells = [_cell(comparison, method, metric) for metric in comparison.metrics]
+        cells = [comparison.cell(method, metric, HTML) for metric in comparison.metrics]
         lines.append([escape(method), *cells, f"{comparison.seconds[method]:.3g}"])
     said = [f"{method} cannot run: {reason}" for method, reason in comparison.reasons.items()]
     said += [comparison.spread(), comparison.tested, *comparison.notes]
     return table(
         ["method", *map(title, comparison.metrics), "seconds"], lines, "Comparison of methods", [one for one in said if one]
     )
-
-
-def _cell(comparison: Comparison, method: str, metric: str) -> str:
-    if metric not in comparison.values.get(method, {}):
-        return ""
-    mean, error = comparison.mean(method, metric), comparison.standard_error(method, metric)
-    first, second = comparison.best(metric)
-    text = f"{mean:.4g}"
-    text = f"<strong>{text}</strong>" if method in first else f"<u>{text}</u>" if method in second else text
-    star = "*" if comparison.p_value(method, metric) < 0.05 else ""
-    return f"{text}{star} ± {error:.2g}" if error == error else text

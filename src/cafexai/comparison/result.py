@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Marks:
+    """How a kind of table writes what is special about a number."""
+
+    best: str
+    second: str
+    differs: str
+    between: str = " ± "
+
+
+MARKDOWN = Marks("**{}**", "<u>{}</u>", r"\*")
+HTML = Marks("<strong>{}</strong>", "<u>{}</u>", "*")
+LATEX = Marks(r"\textbf{{{}}}", r"\underline{{{}}}", r"$^{*}$", r" $\pm$ ")
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The result of ``compare``.
 
@@ -147,7 +162,7 @@ class Comparison:
         header = ["method", *(title(metric) for metric in self.metrics), "seconds"]
         lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
         for method in (method for method in self.methods if method in self.seconds):
-            cells = [self._cell(method, metric) for metric in self.metrics]
+            cells = [self.cell(method, metric, MARKDOWN) for metric in self.metrics]
             lines.append("| " + " | ".join([method, *cells, f"{self.seconds[method]:.3g}"]) + " |")
         for method, reason in self.reasons.items():
             lines.append(f"| {method} | cannot run: {reason.replace('|', '/')}" + " |" * (len(header) - 1))
@@ -155,6 +170,24 @@ class Comparison:
         if self.tested:
             lines.append(f"\n\\{self.tested}")
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+
+    def to_latex(self) -> str:
+        """A ``tabular`` for a paper, with ``booktabs``: the best in bold, the second best underlined.
+
+        Returns:
+            The table. What a caption must say stands above it as comments.
+        """
+        from ..reporting.latex import escape, tabular
+
+        head = ["method", *(title(metric) for metric in self.metrics), "seconds"]
+        lines = [
+            [escape(method), *(self.cell(method, metric, LATEX) for metric in self.metrics), f"{self.seconds[method]:.3g}"]
+            for method in self.methods
+            if method in self.seconds
+        ]
+        said = [self.spread(), self.tested, *self.notes]
+        said += [f"{method} cannot run: {reason}" for method, reason in self.reasons.items()]
+        return tabular([escape(word) for word in head], lines, [one for one in said if one])
 
     def spread(self) -> str:
         """What the numbers of the table are, and which are the best."""
@@ -179,15 +212,25 @@ class Comparison:
         better = f"less is better, but more of {', '.join(high)}" if low and high else f"{'more' if high else 'less'} is better"
         return f"; {better}, best in bold, second best underlined"
 
-    def _cell(self, method: str, metric: str) -> str:
+    def cell(self, method: str, metric: str, marks: Marks) -> str:
+        """One number of the table with its standard error and its marks.
+
+        Args:
+            method: The name of a method.
+            metric: The name of a metric.
+            marks: How best, second best, a difference and the error are written.
+
+        Returns:
+            The text; "" if it was not measured.
+        """
         if metric not in self.values.get(method, {}):
             return ""
         mean, error = self.mean(method, metric), self.standard_error(method, metric)
         first, second = self.best(metric)
         text = f"{mean:.4g}"
-        text = f"**{text}**" if method in first else f"<u>{text}</u>" if method in second else text
-        star = r"\*" if self.p_value(method, metric) < 0.05 else ""
-        return f"{text}{star} ± {error:.2g}" if error == error else text
+        text = marks.best.format(text) if method in first else marks.second.format(text) if method in second else text
+        star = marks.differs if self.p_value(method, metric) < 0.05 else ""
+        return f"{text}{star}{marks.between}{error:.2g}" if error == error else text
 
     def __str__(self) -> str:
         return self.to_markdown()

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from ..cafe import CAFE
 from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case
 from ..metrics import METRICS
-from .result import Comparison
+from .result import Comparison, title
 
 NOTES = (
     "Completeness: |sum of the scores - (f(x) - f(baseline))|. CAFE and LRP report the share of the biases apart, bias "
@@ -40,8 +40,8 @@ def compare(
     model: Any,
     x: Any,
     target: Any = None,
-    methods: Iterable[str] | Mapping[str, Method] | None = None,
-    metrics: Iterable[str] = DEFAULT_METRICS,
+    methods: Iterable[str | Method] | Mapping[str, Method] | None = None,
+    metrics: Iterable[str | Callable[..., Any]] = DEFAULT_METRICS,
     seeds: int | Iterable[int] = (0,),
     *,
     baselines: Any = None,
@@ -64,11 +64,13 @@ def compare(
         x: The rows, a tensor or a table of floating point numbers.
         target: The output to explain: an index, or one per row. None is the only output, or the predicted class of each
             row.
-        methods: Names from ``cafexai.methods.METHODS``, or name -> function with their signature (``{"cafe c=1":
-            functools.partial(METHODS["cafe"], c=1.0)}``). None is all of them. The others are tested against the first one
-            of CAFE.
+        methods: Names from ``cafexai.methods.METHODS`` and functions with their signature, mixed as you like, or name ->
+            function (``{"cafe c=1": functools.partial(METHODS["cafe"], c=1.0)}``). None is all of them. The others are
+            tested against the first one of CAFE.
         metrics: Names from ``cafexai.metrics.METRICS``, such as "infidelity", "structural_infidelity" (of ``n_units``
-            random units), "rmse" (against ``truth``), "deletion".
+            random units), "rmse" (against ``truth``), "deletion"; and functions ``f(model, x, attributions, ...)`` that give
+            one number per row. A function may also take ``target``, ``baselines``, ``feature_groups``, ``seed`` and
+            ``truth``. Scores of groups are shared out among their elements.
         seeds: One seed, or several, over which methods with chance are averaged.
         baselines: What rows are compared with, as in ``CAFE.explain``.
         feature_groups: Groups of features, as in ``CAFE.explain``. Metrics remove a group as a whole; images without groups
@@ -149,11 +151,11 @@ def compare(
             together,
             replace,
         )
-        for name, value in _score_guarded(metric, bench).items():
+        for name, value in _score_guarded(wanted[metric], bench).items():
             if isinstance(value, Tensor):
                 values.setdefault(name, {}).setdefault(metric, []).append(value.double().cpu())
             else:
-                notes.append(f"No {METRICS[metric].title} of {name}: {value}")
+                notes.append(f"No {title(metric)} of {name}: {value}")
     return Comparison(
         {name: {key: torch.stack(per_seed).mean(0) for key, per_seed in of.items()} for name, of in values.items()},
         {name: min(times) for name, times in seconds.items() if name in able},
@@ -166,10 +168,10 @@ def compare(
     )
 
 
-def _score_guarded(metric: str, bench: measure.Bench) -> dict[str, Tensor | str]:
+def _score_guarded(metric: Callable[[measure.Bench], Any], bench: measure.Bench) -> dict[str, Tensor | str]:
     """The metric of all methods; if one fails, of each by itself, with the reason for those that fail."""
     try:
-        return _numbers(METRICS[metric].of(bench), bench)
+        return _numbers(metric(bench), bench)
     except Exception as error:  # whatever a method raises here is its reason
         if len(bench.methods) == 1:
             return {name: _reason(error) for name in bench.methods}
@@ -214,28 +216,68 @@ def _methods(methods: Any) -> dict[str, Method]:
         methods = [methods]
     if not isinstance(methods, Mapping):
         known = {**METHODS, **default_methods()}
-        unknown = [name for name in methods if not isinstance(name, str) or name not in known]
+        given = [methods] if callable(methods) else list(methods)
+        unknown = [one for one in given if not callable(one) and (not isinstance(one, str) or one not in known)]
         if unknown:
             raise ValueError(
-                f"compare(..., methods={list(methods)}): unknown method {unknown[0]!r}. Allowed values: {', '.join(known)}."
+                f"compare(..., methods={given}): unknown method {unknown[0]!r}. Give a function, or one of: {', '.join(known)}."
             )
-        methods = {name: known[name] for name in methods}
+        methods = {}
+        for one in given:
+            method = known[one] if isinstance(one, str) else one
+            methods[_unused(one if isinstance(one, str) else _called(one), methods)] = method
     if not methods:
         raise ValueError("compare(..., methods=[]): give at least one method, or None for all.")
     return dict(methods)
 
 
-def _metrics(metrics: Any, truth: Tensor | None) -> list[str]:
-    wanted = [metrics] if isinstance(metrics, str) else list(metrics)
-    unknown = [name for name in wanted if name not in METRICS]
+def _called(function: Any) -> str:
+    """The name of a function, with the options that are bound to it."""
+    if isinstance(function, functools.partial):
+        return " ".join([_called(function.func), *(f"{key}={value}" for key, value in function.keywords.items())])
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _unused(name: str, names: Iterable[str]) -> str:
+    """The name, or with a number behind it if it is taken."""
+    taken = set(names)
+    others = (f"{name} ({i})" for i in range(2, len(taken) + 3))
+    return name if name not in taken else next(other for other in others if other not in taken)
+
+
+def _metrics(metrics: Any, truth: Tensor | None) -> dict[str, Callable[[measure.Bench], Any]]:
+    """Metrics by name: those that are registered, and functions of the user."""
+    given = [metrics] if isinstance(metrics, str) or callable(metrics) else list(metrics)
+    unknown = [one for one in given if not callable(one) and one not in METRICS]
     if unknown:
         raise ValueError(
-            f"compare(..., metrics={wanted}): unknown metric {unknown[0]!r}. Allowed values: {', '.join(METRICS)}."
+            f"compare(..., metrics={given}): unknown metric {unknown[0]!r}. Give a function, or one of: {', '.join(METRICS)}."
         )
-    for name in wanted:
-        if METRICS[name].needs_truth and truth is None:
-            raise ValueError(f'compare(..., metrics=["{name}"]): give the true scores, truth=, shaped like x.')
-    return wanted + ["rmse"] * (truth is not None and "rmse" not in wanted)
+    wanted: dict[str, Callable[[measure.Bench], Any]] = {}
+    for one in given:
+        if not isinstance(one, str):
+            wanted[_unused(_called(one), (*wanted, *METRICS))] = functools.partial(_own_metric, one)
+            continue
+        if METRICS[one].needs_truth and truth is None:
+            raise ValueError(f'compare(..., metrics=["{one}"]): give the true scores, truth=, shaped like x.')
+        wanted[one] = METRICS[one].of
+    return wanted | ({"rmse": METRICS["rmse"].of} if truth is not None else {})
+
+
+def _own_metric(function: Callable[..., Any], bench: measure.Bench) -> dict[str, Tensor]:
+    """A function of the user for all methods; it gets what it has a parameter for."""
+    offered = {"target": bench.target, "baselines": bench.baselines, "feature_groups": bench.groups}
+    offered |= {"seed": bench.seed, "truth": bench.truth}
+    parameters = inspect.signature(function).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        offered = {name: value for name, value in offered.items() if name in parameters}
+    found = {}
+    for name, scores in bench.shares().items():
+        value = torch.as_tensor(function(bench.model, bench.x, scores, **offered))
+        if value.shape != (len(bench.x),):
+            raise TypeError(f"the metric gives shape {tuple(value.shape)}, not one number for each of {len(bench.x)} rows")
+        found[name] = value
+    return found
 
 
 def _check_methods(result: Any, given: Case) -> Tensor:

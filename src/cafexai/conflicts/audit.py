@@ -113,8 +113,9 @@ def audit(method: Any, model: Any, x: Any, baselines: Any = None, layers: list[s
     """Audit a method on every local ReLU unit of a model. ``audit_outputs`` audits it on the whole model.
 
     Args:
-        method: A class such as ``CAFE`` or one of Captum's, a factory ``model -> explainer`` (``functools.partial(CAFE,
-            c=1.0)``), or a function ``(model, x, *, target, baselines) -> scores``. It is applied to each unit by itself.
+        method: A name from ``cafexai.methods.METHODS``, a class such as ``CAFE`` or one of Captum's, a factory ``model ->
+            explainer`` (``functools.partial(CAFE, c=1.0)``), or a function ``(model, x, *, target, baselines) -> scores``.
+            It is applied to each unit by itself.
         model: The model.
         x: The rows.
         baselines: The references of the units are what reaches them in the bias-free model at these baselines; None is 0.
@@ -160,13 +161,19 @@ def audit(method: Any, model: Any, x: Any, baselines: Any = None, layers: list[s
 
 def _scorer(method: Any) -> Callable[..., Tensor]:
     """The method as a function of a unit and its inputs."""
+    if isinstance(method, str):
+        from ..methods import METHODS
+
+        if method not in METHODS:
+            raise ValueError(f"audit({method!r}, ...): unknown method. Give a function, or one of: {', '.join(METHODS)}.")
+        method = METHODS[method]
     if hasattr(method, "attribute") and not inspect.isclass(method):
         raise ValueError(
             f"audit({type(method).__name__} object, ...): it is bound to the whole model, and units are audited by themselves. "
             f"Give the class, or a factory: functools.partial({type(method).__name__}, ...)."
         )
     if not callable(method):
-        raise ValueError(f"audit({method!r}, ...): give a class, a factory or a function that attributes.")
+        raise ValueError(f"audit({method!r}, ...): give a name, a class, a factory or a function that attributes.")
     made = inspect.isclass(method) or (isinstance(method, functools.partial) and inspect.isclass(method.func))
     if not made:
         needed = [

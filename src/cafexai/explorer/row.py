@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import html
 import re
+from importlib.util import find_spec
 from typing import Any
-
-import torch
 
 from ..explanation import Explanation
 from ..plotting.conflict_words import conflict_sentence
+from ..plotting.regions import SLIC, Cut
 from ..plotting.rounding import shown
 from ..plotting.row_lines import baseline_lines, number
-from ..reporting.pictures import CONFLICT, DOWN, UP, heat, picture
+from ..reporting.pictures import image_maps
 from ..reporting.rows import FEATURE, kind_of, percent
 from ..reporting.sentences import sentences
 from ..reporting.summed import by_region, channels_first
@@ -22,6 +22,7 @@ from .rows import Edits, plain
 from .session import Session
 
 SIDE = 224  # of a picture
+SMALL = 32  # pictures that are smaller than this have no superpixels
 CLASSES = 5  # that are shown with their outputs
 
 
@@ -102,19 +103,10 @@ def text_of(page: str) -> str:
 
 
 def _maps(e: Explanation) -> tuple[list[dict[str, str]], list[int]]:
-    """The picture, and where it pushed up, down, what remains and what cancelled, on one scale."""
-    up, down, net = (channels_first(e.parts(one)[0])[0].double().sum(0) for one in (e.positive, e.negative, e.combined))
-    reach = max(up.max().item(), down.max().item())
-    image = channels_first(e.parts(e.shown)[0])[0]
-    maps = {
-        "pushed up": (up, UP),
-        "pushed down": (down, DOWN),
-        "net": (net, UP),
-        "within": (torch.minimum(up, down), CONFLICT),
-    }
-    found = [{"name": "the picture", "address": picture(image, SIDE)}]
-    found += [{"name": name, "address": heat(values, reach, colour)} for name, (values, colour) in maps.items()]
-    return found, list(image.shape[1:])
+    """The picture, the nets of its cells and superpixels on it, and single pixels; with the size of the picture."""
+    size = list(channels_first(e.parts(e.shown)[0])[0].shape[1:])
+    cuts = [Cut(superpixels=SLIC)] if min(size) >= SMALL and find_spec("skimage") is not None else []
+    return [{"name": name, "address": address} for name, address in image_maps(e, SIDE, *cuts).items()], size
 
 
 def _outputs(session: Session, place: int, edits: Edits, final: str | None) -> list[dict[str, str]]:

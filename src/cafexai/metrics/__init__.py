@@ -7,6 +7,7 @@ from .curves import comprehensiveness, deletion, insertion, sufficiency
 from .infidelity import infidelity
 from .occlusion import occlusion_correlation, sign_agreement
 from .perturbations import PatchPerturbation, Perturb, TabularPerturbation
+from .randomised import Randomised, randomised
 from .registry import METRICS, Bench, metric
 from .removal import Replace, cells
 from .simple import completeness_error, complexity, max_sensitivity, rmse, runtime
@@ -17,6 +18,7 @@ __all__ = [
     "Bench",
     "PatchPerturbation",
     "Perturb",
+    "Randomised",
     "Replace",
     "TabularPerturbation",
     "UnitModel",
@@ -32,6 +34,7 @@ __all__ = [
     "normalized_aopc",
     "occlusion_correlation",
     "random_units",
+    "randomised",
     "rmse",
     "runtime",
     "sign_agreement",

@@ -17,7 +17,7 @@ def occlusion_correlation(part: Part, scores: Tensor, *, ranks: bool = False) ->
         ranks: Spearman's correlation instead of Pearson's.
     """
     effects = _effects(part)[:, None]
-    return correlation(_ranks(scores), _ranks(effects)) if ranks else correlation(scores, effects)
+    return correlation(rank_values(scores), rank_values(effects)) if ranks else correlation(scores, effects)
 
 
 @by_removal("sign agreement", "high")
@@ -54,7 +54,7 @@ def correlation(a: Tensor, b: Tensor) -> Tensor:
     return (directions[0] * directions[1]).sum(-1)
 
 
-def _ranks(values: Tensor) -> Tensor:
+def rank_values(values: Tensor) -> Tensor:
     """The place of each value among those of the last dimension; equal ones share the mean of theirs."""
     ordered, values = values.sort(dim=-1).values.contiguous(), values.contiguous()
     return (torch.searchsorted(ordered, values) + torch.searchsorted(ordered, values, right=True)).double() / 2

@@ -29,6 +29,9 @@ def write_metrics(verdicts: Mapping[str, Verdict]) -> str:
         The text. Write it to a new file and rename it, so that no half of it is read.
 
     Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> from cafexai.monitor import Monitor
         >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
         >>> print(write_metrics({"monday": monitor.check(torch.randn(200, 2))}).splitlines()[1])
         # TYPE cafexai_monitor_severity gauge

@@ -80,6 +80,7 @@ class OnnxModel(nn.Module):
         self.put_back = dict(graph.put_back)
         self.explanation_notes = tuple(graph.notes)
         self.rows = _find_fixed_rows(graph)
+        self.sigmoids = {node.outputs[0] for node in graph.nodes if node.op == "Sigmoid"} & set(graph.outputs)
         constants = {name: _as_parameter(value) for name, value in graph.constants.items()}
         self._fixed = {name: constants[name] for name in graph.outputs if name in constants}
         self._steps: list[_Step] = []

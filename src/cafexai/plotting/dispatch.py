@@ -34,10 +34,12 @@ def picture_of(explanation: Explanation, row: Any, most: int | None, order: str,
         return image(explanation, place, replace(how, beside=_row_of(how.beside, place, explanation)))
     if not single:
         raise ValueError(f"plot({row!r}): several rows are drawn of images only. Use plot.summary().")
+    if "check" in given:
+        raise ValueError(f"plot({row!r}, check=...): it is for images. Use cafe.check_by_changing(e, {row!r}).plot().")
     if given:
         raise ValueError(f"plot({row!r}, {given[0]}=...): only images are shown in this way, and this is a {kind}.")
-    if current().ax is not None:
-        raise ValueError(f"plot({row!r}, ax=...): only images are drawn on given axes, and this is a {kind}.")
+    if current().ax is not None and kind == "text":
+        raise ValueError(f"plot({row!r}, ax=...): only images and tables are drawn on given axes, and this is a text.")
     one = explanation[row]
     if kind == "text":
         from .text_plot import text

@@ -15,7 +15,7 @@ from .labels import class_name, shortened
 from .looks import current, points
 from .palette import DOWN, UP, both_signs, rgb
 from .pixels import find_places, reach, seen
-from .regions import Cut, RegionScores, region_scores
+from .regions import PALE, STRONG, Cut, RegionScores, region_scores
 from .rounding import Shown, in_digits
 from .row_lines import Line, bias_line, number
 from .table_plot import headline, told_conflict
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 VIEWS = ("regions", "pixels", "detail")
 OUTLINED, COLUMNS = 5, 8  # regions that are outlined unless told otherwise; rows side by side
-PALE, STRONG = 0.55, 0.85  # the darkest grey of a picture below a map; how opaque the strongest colour is
 NUMBERED = 20  # regions that are smaller than this share of the picture have an outline and no number
 
 
@@ -40,12 +39,17 @@ class ImageOptions:
     most: int = OUTLINED
     same_scale: bool = False
     beside: Any = None
+    check: Any = None  # the explainer, whose model is evaluated
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
             raise ValueError(f"plot(..., view={self.view!r}): unknown. Allowed values: {', '.join(map(repr, VIEWS))}.")
         if self.view == "pixels" and self.cut.given:
             raise ValueError(f'plot(..., view="pixels", {self.cut.given[0]}=...): give one of both.')
+        if self.check is not None and not hasattr(self.check, "occlude_regions"):
+            raise ValueError("plot(..., check=...): give the explainer, check=cafe; an explanation holds no model.")
+        if self.check is not None and self.view == "detail":
+            raise ValueError('plot(..., view="detail", check=...): give one of both.')
 
 
 def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
@@ -55,33 +59,43 @@ def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
         return details(one, region_scores(explanation, row, cut) if cut.given else None, options.beside)
     found = region_scores(explanation, row, cut)
     others = _others(one, found, options)
+    measured = None if options.check is None else _measure(explanation, row, options.check, cut)
     end = _end(explanation, cut) if options.same_scale else _reach(found.net, found)
+    if measured is not None:
+        end = max(end, _reach(measured.observed, found))
+        others.insert(0, (_checked(measured), measured.observed))
     outlined = found.strongest(options.most) if _outlines(found) else []
     shown = _in_total(one, found, outlined)
     axis = current().ax
+    if axis is not None and others:
+        raise ValueError("plot(..., ax=...): one map is drawn on given axes. Drop beside= and check=.")
     if axis is not None:
         draw_regions(axis, one, found, found.net, end, outlined)
         axis.set_title(f"{shown.start} at the baseline, {shown.end} here", fontsize=points(10))
         return axis.figure  # type: ignore[return-value]
     height, width = _size(one, found)
     count, across = 2 + len(others), 3.1
-    drawn = figure(across * count, 1.75 + (across - 0.1) * min(max(height / width, 0.4), 2), fixed=True)
+    room = 1.5 if current().paper else 1.75 if count > 2 else 2.1  # for title and text, which wraps over two panels
+    drawn = figure(across * count, room + (across - 0.1) * min(max(height / width, 0.4), 2), fixed=True)
     axes = drawn.subplots(1, count)
     _picture(axes[0], one)
     draw_regions(axes[1], one, found, found.net, end, outlined)
     axes[1].set_title(f"net by {found.kind}", fontsize=points(10))
-    for place, (title, values) in zip(axes[2:], others, strict=True):
-        draw_regions(place, one, found, values, _reach(values, found), [])
+    for rank, (place, (title, values)) in enumerate(zip(axes[2:], others, strict=True)):
+        checked = measured is not None and rank == 0
+        own = end if checked else _reach(values, found)
+        draw_regions(place, one, found, values, own, outlined if checked else [])
         place.set_title(title, fontsize=points(10))
-    said = [_sentence(shown, found, outlined), told_conflict(shown), found.note, *one.notes]
+    told = f"Removed: each {found.kind} set to the baseline, one at a time. Both maps have one scale." if measured else ""
+    said = [_sentence(shown, found, outlined), told, told_conflict(shown), found.note, *one.notes]
     headed(drawn, headline(one, shown), "\n".join(line for line in said if line))
     return drawn
 
 
 def images(explanation: Explanation, rows: Sequence[int], options: ImageOptions) -> Picture:
     """Several rows side by side: the pictures above, the nets of their regions below."""
-    if options.beside is not None or options.view == "detail" or current().ax is not None:
-        raise ValueError('plot([rows], ...): view="detail", beside= and ax= are for one row.')
+    if options.beside is not None or options.check is not None or options.view == "detail" or current().ax is not None:
+        raise ValueError('plot([rows], ...): view="detail", beside=, check= and ax= are for one row.')
     cut, kept = _cut(explanation, options), list(rows)[:COLUMNS]
     found = [region_scores(explanation, row, cut) for row in kept]
     ends = [_end(explanation, cut)] * len(kept) if options.same_scale else [_reach(one.net, one) for one in found]
@@ -190,6 +204,16 @@ def _others(one: Explanation, found: RegionScores, options: ImageOptions) -> lis
     if options.beside is None:
         return []
     return [(name_of_other(options.beside), sum_regions(one, options.beside, found))]
+
+
+def _measure(explanation: Explanation, row: int, cafe: Any, cut: Cut) -> Any:
+    """What the model does without each of the regions."""
+    return cafe.occlude_regions(explanation, row, cells=cut.cells, regions=cut.regions, superpixels=cut.superpixels)
+
+
+def _checked(measured: Any) -> str:
+    fit = measured.correlation
+    return "output lost if removed" + ("" if fit is None else f"\ncorrelation with the scores {fit:.2f}")
 
 
 def sum_regions(one: Explanation, beside: Any, found: RegionScores) -> np.ndarray:

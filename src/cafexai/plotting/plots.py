@@ -32,6 +32,7 @@ class Plots:
         regions: Any = None,
         superpixels: str | int | None = None,
         same_scale: bool = False,
+        check: Any = None,
         ax: Axes | None = None,
         figsize: tuple[float, float] | None = None,
         style: str | None = None,
@@ -50,7 +51,9 @@ class Plots:
             superpixels: For images: regions of alike pixels, "slic" or how many; needs scikit-image, without which a grid of
                 cells is shown.
             same_scale: For images: one scale of colours for all rows of the explanation.
-            ax: For images: axes of matplotlib that the net of the regions is drawn on.
+            check: For images: the explainer. Each region is set to the baseline, and the change of the output is drawn beside
+                the scores, with their correlation. For tables use ``cafe.check_by_changing``.
+            ax: For images and tables: axes of matplotlib that the net of the regions, or the bars, are drawn on.
             figsize: Width and height in inches.
             style: "paper": 3.3 inches wide, letters of 7 points, no text below. Texts have no such style yet.
 
@@ -69,7 +72,7 @@ class Plots:
         from .dispatch import picture_of
 
         image = {"view": view, "cells": cells, "regions": regions, "superpixels": superpixels}
-        image |= {"same_scale": same_scale, "beside": beside}
+        image |= {"same_scale": same_scale, "beside": beside, "check": check}
         with look(figsize, style, ax):
             return picture_of(self._explanation, row, most, order, image)
 

@@ -11,8 +11,10 @@ import torch
 
 from .._inputs.images import CELLS, grid_cells
 from ..explanation import Explanation
+from .palette import DOWN, UP, rgb
 from .pixels import find_places, maps, seen
 
+PALE, STRONG = 0.55, 0.85  # the darkest grey of a picture below a map; how opaque the strongest colour is
 SLIC, SUPERPIXELS, COMPACT = "slic", 64, 10.0  # the only kind; how many are asked for; how much closeness counts
 NO_SCIKIT = "superpixels: scikit-image is not installed, so these are cells of a grid"
 
@@ -118,6 +120,24 @@ def region_scores(explanation: Explanation, row: int = 0, cut: Cut | None = None
     found, count = maps(one), len(names)
     up, down, net = (np.bincount(index.ravel(), found[side].ravel(), count) for side in ("positive", "negative", "net"))
     return RegionScores(index, names, up, down, net, kind, note)
+
+
+def region_title(found: RegionScores) -> str:
+    """What a map of their nets is called where it has no scale beside it."""
+    return f"net by {found.kind}, up to {np.abs(found.net).max(initial=0.0):.3g}"
+
+
+def overlay(one: Explanation, found: RegionScores) -> np.ndarray:
+    """The nets of the regions on the faded picture, (height, width, 3) bytes; the scale ends at the strongest region."""
+    picture, end = seen(one), float(np.abs(found.net).max(initial=0.0))
+    height, width = found.index.shape if picture is None else picture.shape[:2]
+    down, right = (np.arange(size) * own // size for size, own in zip((height, width), found.index.shape, strict=True))
+    nets = found.spread(found.net)[down[:, None], right][..., None]
+    grey = np.ones((height, width)) if picture is None else picture if picture.ndim == 2 else picture.mean(-1)
+    share = STRONG * np.abs(nets) / end if end else np.zeros_like(nets)
+    colour = np.where(nets > 0, np.array(rgb(UP)), np.array(rgb(DOWN)))
+    mixed = share * colour + (1 - share) * (PALE + (1 - PALE) * grey[..., None])
+    return np.round(255 * mixed).astype(np.uint8)
 
 
 def _cut(

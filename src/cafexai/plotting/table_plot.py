@@ -27,6 +27,12 @@ def bars(explanation: Explanation, most: int = 12, order: str = "net") -> Pictur
     row = shown(explanation, most, order=order)
     said = f"Bias: the constants inside the model. {with_c(explanation)}."
     meaning = f"{told_conflict(row)} {said}".strip()
+    axis = current().ax
+    if axis is not None:
+        handles = _one_sided(axis, row, "")
+        axis.set_title(headline(explanation, row).split("\n")[0], fontsize=points(10), parse_math=False)
+        axis.legend(handles=handles, fontsize=points(8), frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        return axis.figure  # type: ignore[return-value]
     drawn, handles = two_sided(row, explanation.baseline_output.item(), ("What each feature did", "output"))
     headed(drawn, headline(explanation, row), "\n".join([meaning, *baseline_lines(explanation), *explanation.notes]), handles)
     return drawn
@@ -76,17 +82,29 @@ def two_sided(row: Shown, start: float, titles: tuple[str, str]) -> tuple[Pictur
     else:
         drawn = figure(11, 2.5 + 0.33 * len(lines))
         left, right = drawn.subplots(1, 2, sharey=True, width_ratios=(1.15, 1))
-    names = labels([line.name for line in lines], 34)
-    rows_down(left, [_label(name, line) for name, line in zip(names, lines, strict=True)])
-    handles = _scores(left, [line.exact for line in lines], titles[0])
+    handles = _one_sided(left, row, titles[0])
     if right is not None:
         _walk(right, row, start, titles[1])
-    for axes in (left,) if right is None else (left, right):
-        axes.set_ylim(len(lines) + 0.05, -1.05)
-        light(axes)
-        if lines[-1].name == "bias" and not lines[-1].exact.single:
-            axes.axhline(len(lines) - 1.5, color="0.6", linewidth=0.8)
+        _frame(right, row)
     return drawn, handles
+
+
+def _one_sided(axes: Axes, row: Shown, title: str) -> list[Any]:
+    """The bars of both signs with their names; what the legend shows is returned."""
+    names = labels([line.name for line in row.lines], 34)
+    rows_down(axes, [_label(name, line) for name, line in zip(names, row.lines, strict=True)])
+    handles = _scores(axes, [line.exact for line in row.lines], title)
+    _frame(axes, row)
+    return handles
+
+
+def _frame(axes: Axes, row: Shown) -> None:
+    """Room above and below, a light grid, and a line above the biases."""
+    lines = row.lines
+    axes.set_ylim(len(lines) + 0.05, -1.05)
+    light(axes)
+    if lines[-1].name == "bias" and not lines[-1].exact.single:
+        axes.axhline(len(lines) - 1.5, color="0.6", linewidth=0.8)
 
 
 def _label(name: str, line: ShownLine) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..explanation import Explanation
 from ..plotting.labels import shortened
-from ..plotting.palette import CONFLICT, DOWN, UP, tint
-from ..plotting.pixels import coloured, data_uri, maps, reach, seen
+from ..plotting.palette import DOWN, UP, tint
+from ..plotting.pixels import data_uri, seen
+from ..plotting.regions import overlay, region_scores, region_title
 from ..plotting.text_plot import longest, longest_net, words
 
 T = TypeVar("T")
@@ -46,17 +47,13 @@ def bar(positive: float, negative: float, net: float, end: float) -> str:
 
 
 def image_strip(explanation: Explanation) -> str:
-    """The image and its maps side by side."""
-    found = maps(explanation)
-    ends = {side: reach(values) for side, values in found.items()}
-    ends["positive"] = ends["negative"] = max(ends["positive"], ends["negative"])
-    colours = {"positive": (UP, UP), "negative": (DOWN, DOWN), "net": (UP, DOWN), "conflict": (CONFLICT, CONFLICT)}
+    """The image, and the net of its regions on it."""
+    found = region_scores(explanation)
     shown: dict[str, np.ndarray] = {}
     if (picture := seen(explanation)) is not None:
         picture = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, 2)
         shown["the image"] = np.round(255 * picture.clip(0, 1)).astype(np.uint8)
-    for side, values in found.items():
-        shown[f"{side}, up to {ends[side]:.3g}"] = coloured(values, ends[side], *colours[side])
+    shown[region_title(found)] = overlay(explanation, found)
     height, width, _ = next(iter(shown.values())).shape
     size = f"width:{SIDE}px;height:{max(round(SIDE * height / width), 8)}px;image-rendering:pixelated;border:1px solid #ccc"
     figures = (

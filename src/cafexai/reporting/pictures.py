@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ..explanation import Explanation
+from ..plotting.regions import Cut, overlay, region_scores, region_title
 from ..plotting.row_lines import number
 from .escape import Html, joined, tag
 from .summed import channels_first
@@ -22,19 +23,21 @@ WORD_STEPS = 10  # thicknesses of the lines over and under words
 
 
 def image_row(one: Explanation, side: int) -> Html:
-    """The picture, and where it pushed up, down, what remains and what cancelled: one scale for all four maps."""
-    parts = (one.positive, one.negative, one.combined)
-    up, down, net = (_smaller(channels_first(one.parts(part)[0])[0].double().sum(0), side) for part in parts)
+    """The picture, the net of its cells on it, and what each pixel pushed up, down and cancelled."""
+    return tag("div", *(_figure(address, name) for name, address in image_maps(one, side).items()), kind="maps")
+
+
+def image_maps(one: Explanation, side: int, *cuts: Cut) -> dict[str, str]:
+    """Names and addresses: the picture, the nets of its cells (and of other regions) on it, then single pixels on one scale."""
+    parts = (one.positive, one.negative)
+    up, down = (_smaller(channels_first(one.parts(part)[0])[0].double().sum(0), side) for part in parts)
     reach = max(up.max().item(), down.max().item())
-    maps = {
-        "pushed up": (up, UP),
-        "pushed down": (down, DOWN),
-        "net": (net, UP),
-        "conflict": (torch.minimum(up, down), CONFLICT),
-    }
-    figures = [_figure(picture(channels_first(one.parts(one.shown)[0])[0], side), "the picture")]
-    figures += [_figure(heat(values, reach, colour), name) for name, (values, colour) in maps.items()]
-    return tag("div", *figures, kind="maps")
+    found = {"the picture": picture(channels_first(one.parts(one.shown)[0])[0], side)}
+    for regions in (region_scores(one, 0, cut) for cut in (Cut(), *cuts)):
+        found[region_title(regions)] = png(_fewer(torch.from_numpy(overlay(one, regions)), side), COLOUR)
+    found["pushed up"], found["pushed down"] = heat(up, reach, UP), heat(down, reach, DOWN)
+    found["cancelled in the pixel"] = heat(torch.minimum(up, down), reach, CONFLICT)
+    return found
 
 
 def picture(image: Tensor, side: int) -> str:
@@ -89,8 +92,16 @@ def word_styles() -> str:
 
 
 def _figure(address: str, name: str) -> Html:
-    image = Html(f'<img src="{address}" alt="{name}">')  # an address that png() made, and a word of this file
+    image = Html(f'<img src="{address}" alt="{name}">')  # an address that png() made, and words of ours with a number
     return tag("figure", image, tag("figcaption", name))
+
+
+def _fewer(pixels: Tensor, side: int) -> Tensor:
+    """At most ``side`` high and wide, (height, width, 3): some of the pixels, as they are."""
+    height, width = pixels.shape[:2]
+    step = max(1.0, max(height, width) / side)
+    down, right = ((torch.arange(max(int(size / step), 1)) * step).long() for size in (height, width))
+    return pixels[down][:, right]
 
 
 def _smaller(values: Tensor, side: int, mean: bool = False) -> Tensor:

@@ -23,6 +23,13 @@ class Ledger(str):
     def __repr__(self) -> str:
         return str(self)
 
+    def to_latex(self) -> str:
+        """The table as ``tabular`` with ``booktabs``; what a caption must say stands above it as comments."""
+        from .latex import ledger_table
+
+        said = [f"What moved {self.row.target_name()} ({with_c(self.row)})", *remarks(self.row), *self.more]
+        return ledger_table(shown(self.row, self.most, order=self.order), said)
+
     def _repr_html_(self) -> str:
         from .notebook import ledger_page
 
