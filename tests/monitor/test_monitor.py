@@ -311,3 +311,27 @@ def test_surprise_is_the_tail_of_poisson(count, expected):
     if naive > 1e-12:
         assert statistics.surprise(count, expected) == pytest.approx(-math.log10(naive), rel=1e-6)
     assert statistics.surprise(0, expected) == 0
+
+
+def test_harm_is_unknown_without_labels_and_seen_with_them():
+    random = torch.Generator().manual_seed(0)
+    shared = torch.randn(4000, 1, generator=random)
+    rows = shared + 0.3 * torch.randn(4000, 2, generator=random)
+    model = torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0, -1.0]]))
+        model.bias.zero_()
+    labels = (model(rows)[:, 0] > 0).long()
+    monitor = Monitor.fit(CAFE(model), rows[:3000], labels[:3000])
+    same, true = rows[3000:], labels[3000:]
+    assert monitor.check(same).harm == "none"
+    assert monitor.check(same, true).harm == "not seen"
+    # The mean of both columns is lost; their difference, the output, is the same in every row.
+    difference = same[:, :1] - same[:, 1:]
+    apart = torch.cat([difference, -difference], 1) / 2
+    changed = monitor.check(apart)
+    assert (changed.kind != "none", changed.severity, changed.harm) == (True, "warn", "unknown")
+    assert "unknown without labels" in str(changed)
+    assert monitor.check(same + torch.tensor([2.0, 0.0])).harm == "likely"
+    wrong = monitor.check(apart, 1 - true)
+    assert (wrong.severity, wrong.harm) == ("alert", "seen")

@@ -52,9 +52,12 @@ def judge(reference: Reference, window: Window) -> Verdict:
     output, conflict = (_effect(reference.window, window, place) for place in (-2, -1))
     performance = _performance(reference.window, window)
     kind = _kind(alarms, columns)
+    matters = _matters(kind, output, columns, "output" in alarms)
+    harm = _harm(kind, matters, performance)
     found = Verdict(
         kind=kind,
-        severity=_severity(kind, output, columns, performance, "output" in alarms),
+        severity="alert" if matters or harm == "seen" else "none" if kind == "none" else "warn",
+        harm=harm,
         sentence="",
         rows=window.rows,
         scored=window.scored,
@@ -174,19 +177,19 @@ def _kind(alarms: Mapping[str, object], columns: Mapping[str, str]) -> str:
     return "output shift" if {"output", "conflict"} & set(alarms) else "none"
 
 
-def _severity(
-    kind: str, output: Effect | None, columns: Mapping[str, str], performance: Performance | None, moved: bool
-) -> str:
+def _matters(kind: str, output: Effect | None, columns: Mapping[str, str], moved: bool) -> bool:
+    """Whether a column is lost, or the output moved noticeably."""
+    lost = bool({"missing", "frozen"} & set(columns.values()))
+    return kind != "none" and (lost or (moved and output is not None and output.size >= MATTERS))
+
+
+def _harm(kind: str, matters: bool, performance: Performance | None) -> str:
+    """What is known of the predictions; see ``Verdict``."""
     if performance is not None:
         now = performance.accuracy_now
         error = sqrt(max(now * (1 - now), 1e-12) / performance.labelled)
-        if performance.accuracy_before - now > max(WORSE, 2 * error):
-            return "alert"
-    if kind == "none":
-        return "none"
-    lost = bool({"missing", "frozen"} & set(columns.values()))
-    matters = moved and output is not None and output.size >= MATTERS
-    return "alert" if lost or matters else "warn"
+        return "seen" if performance.accuracy_before - now > max(WORSE, 2 * error) else "not seen"
+    return "none" if kind == "none" else "likely" if matters else "unknown"
 
 
 def _ranking(before: Numbers, now: Numbers) -> float:

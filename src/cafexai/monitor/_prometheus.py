@@ -9,6 +9,7 @@ from ._verdict import SEVERITIES, Verdict
 Sample = tuple[dict[str, str], float]
 HELP = {
     "severity": "0 none, 1 warn, 2 alert",
+    "harm_unknown": "1 if something changed, the output kept its distribution, and there are no labels",
     "rows": "rows of the window",
     "unscored_rows": "rows that the model did not take",
     "output_moved": "Wasserstein distance of the output, in standard deviations of the reference",
@@ -48,6 +49,8 @@ def _samples(name: str, window: str, verdict: Verdict) -> Iterator[Sample]:
     labels = {"window": window}
     if name == "severity":
         yield labels | {"kind": verdict.kind}, float(SEVERITIES.index(verdict.severity))
+    elif name == "harm_unknown":
+        yield labels, float(verdict.harm == "unknown")
     elif name == "rows":
         yield labels, float(verdict.rows)
     elif name == "unscored_rows":

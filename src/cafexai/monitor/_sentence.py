@@ -14,6 +14,8 @@ def write_sentence(verdict: Verdict, features: int) -> str:
     parts = _changes(verdict)
     if verdict.kind != "none":
         parts += _effects(verdict, features)
+    if verdict.harm == "unknown":
+        parts.append("whether predictions are worse is unknown without labels")
     if verdict.scored < verdict.rows:
         parts.append(f"{verdict.rows - verdict.scored} of {verdict.rows} rows could not be scored")
     if verdict.performance is not None:

@@ -107,6 +107,9 @@ class Verdict:
         kind: The kind of change.
         severity: "none", "warn" (something changed) or "alert" (and the output of the model moved, a column is lost, or
             labels show a loss).
+        harm: Whether predictions are worse. "none": no change was found. "unknown": something changed, and there are no labels;
+            the output keeps its distribution, which says little about single predictions. "likely": the output moved or a
+            column is lost. "seen", "not seen": labels show a loss of accuracy, or none.
         sentence: The verdict in words.
         rows: Rows of the window.
         scored: Rows that the model took.
@@ -126,6 +129,7 @@ class Verdict:
 
     kind: str
     severity: str
+    harm: str
     sentence: str
     rows: int
     scored: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..._extras import needs
 from ...cafe import CAFE
 from ...monitor import Monitor, Signals
+from ...monitor._statistics import normal_p, smirnov_p
 from ..datasets import Dataset
 from .distributions import auroc
 from .infidelity import prepared
-from .monitor_report import report
+from .monitor_baselines import measure_certainty, ordinary_statistics
+from .monitor_report import ALARMS, WITHOUT_MODEL, report
 from .monitor_shifts import KINDS, SHIFTS, UNPAIRED, Rows
 from .record import Settings, Study, Task, Workplace
 
@@ -28,85 +30,150 @@ TRAINED = {"family": "mlp", "mimic_demo": True, "train_rows": None, "epochs": 10
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
-    """One task per data set, family of networks and variant."""
-    for name in settings["data"]:
-        for variant in settings["variants"]:
+    """Two tasks per data set and variant: shifts, and false alarms."""
+    for variant in settings["variants"]:
+        for name in settings["data"]:
+            yield Task(f"{name}-{variant}", partial(measure_shifts, name, variant, settings, place))
+            yield Task(f"{name}-{variant}-false-alarms", partial(measure_false_alarms, name, variant, settings, place))
 
-            def run(name: str = name, variant: str = variant) -> Any:
-                return measure(name, variant, settings, place)
 
-            yield Task(f"{name}-{variant}", run)
+@dataclass(frozen=True)
+class Subject:
+    """A trained network with its rows in random order."""
+
+    table: Dataset
+    model: nn.Module
+    cafe: CAFE
+    target: int | None
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def prepare(cls, name: str, variant: str, settings: Settings, place: Workplace) -> Subject:
+        """The network of a data set, trained if it is not yet."""
+        table, model = prepared(name, 42, TRAINED, place)
+        order = torch.randperm(len(table.x_train), generator=torch.Generator().manual_seed(0))[: settings["rows"]]
+        x = table.x_train[order]
+        with torch.no_grad():
+            target = None if model(x[:2]).shape[1] == 1 else 1
+        cafe = CAFE(model, variant=variant, feature_names=table.feature_names)
+        return cls(table, model, cafe, target, x, table.y_train[order])
+
+    def fit(self, reference: Any, settings: Settings) -> Monitor:
+        """A monitor for rows, or for their watched numbers."""
+        return Monitor.fit(self.cafe, reference, target=self.target, false_alarms=settings["false_alarms"])
+
+    def read(self, monitor: Monitor, x: Tensor) -> Part:
+        """Explained rows."""
+        return Part(monitor.read(x), measure_certainty(self.model, x))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Explained rows: the watched numbers, and two measures of certainty."""
+
+    signals: Signals
+    certainty: Numbers  # (rows, 2): the largest logit, and the energy
+
+    def take(self, places: Any) -> Part:
+        """Some of the rows."""
+        return Part(self.signals.take(places), self.certainty[places])
+
+    def draw(self, size: int, count: int, seed: int) -> list[Part]:
+        """Windows of these rows."""
+        random, rows = np.random.default_rng(seed), len(self.signals)
+        return [self.take(random.choice(rows, size, replace=rows < size)) for _ in range(count)]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A fitted monitor, and the watched numbers of its reference for other tests."""
+    """A fitted monitor, and the explained rows of its reference for other tests."""
 
     monitor: Monitor
-    before: Signals
+    before: Part
     classifiers: bool
 
-    def draw(self, signals: Signals, size: int, count: int, seed: int) -> list[Signals]:
-        """Windows drawn from explained rows."""
-        random, rows = np.random.default_rng(seed), len(signals)
-        return [signals.take(random.choice(rows, size, replace=rows < size)) for _ in range(count)]
-
-    def evaluate(self, window: Signals) -> dict[str, float]:
+    def evaluate(self, window: Part) -> dict[str, float]:
         """Every statistic of a window: those of the monitor, and ordinary ones."""
-        found, limits = self.monitor.statistics(window), self.monitor.reference.limits
-        values = {"monitor, all": max(value / limits[family] for family, value in found.items())}
+        found, limits = self.monitor.statistics(window.signals), self.monitor.reference.limits
+        shares = {family: value / limits[family] for family, value in found.items()}
+        values = {"monitor, all": max(shares.values())}
+        values["monitor without the model"] = max(shares[name] for name in WITHOUT_MODEL)
         values |= {f"monitor, {family}": value for family, value in found.items()}
-        values["PSI of inputs"] = max(map(stability_index, self.before.inputs.T, window.inputs.T))
-        values["mean output"] = abs(window.output.mean() - self.before.output.mean())
-        return values | (two_samples(self.before, window) if self.classifiers else {})
+        return values | ordinary_statistics(self.before, window, self.classifiers)
 
 
-def stability_index(before: Numbers, now: Numbers) -> float:
-    """PSI of one column over tenths of the reference."""
-    edges = np.unique(np.quantile(before, np.arange(1, 10) / 10))
-    counts = (np.bincount(np.searchsorted(edges, values, "right"), minlength=len(edges) + 1) for values in (before, now))
-    p, q = (np.maximum(count / count.sum(), 1e-4) for count in counts)
-    return float(((q - p) * np.log(q / p)).sum())
-
-
-def measure(name: str, variant: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_shifts(name: str, variant: str, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Every statistic on clean and on shifted windows of one network."""
-    table, model = prepared(name, 42, TRAINED, place)
-    cafe = CAFE(model, variant=variant, feature_names=table.feature_names)
-    order = torch.randperm(len(table.x_train), generator=torch.Generator().manual_seed(0))[: settings["rows"]]
-    before, after = order.tensor_split(2)
-    pool, labels = table.x_train[after], table.y_train[after]
-    with torch.no_grad():
-        target = None if model(pool[:2]).shape[1] == 1 else 1
-    fitted = Monitor.fit(cafe, table.x_train[before], target=target, false_alarms=settings["false_alarms"])
-    bench = Bench(fitted, fitted.read(table.x_train[before]), settings["classifiers"])
-    rows, usual = describe(table, pool, labels, cafe, target), fitted.read(pool)
-    found: dict[str, Any] = {"rows": len(pool), "minimum": fitted.reference.minimum, "shifts": {}, "false alarms": {}}
-    for size in [size for size in settings["windows"] if fitted.reference.minimum <= size <= len(pool) // 2]:
-        clean = [bench.evaluate(one) for one in bench.draw(usual, size, settings["count"], 0)]
-        fresh = [fitted.check(one) for one in bench.draw(usual, size, settings["fresh"], 1)]
-        found["false alarms"][str(size)] = [sum(one.kind != "none" for one in fresh), len(fresh)]
+    subject = Subject.prepare(name, variant, settings, place)
+    reference, pool = subject.x.tensor_split(2)
+    labels = subject.y[len(reference) :]
+    fitted = subject.fit(reference, settings)
+    bench = Bench(fitted, subject.read(fitted, reference), settings["classifiers"])
+    rows, usual = describe(subject.table, pool, labels, subject.cafe, subject.target), subject.read(fitted, pool)
+    found: dict[str, Any] = {"rows": len(pool), "minimum": fitted.reference.minimum, "shifts": {}}
+    for size in _allowed_sizes(fitted, len(pool), settings):
+        clean = [bench.evaluate(one) for one in usual.draw(size, settings["count"], 0)]
         for shift, change in SHIFTS.items():
             try:
                 shifted = change(rows)
             except (IndexError, StopIteration):  # the table has no such column
                 continue
-            result = _judge_shift(bench, fitted.read(shifted), clean, shift, size, settings["count"])
-            result["harm"] = None if shift in UNPAIRED else harm(model, pool, shifted, labels)
+            result = _judge_shift(bench, subject.read(fitted, shifted), clean, shift, size, settings["count"])
+            result["harm"] = None if shift in UNPAIRED else harm(subject.model, pool, shifted, labels)
             found["shifts"].setdefault(shift, {})[str(size)] = result
     return found
 
 
-def _judge_shift(bench: Bench, signals: Signals, clean: Values, shift: str, size: int, count: int) -> dict[str, Any]:
+def measure_false_alarms(name: str, variant: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+    """Alarms on windows without a shift that share no row with each other or with their reference.
+
+    Rows are split again, and a monitor is fitted again, as soon as the windows of one split are used up.
+    """
+    subject = Subject.prepare(name, variant, settings, place)
+    half, wanted = len(subject.x) // 2, settings["fresh"]
+    fitted = subject.fit(subject.x[:half], settings)
+    signals = fitted.read(subject.x)
+    counts = {size: dict.fromkeys(ALARMS, 0) | {"windows": 0} for size in _allowed_sizes(fitted, half, settings)}
+    random = np.random.default_rng(1)
+    while any(count["windows"] < wanted for count in counts.values()):
+        order = random.permutation(len(signals))
+        monitor, rest = subject.fit(signals.take(order[:half]), settings), order[half:]
+        for size, count in counts.items():
+            for start in range(0, len(rest) - size + 1, size):
+                if count["windows"] < wanted:
+                    _count_alarms(count, monitor, signals.take(rest[start : start + size]), settings["false_alarms"])
+    return {"false alarms": {str(size): count for size, count in counts.items()}}
+
+
+def _count_alarms(count: dict[str, int], monitor: Monitor, window: Signals, rate: float) -> None:
+    count["windows"] += 1
+    smallest = max(monitor.reference.minimum, 1)
+    if len(window) < smallest:  # another split may ask for a few rows more
+        raise ValueError(f"study monitor: windows of {len(window)} rows are below the minimum of {smallest}.")
+    verdict = monitor.check(window)
+    found = {family: value for family, (value, _) in verdict.statistics.items()}
+    columns = max(value for family, value in found.items() if family not in ("new values", "correlations"))
+    plain = min(float(smirnov_p(np.array(columns))), float(normal_p(np.array(found["correlations"]))))
+    for name, raised in zip(ALARMS, (verdict.kind != "none", plain < rate, verdict.p < rate), strict=True):
+        count[name] += raised
+
+
+def _allowed_sizes(fitted: Monitor, rows: int, settings: Settings) -> list[int]:
+    return [size for size in settings["windows"] if fitted.reference.minimum <= size <= rows // 2]
+
+
+def _judge_shift(bench: Bench, shifted: Part, clean: Values, shift: str, size: int, count: int) -> dict[str, Any]:
     """AUROC of every statistic, and the verdicts."""
-    moved = bench.draw(signals, size, count, 2)
+    moved = shifted.draw(size, count, 2)
     values = [bench.evaluate(one) for one in moved]
-    verdicts = [bench.monitor.check(one) for one in moved]
+    verdicts = [bench.monitor.check(one.signals) for one in moved]
     wanted = KINDS.get(shift)
     return {
         "auroc": {key: auroc(_column(clean, key), _column(values, key)) for key in clean[0]},
         "alarms": statistics.fmean(one.kind != "none" for one in verdicts),
         "alerts": statistics.fmean(one.severity == "alert" for one in verdicts),
+        "unknown": statistics.fmean(one.harm == "unknown" for one in verdicts),
         "kind": None if wanted is None else statistics.fmean(one.kind == wanted for one in verdicts),
         "output": statistics.fmean(one.output.size for one in verdicts if one.output is not None),
     }
@@ -126,26 +193,6 @@ def describe(table: Dataset, x: Tensor, y: Tensor, cafe: CAFE, target: Any) -> R
     first, second = np.unravel_index(int(related.argmax()), related.shape)
     pair = (numbers[int(first)], numbers[int(second)])
     return Rows(x, y, features, important, pair, torch.Generator().manual_seed(7))
-
-
-def two_samples(before: Signals, window: Signals) -> dict[str, float]:
-    """How well classifiers tell the window from the reference: cross-validated AUROC, on inputs and on scores."""
-    linear, trees = needs("sklearn.linear_model", "sklearn"), needs("sklearn.ensemble", "sklearn")
-    selection = needs("sklearn.model_selection", "sklearn")
-    size = len(window)
-    drawn = before.take(np.random.default_rng(3).choice(len(before), min(size, len(before)), replace=False))
-    y = np.r_[np.zeros(len(drawn)), np.ones(size)]
-    found = {}
-    for what in ("inputs", "scores"):
-        x = np.r_[getattr(drawn, what), getattr(window, what)]
-        x = (x - x.mean(0)) / np.where(x.std(0) > 0, x.std(0), 1)
-        for kind, model in (
-            ("linear", linear.LogisticRegression(max_iter=200)),
-            ("trees", trees.ExtraTreesClassifier(30, min_samples_leaf=5, random_state=0)),
-        ):
-            p = selection.cross_val_predict(model, x, y, cv=3, method="predict_proba")[:, 1]
-            found[f"{kind} classifier on {what}"] = auroc(torch.from_numpy(p[y == 0]), torch.from_numpy(p[y == 1]))
-    return found
 
 
 def harm(model: nn.Module, x: Tensor, shifted: Tensor, y: Tensor) -> float:
