@@ -1,4 +1,4 @@
-"""Write llms.txt: the pages of the site, by section, with one sentence each, and the pages themselves as Markdown."""
+"""Write llms.txt: the pages of the site, by section, with one sentence each, and the written pages as Markdown."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ def write_llms(config: Path, staged: Path, site: Path) -> None:
         lines += [f"## {section}", ""]
         for file in pages(entries):
             text = (staged / file).read_text(encoding="utf-8")
+            if file.startswith("reference/"):  # large, and the HTML is as easy to read
+                lines.append(f"- [{title(text)}]({file.removesuffix('.md')}.html): {first_sentence(text)}")
+                continue
             lines.append(f"- [{title(text)}]({file}): {first_sentence(text)}")
             (site / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(staged / file, site / file)

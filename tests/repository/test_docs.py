@@ -52,7 +52,7 @@ def test_every_page_is_in_the_navigation():
 
     listed = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
     assert len(listed) == len(set(listed))
-    assert {page.relative_to(DOCS).as_posix() for page in PAGES} - set(listed) == set()
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES} == set(listed) - {"reference/"}
 
 
 def test_the_comparison_of_outputs_looks():

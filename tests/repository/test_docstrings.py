@@ -3,35 +3,19 @@
 import doctest
 import importlib
 import inspect
-import pkgutil
+import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import cafexai
 
-MODULES = ["cafexai", *sorted(f"cafexai.{one.name}" for one in pkgutil.iter_modules(cafexai.__path__) if one.name[0] != "_")]
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "scripts"))
+import reference
 
-
-def public_objects():
-    """Name -> object, for everything in ``__all__`` of the public modules, and the public methods of classes."""
-    found = {}
-    for name in MODULES:
-        module = importlib.import_module(name)
-        for word in getattr(module, "__all__", []):
-            thing = getattr(module, word)
-            if callable(thing) and getattr(thing, "__module__", "").startswith("cafexai"):
-                found.setdefault(id(thing), (f"{name}.{word}", thing))
-    objects = dict(found.values())
-    for name, thing in list(objects.items()):
-        if inspect.isclass(thing):
-            members = {word: getattr(thing, word) for word in dir(thing) if word[0] != "_"}
-            own = {word: one for word, one in members.items() if (getattr(one, "__module__", "") or "").startswith("cafexai")}
-            objects |= {f"{name}.{word}": one for word, one in own.items() if inspect.isroutine(one)}
-    return objects
-
-
-OBJECTS = public_objects()
+OBJECTS = reference.public_objects()
 
 
 def parameters(thing):
@@ -86,3 +70,58 @@ def test_examples_run(example, tmp_path, monkeypatch):
     said = []
     runner.run(example, out=said.append)
     assert runner.failures == 0, "".join(said)
+
+
+PAGES = reference.reference_pages()
+
+
+def test_the_reference_has_every_public_name_once():
+    anchors = re.findall(r"^#+ .*\{ #(\S+) \}$", "\n".join(PAGES.values()), re.MULTILINE)
+    assert sorted(anchors) == sorted(OBJECTS)
+    linked = re.findall(r"\]\((\w+)\.md#(\S+)\)", PAGES["reference/index.md"])
+    assert all(f"{{ #{name} }}" in PAGES[f"reference/{page}.md"] for page, name in linked)
+    assert {name for _, name in linked} >= {name for name in OBJECTS if name.rpartition(".")[0] not in OBJECTS}
+
+
+@pytest.mark.parametrize(
+    "name", ["cafexai.CAFE.explain", "cafexai.CAFE.explain_layer", "cafexai.batch.score", "cafexai.methods.lime"]
+)
+def test_the_reference_has_every_parameter(name):
+    """Also those that a decorator adds."""
+    page = PAGES[f"reference/{reference.page_of(name)}.md"]
+    text = page.partition(f"{{ #{name} }}\n")[2].partition("{ #")[0]
+    words = parameters(OBJECTS[name])
+    assert len(words) > 4
+    assert [word for word in words if not re.search(rf"^- `\*{{0,2}}{word}`", text, re.MULTILINE)] == []
+    assert ">>> " in text
+    assert " at 0x" not in "".join(PAGES.values())
+
+
+def test_docstrings_are_divided_into_their_sections():
+    def taught(first, second=2):
+        """Do it.
+
+        Twice.
+
+        Args:
+            first: What to do: ``a[:3]``,
+                and more.
+            second: How often.
+
+        Returns:
+            A number.
+
+        Raises:
+            ValueError: It cannot be done.
+
+        Example:
+            >>> 1
+            1
+        """
+
+    text = "\n".join(reference.described("cafexai.taught", taught, 2))
+    assert "cafexai.taught(first, second=2)" in text
+    assert "- `first`: What to do: ``a[:3]``, and more.\n- `second`: How often." in text
+    assert "**Returns** A number." in text
+    assert "- `ValueError`: It cannot be done." in text
+    assert "```pycon\n>>> 1\n1\n```" in text
