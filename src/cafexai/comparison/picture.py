@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..metrics import METRICS
-from ..plotting.figures import figure, add_heading, light, rows_down
+from ..plotting.figures import add_heading, figure, light, rows_down
 from ..plotting.looks import points
 from ..plotting.palette import NET, QUIET, UP
 from ..reporting.notebook import table

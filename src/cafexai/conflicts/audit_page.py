@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..plotting.figures import figure, add_heading, light, rows_down
+from ..plotting.figures import add_heading, figure, light, rows_down
 from ..plotting.labels import labels
 from ..plotting.palette import AUDIT
 from ..reporting.html_parts import cap

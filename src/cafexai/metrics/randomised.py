@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .._extras import needs, progress
 from ..cafe import CAFE
 from ..explanation import Explanation
-from ..plotting.figures import figure, add_heading, light
+from ..plotting.figures import add_heading, figure, light
 from ..plotting.labels import labels
 from ..plotting.palette import SERIES
 from .occlusion import correlation, rank_values

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..explanation import Explanation
-from .figures import figure, add_heading, light, rows_down
+from .figures import add_heading, figure, light, rows_down
 from .labels import labels, shorten
 from .looks import points
 from .palette import NET, QUIET, SERIES, UP, VALUES

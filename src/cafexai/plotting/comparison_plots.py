@@ -10,7 +10,7 @@ import torch
 
 from ..explanation import Explanation
 from .dispatch import view
-from .figures import cell_text, figure, add_heading, heatmap, light
+from .figures import add_heading, cell_text, figure, heatmap, light
 from .image_details import draw_map
 from .labels import class_name, labels
 from .looks import points

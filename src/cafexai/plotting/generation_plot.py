@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .figures import cell_text, figure, add_heading, heatmap
+from .figures import add_heading, cell_text, figure, heatmap
 from .labels import percent, shorten
 from .palette import NET
 from .row_lines import align_numbers, number

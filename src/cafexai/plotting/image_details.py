@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ..explanation import Explanation
-from .figures import bare, figure, add_heading
+from .figures import add_heading, bare, figure
 from .looks import points
 from .palette import CONFLICT, DOWN, UP, both_signs, fading
 from .pixels import find_places, maps, reach, visible_image
 from .regions import RegionScores
-from .table_plot import headline, describe_conflict
+from .table_plot import describe_conflict, headline
 from .totals import in_total, sentence
 
 if TYPE_CHECKING:

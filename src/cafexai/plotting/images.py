@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..explanation import Explanation
-from .figures import figure, add_heading
+from .figures import add_heading, figure
 from .image_details import colour_scale, details, draw_picture, name_of_other, scores_beside
 from .labels import class_name, shorten
 from .looks import current, points
@@ -18,7 +18,7 @@ from .pixels import find_places, reach, visible_image
 from .regions import PALE, STRONG, Cut, RegionScores, region_scores
 from .rounding import Shown, in_digits
 from .row_lines import Line, bias_line, number
-from .table_plot import headline, describe_conflict
+from .table_plot import describe_conflict, headline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

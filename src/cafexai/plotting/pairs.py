@@ -12,7 +12,7 @@ import numpy as np
 
 from ..explanation import Explanation, HiddenConflicts
 from .conflict_words import evaluation_sentence
-from .figures import bare, cell_text, figure, add_heading
+from .figures import add_heading, bare, cell_text, figure
 from .labels import labels
 from .looks import points
 from .palette import CONFLICT, QUIET, fading

@@ -12,7 +12,7 @@ import torch
 from ..explanation import Explanation
 from .conflict_words import mean_sentence, whole_percent
 from .dispatch import view
-from .figures import figure, add_heading, light, rows_down
+from .figures import add_heading, figure, light, rows_down
 from .image_details import draw_map
 from .labels import class_name, labels
 from .looks import points

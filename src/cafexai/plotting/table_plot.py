@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
 from .conflict_words import conflict_sentence
-from .figures import figure, add_heading, light, rows_down
+from .figures import add_heading, figure, light, rows_down
 from .labels import labels, probability, shorten, with_c
 from .looks import current, points
 from .palette import DOWN, NET, PALE_DOWN, PALE_UP, UP

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
-from .figures import bare, figure, add_heading, text_width
+from .figures import add_heading, bare, figure, text_width
 from .labels import shorten
 from .palette import DOWN, UP, tint
 from .table_plot import headline

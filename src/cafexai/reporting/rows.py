@@ -9,7 +9,7 @@ from ..explanation import Explanation
 from ..plotting.rounding import Shown, round_explanation
 from ..plotting.row_lines import baseline_lines, number
 from .escape import Html, join_parts, tag
-from .ledger_table import bar, ledger, format_signed
+from .ledger_table import bar, format_signed, ledger
 from .pictures import image_row, text_row
 from .sentences import sentences
 from .summed import by_region

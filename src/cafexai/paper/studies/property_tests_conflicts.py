@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...conflicts import audit
 from ...methods import METHODS
 from .methods import method
-from .property_tests import EXACT, Outcome, draw, network, explain_by, score, strongest, variants
+from .property_tests import EXACT, Outcome, draw, explain_by, network, score, strongest, variants
 
 
 def nonzero_at_zero(key: str, models: int, seed: int) -> Outcome:

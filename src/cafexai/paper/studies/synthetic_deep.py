@@ -16,7 +16,7 @@ from .infidelity_deep_report import level
 from .methods import WAYS, large_scores, method
 from .paper import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
-from .synthetic import true_attributions, rmse
+from .synthetic import rmse, true_attributions
 
 DEFAULT = "default c=0.5"
 RIVALS = ("gradient_x_input", "integrated_gradients", "deeplift_rescale", "deeplift_revealcancel")
