@@ -19,7 +19,7 @@ from cafexai._inputs.perturbations import Masks
 from cafexai.paper.datasets import movie_snippets
 from cafexai.paper.studies.record import Workplace
 from cafexai.paper.studies.truth_shapley import exact
-from cafexai.paper.studies.truth_text import TEXT, trained_on_texts
+from cafexai.paper.studies.truth_text import TEXT, train_on_texts
 
 SPLITS = 10  # random blocks whose spread is measured
 
@@ -82,7 +82,7 @@ def spread_of(model, x, baseline, groups, truth, seed):
 def measured(kind, seed, settings, place, most):
     """Means over held-out sentences of one model."""
     snippets = movie_snippets(folder=place.data)
-    model, encoder, accuracy = trained_on_texts(kind, seed, snippets, settings, place)
+    model, encoder, accuracy = train_on_texts(kind, seed, snippets, settings, place)
     held = snippets.texts[settings["train_rows"] + settings["valid_rows"] :]
     at, rows, few = settings["seeds"].index(seed), settings["rows"], settings["short_rows"]
     short = [t for t in held[len(settings["seeds"]) * rows :] if len(encoder.tokens(t)) - 2 <= settings["short_tokens"]]

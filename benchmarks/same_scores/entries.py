@@ -7,7 +7,7 @@ from torch import Tensor
 
 TENSORS = """
     positive negative combined bias_by_layer bias bias_positive bias_negative output baseline_output completeness_error
-    output_error conflict conflict_pairs target baselines
+    output_error s_conf conflict_pairs target baselines
 """.split()
 TEXTS = ("frozen", "notes", "settings")
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 from dtypes import DTYPES, label, seeded
-from explaining import NETTINGS
+from explaining import NETTINGS, method, of_method
 from small_models import ResidualMLP, ft_transformer, perceptron, small_cnn
 from torch import nn
 
@@ -36,8 +36,8 @@ def each_method(tail, model, x, random):
     """All methods with the arguments that they share."""
     mask = torch.arange(x[0].numel()).view(x[0].shape) // 2
     starts = {"zero": None, "row": random[:1], "each": random, "stack": torch.stack([random[:1], -random[:1]])}
-    for name, method in METHODS.items():
-        head, run = f"{name}/{tail}", partial(method, model, x)
+    for name in METHODS:
+        head, run = f"{name}/{tail}", partial(method(name), model, x)
         for start, baselines in starts.items():
             yield f"{head}/{start}", partial(run, target=1, baselines=baselines)
         yield f"{head}/predicted", run
@@ -48,7 +48,7 @@ def own_settings(tail, model, x, random):
     """Targets of each row, and the settings that only CAFE has."""
     targets = torch.arange(len(x)) % 3
     for name in OWN_TARGETS:
-        yield f"{name}/{tail}/each row", partial(METHODS[name], model, x, target=targets, baselines=random)
-    cafe = partial(METHODS["cafe"], model, x, target=1, biases="reference", c=1.0)
+        yield f"{name}/{tail}/each row", partial(method(name), model, x, target=targets, baselines=random)
     for netting in NETTINGS:
-        yield f"cafe/{tail}/{netting}/reference", partial(cafe, netting=netting)
+        options = of_method({"netting": netting, "biases": "reference", "c": 1.0})
+        yield f"cafe/{tail}/{netting}/reference", partial(METHODS["cafe"], model, x, target=1, **options)

@@ -6,11 +6,11 @@ from functools import partial
 
 import torch
 from dtypes import DTYPES, label, like, seeded
-from explaining import NETTINGS, attribute, explain
+from explaining import NETTINGS, attribute, cafe, explain
 from small_models import OWN, own_inputs, perceptron
 from torch import nn
 
-from cafexai import CAFE, elementwise_module, from_sklearn
+from cafexai import elementwise_module, from_sklearn
 
 REFUSED = {  # arguments of an explanation
     "baseline of words": {"baselines": "mean"},
@@ -93,7 +93,7 @@ def arguments(dtype):
     yield "batch size", lambda: explain(net, x, batch_size=2, target=torch.arange(7) % 3)
     yield "number", lambda: explain(net, x, 0.3)
     for word in ("mean", "median", "mode"):
-        yield word, lambda word=word: CAFE(net, background=torch.arange(30.0).view(5, 6).sin()).explain(x, word)
+        yield word, lambda word=word: cafe(net, background=torch.arange(30.0).view(5, 6).sin()).explain(x, word)
     yield "callable", lambda: explain(net, x, lambda given: given * 0.5)
     yield from more_arguments(net, x)
     yield "key", lambda: explain(lambda a: {"scores": net(a), "other": a}, x, target=0, output="scores")

@@ -8,10 +8,9 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from dtypes import DTYPES, label, like, seeded
+from explaining import cafe
 from small_models import Own
 from torch import nn
-
-from cafexai import CAFE
 
 EACH = 60  # networks of every kind
 ACTIVATIONS = (nn.ReLU, nn.GELU, nn.Tanh, nn.SiLU, nn.Sigmoid, nn.LeakyReLU)
@@ -33,11 +32,10 @@ def explained(head, model, x, seed):
         dampen(model)
     starts = {"zero": None, "row": like(x[:1]), "each": like(x)}
     for name, start in starts.items():
-        run = partial(CAFE(model).explain, x, start, target=0, conflict="net")
-        yield f"{head}/{name}", run
-        yield f"{head}/{name}/attribute", partial(CAFE(model).attribute, x, start, target=0)
-    variant = ("published", "feature")[seed % 2]
-    yield f"{head}/{variant}", partial(CAFE(model, variant=variant).explain, x, starts["row"], target=0, conflict="net")
+        yield f"{head}/{name}", partial(cafe(model).explain, x, start, target=0)
+        yield f"{head}/{name}/attribute", partial(cafe(model).attribute, x, start, target=0)
+    netting = ("path", "feature")[seed % 2]
+    yield f"{head}/{netting}", partial(cafe(model, netting=netting).explain, x, starts["row"], target=0)
 
 
 def dampen(model):

@@ -6,9 +6,10 @@ from functools import partial
 
 import torch
 from dtypes import DTYPES, label, seeded
+from explaining import cafe, method
 from small_models import perceptron, small_cnn
 
-from cafexai import CAFE, compare, conflicts, metrics
+from cafexai import compare, conflicts, metrics
 from cafexai.methods import METHODS
 
 MEASURED = ("cafe", "lrp", "deeplift_rescale", "integrated_gradients")
@@ -27,15 +28,15 @@ def runs():
 
 def measured(net, x, start):
     """The metrics of a few attributions."""
-    chosen = {name: METHODS[name] for name in MEASURED}
+    chosen = {name: method(name) for name in MEASURED}
     disturb = metrics.TabularPerturbation.small(x, [[4, 5]])
     scores = {name: method(net, x, target=1) for name, method in chosen.items()}
     infidelity = partial(metrics.infidelity, net, x, scores, disturb, target=1)
     yield "infidelity", infidelity
     yield "infidelity of slopes", partial(infidelity, normalize=False, multiplies_by_inputs=False, seed=3)
     yield "structural infidelity", lambda: metrics.structural_infidelity(chosen, net, x, disturb, n_units=6)
-    for name, method in chosen.items():
-        yield f"sensitivity {name}", partial(metrics.max_sensitivity, partial(method, net), x, target=1)
+    for name, chosen_method in chosen.items():
+        yield f"sensitivity {name}", partial(metrics.max_sensitivity, partial(chosen_method, net), x, target=1)
         yield f"complexity {name}", partial(metrics.complexity, scores[name])
         yield f"completeness {name}", partial(metrics.completeness_error, net, x, scores[name], target=1)
     yield "patches", partial(patch_infidelity, *seeded(lambda: (small_cnn(), torch.randn(3, 1, 8, 8)), x.dtype))
@@ -43,19 +44,19 @@ def measured(net, x, start):
 
 def patch_infidelity(cnn, images):
     """The infidelity of CAFE where patches of images are disturbed."""
-    scores = METHODS["cafe"](cnn, images, target=0)
+    scores = method("cafe")(cnn, images, target=0)
     return metrics.infidelity(cnn, images, scores, metrics.PatchPerturbation(size=2), target=0)
 
 
 def conflicting(net, x, start):
     """The theory of conflicts."""
     for c in (0.0, 0.5, 1.0):
-        yield f"audit c={c}", partial(conflicts.audit, partial(CAFE, c=c), net, x)
-    yield "audit by feature", lambda: conflicts.audit(partial(CAFE, netting="feature"), net, x, start)
+        yield f"audit c={c}", partial(conflicts.audit, partial(cafe, c=c), net, x)
+    yield "audit by feature", lambda: conflicts.audit(partial(cafe, netting="feature"), net, x, start)
     for name in ("lrp", "deeplift_revealcancel", "integrated_gradients"):
         yield f"audit {name}", partial(conflicts.audit, METHODS[name], net, x)
-    yield "audit of outputs", lambda: conflicts.audit_outputs(CAFE, net, x[:2], 1)
-    yield "audit of a CNN", lambda: conflicts.audit(CAFE, small_cnn().to(x.dtype), x.repeat(1, 11)[:2, :64].view(2, 1, 8, 8))
+    yield "audit of outputs", lambda: conflicts.audit_outputs(cafe, net, x[:2], 1)
+    yield "audit of a CNN", lambda: conflicts.audit(cafe, small_cnn().to(x.dtype), x.repeat(1, 11)[:2, :64].view(2, 1, 8, 8))
     yield "map", lambda: conflicts.conflict_map(net, x[0], output=1)
     yield "map of the strongest", lambda: conflicts.conflict_map(net, x[0], start, output=1, top=4)
     yield "minimal", lambda: conflicts.minimal_conflicts(net, x[0], output=1)

@@ -98,7 +98,8 @@ def flat(name, value):
 def parts_of(value):
     """What a result consists of, by name; None if it is one piece."""
     if isinstance(value, Explanation):
-        tensors = {field: getattr(value, field) for field in TENSORS}
+        tensors = {field: getattr(value, field, None) for field in TENSORS}
+        tensors["s_conf"] = value.s_conf if hasattr(value, "s_conf") else value.conflict  # its name before 0.2
         return tensors | {field: str(getattr(value, field)) for field in TEXTS}
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

@@ -105,7 +105,7 @@ def old_form(cafe: CAFE, method: Callable[..., Any], inputs: Any, request: Reque
     if how is not None and layer is not None:
         raise ValueError(f"{name}(..., refine=..., layer=...): rows are perturbed at the inputs; refine scores of these.")
     question = Question(every_class, layer, start, target_layer, several, check == "each", names)
-    found = cafe._explained(inputs, request, question)
+    found = cafe._explain(inputs, request, question)
     if how is None:
         return found
     _warn(f"{name}(..., refine=...)", "cafe.refine(cafe.explain(x), 20)")

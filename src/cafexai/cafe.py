@@ -101,7 +101,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
             >>> len(e)
             3
         """
-        return cast(Explanation, self._explained(inputs, request, Question()))
+        return cast(Explanation, self._explain(inputs, request, Question()))
 
     @takes_request(Request)
     @with_gradients
@@ -125,7 +125,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
         if request.target is not None or request.against is not None:
             word = "against" if request.target is None else "target"
             raise ValueError(f"explain_classes(..., {word}=...): it explains all outputs. Drop {word}=, or use explain.")
-        return cast(Explanations, self._explained(inputs, request, Question(every_class=True)))
+        return cast(Explanations, self._explain(inputs, request, Question(every_class=True)))
 
     @takes_request_and(Request)
     @with_gradients
@@ -150,7 +150,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
             >>> CAFE(net).explain_layer(torch.ones(1, 2), "1").positive.shape
             torch.Size([1, 4])
         """
-        return cast(Explanation, self._explained(inputs, request, Question(layer=layer, start=not from_inputs)))
+        return cast(Explanation, self._explain(inputs, request, Question(layer=layer, start=not from_inputs)))
 
     @takes_request_and(Request)
     @with_gradients
@@ -173,7 +173,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
             >>> CAFE(net).explain_neuron(torch.ones(1, 2), "0", target=3).target_name()
             "unit 3 of layer '0'"
         """
-        return cast(Explanation, self._explained(inputs, request, Question(target_layer=layer)))
+        return cast(Explanation, self._explain(inputs, request, Question(target_layer=layer)))
 
     @takes_request_and(Request)
     @with_gradients
@@ -197,7 +197,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
         """
         if not isinstance(c, Sequence) or not c:
             raise ValueError(f"sweep(..., c={c!r}): give a list of at least one value, such as c=[0, 0.5, 1].")
-        return cast(Explanations, self._explained(inputs, request, Question(several_c=tuple(c))))
+        return cast(Explanations, self._explain(inputs, request, Question(several_c=tuple(c))))
 
     @takes_request_and(Request)
     @with_gradients
@@ -329,7 +329,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
         e = self.explain(draw_rows(self.background, rows, seed), target=target, **options)
         return ConflictScale(tuple(e.conflict_share.tolist()), e.conflict_kind, e.target_name() if target is not None else "")
 
-    def _explained(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
+    def _explain(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
         job = prepare_job(self._explainer, inputs, request, question, "explain")
         return explain_job(job, self._meta(question))
 

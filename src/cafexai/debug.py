@@ -29,6 +29,6 @@ def check_operations(cafe: CAFE, inputs: Any, **options: Any) -> Explanation:
         >>> check_operations(CAFE(torch.nn.Linear(2, 1)), torch.ones(1, 2)).output.shape
         torch.Size([1])
     """
-    found = cafe._explained(inputs, Request(**options), Question(check_each=True))
+    found = cafe._explain(inputs, Request(**options), Question(check_each=True))
     assert isinstance(found, Explanation)
     return found

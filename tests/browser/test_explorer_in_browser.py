@@ -95,9 +95,9 @@ def numbers(page):
 
 def expected(e, most=20):
     """The same from Python."""
-    from cafexai.plotting.rounding import shown
+    from cafexai.plotting.rounding import round_explanation
 
-    row = shown(e, most)
+    row = round_explanation(e, most)
     lines = {line.name: (line.positive, line.negative, line.net) for line in row.lines}
     return {"baseline output": ("", "", row.start), **lines, "output": ("", "", row.end)}
 

@@ -289,7 +289,7 @@ def test_progress_is_for_terminals_and_after_two_seconds(shop):
 
 
 def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
-    from cafexai.cli.output import written
+    from cafexai.cli.output import write_out
 
     place = tmp_path / "scores.csv"
     place.write_text("old")
@@ -299,10 +299,10 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
-        written(place, half)
+        write_out(place, half)
     assert place.read_text() == "old"
     assert list(tmp_path.iterdir()) == [place]
-    written(place, lambda part: part.write_text("new"))
+    write_out(place, lambda part: part.write_text("new"))
     assert place.read_text() == "new"
 
 

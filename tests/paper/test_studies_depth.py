@@ -44,7 +44,7 @@ def test_rounding_in_float32_leaves_the_network_as_it_was():
     model = mlp(3, 8, 8, 1).double()
     before = [p.clone() for p in model.parameters()]
     x = torch.randn(4, 3, dtype=torch.float64)
-    error = depth._lost(model, x, "path c=0.5")
+    error = depth._rounding_error(model, x, "path c=0.5")
     assert 0 < error < 1e-5
     for one, two in zip(before, model.parameters(), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-6)
@@ -53,15 +53,15 @@ def test_rounding_in_float32_leaves_the_network_as_it_was():
 def test_methods_with_biases_in_the_reference():
     model = mlp(3, 8, 8, 2)
     x = torch.randn(4, 3)
-    first = infidelity_deep.attributed("cafe reference c=first")(model, x, target=0)
+    first = infidelity_deep.find_method("cafe reference c=first")(model, x, target=0)
     same = CAFE(model, {"1": 0.5, "3": 0.0, "*": 0.0}, variant="published", biases="reference").attribute(x, target=0)
     torch.testing.assert_close(first, same)
-    netted = infidelity_deep.attributed("feature reference c=0.25")(model, x, target=0)
+    netted = infidelity_deep.find_method("feature reference c=0.25")(model, x, target=0)
     torch.testing.assert_close(
         netted, CAFE(model, 0.25, "published", netting="feature", biases="reference").attribute(x, target=0)
     )
     torch.testing.assert_close(
-        infidelity_deep.attributed("cafe c=1")(model, x, target=0), CAFE.published(model, 1.0).attribute(x, target=0)
+        infidelity_deep.find_method("cafe c=1")(model, x, target=0), CAFE.published(model, 1.0).attribute(x, target=0)
     )
     torch.testing.assert_close(
         method("feature c=1")(model, x, target=0), CAFE(model, 1.0, "published", netting="feature").attribute(x, target=0)

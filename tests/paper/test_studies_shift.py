@@ -13,7 +13,7 @@ import torch
 
 import data_files
 from cafexai.paper.studies import shift_images, shift_tabular_report
-from cafexai.paper.studies.distributions import BINS, auroc, compared, jensen_shannon, told_apart
+from cafexai.paper.studies.distributions import BINS, auroc, compare_sets, jensen_shannon, tell_apart
 from cafexai.paper.studies.monitor_report import binomial_interval
 from study_command import command, environment, finished, written
 
@@ -85,11 +85,11 @@ def test_told_apart_is_the_vote_of_the_nearest():
     }
     known = torch.cat([rows[:100] for rows in sets.values()])
     vote = neighbours.KNeighborsClassifier(25).fit(known / known.std(0), [0] * 100 + [1] * 100 + [2] * 100)
-    for i, (name, right) in enumerate(told_apart(sets).items()):
+    for i, (name, right) in enumerate(tell_apart(sets).items()):
         assert right == pytest.approx((vote.predict(sets[name][100:] / known.std(0)) == i).mean(), abs=0.011)  # ties
-    alone = told_apart({"a": torch.zeros(10, 1), "b": torch.ones(10, 1)}, 3)
+    alone = tell_apart({"a": torch.zeros(10, 1), "b": torch.ones(10, 1)}, 3)
     assert alone == {"a": 1.0, "b": 1.0}
-    assert sum(told_apart({"a": torch.zeros(10, 1), "b": torch.zeros(10, 1)}, 3).values()) == pytest.approx(1.0)
+    assert sum(tell_apart({"a": torch.zeros(10, 1), "b": torch.zeros(10, 1)}, 3).values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -117,7 +117,7 @@ def test_auroc_is_that_of_sklearn(ties):
 
 def test_comparison_of_distributions():
     base, other = torch.linspace(0, 1, 200), torch.linspace(1, 2, 100)
-    found = compared({"base": base, "same": base.clone(), "other": other}, "base")
+    found = compare_sets({"base": base, "same": base.clone(), "other": other}, "base")
     assert found["range"] == [0, 2]
     assert found["distance"]["same"] == 0
     assert found["distance"]["other"] > 0.8
@@ -127,7 +127,7 @@ def test_comparison_of_distributions():
 
 
 def test_constant_scores_have_a_histogram():
-    found = compared({"base": torch.ones(5), "other": torch.ones(3)}, "base")
+    found = compare_sets({"base": torch.ones(5), "other": torch.ones(3)}, "base")
     assert found["distance"]["other"] == 0
     assert found["auroc"]["other"] == 0.5
 

@@ -80,7 +80,9 @@ def test_shapley_values_of_parts():
     share = (own / product)[cancelled]  # of the orders in which the number came first
     assert share.mean().item() == pytest.approx(0.5, abs=0.05)
     whole = METHODS["shapley_value_sampling"](synthetic.Sparse(data.weights), x, seed=1)
-    assert synthetic.rmse(scores, synthetic.known(data)) == pytest.approx(synthetic.rmse(whole, synthetic.known(data)), rel=0.1)
+    assert synthetic.rmse(scores, synthetic.true_attributions(data)) == pytest.approx(
+        synthetic.rmse(whole, synthetic.true_attributions(data)), rel=0.1
+    )
 
 
 def test_attributions_in_parts_are_those_at_once(monkeypatch):
@@ -95,7 +97,7 @@ def test_attributions_in_parts_are_those_at_once(monkeypatch):
 
 def test_known_attributions_are_those_of_the_data():
     data = synthetic_conflicts(dimension=3, rows=50)
-    torch.testing.assert_close(synthetic.known(data), data.truth_test)
+    torch.testing.assert_close(synthetic.true_attributions(data), data.truth_test)
 
 
 @pytest.mark.parametrize("name", ["synthetic-trained", "synthetic-procedural"])
@@ -150,8 +152,8 @@ def test_a_second_study_finds_the_networks_of_the_first(data, tmp_path):
 def test_scores_as_the_authors_loop_reads_them(rows):
     scores, batch = torch.arange(rows), 4
     read = [scores[i * len(x) : (i + 1) * len(x)] for i, x in enumerate(scores.split(batch))]
-    assert torch.equal(authors_protocol.misaligned(scores, batch), torch.cat(read))
-    assert torch.equal(authors_protocol.misaligned(scores, batch), scores) == (rows % batch == 0)
+    assert torch.equal(authors_protocol.misalign(scores, batch), torch.cat(read))
+    assert torch.equal(authors_protocol.misalign(scores, batch), scores) == (rows % batch == 0)
 
 
 def test_authors_protocol(data, tmp_path):

@@ -45,7 +45,7 @@ def test_attributions_by_name():
     assert torch.equal(truth.candidate("cafe flows=peak netting=path c=0.25")(model, x, target=1), changed)
     published = CAFE.published(model).attribute(x, target=1)
     assert torch.equal(truth.candidate("cafe_published")(model, x, target=1), published)
-    assert torch.equal(depth.named("path c=0.5", model).attribute(x, target=1), published)
+    assert torch.equal(depth.find_method("path c=0.5", model).attribute(x, target=1), published)
 
 
 def test_the_candidates_are_methods_and_have_titles():
@@ -134,7 +134,7 @@ def test_changes_from_the_published_method_by_hand():
 
 def test_standardised_columns():
     table = synthetic_conflicts(dimension=3, likelihood=0.4, rows=100)
-    found = truth_tables.standardised(table)
+    found = truth_tables.standardise(table)
     columns = found.x_train.double()
     torch.testing.assert_close(columns.mean(0), torch.zeros(6, dtype=torch.float64), atol=1e-6, rtol=0)
     torch.testing.assert_close(columns.std(0), torch.ones(6, dtype=torch.float64))
@@ -173,12 +173,12 @@ def test_pairs_of_orders():
     def value(present):
         return torch.einsum("ni,ij,nj->n", present.double(), products, present.double())
 
-    torch.testing.assert_close(truth_shapley.paired(value, 5, 1), naive_shapley(value, 5))
+    torch.testing.assert_close(truth_shapley.estimate_by_pairs(value, 5, 1), naive_shapley(value, 5))
 
     def third(present):
         return value(present) + present[:, :3].all(1)
 
-    found = truth_shapley.paired(third, 5, 200, seed=1)
+    found = truth_shapley.estimate_by_pairs(third, 5, 200, seed=1)
     torch.testing.assert_close(found, naive_shapley(third, 5), atol=0.05, rtol=0)
     torch.testing.assert_close(found.sum(), third(torch.ones(1, 5, dtype=torch.bool))[0])
 
@@ -227,7 +227,7 @@ def test_share_of_a_cancelled_effect_by_hand():
     model = procedural(torch.tensor([3.0], dtype=torch.float64), depth=4)
     x = torch.tensor([[2.0, 1.0]], dtype=torch.float64)
     for name, share in (("cafe c=1", 1.0), ("cafe c=0.5", 0.25), ("unit c=1", 0.0), ("integrated_gradients", 0.0)):
-        positive, negative = synthetic_deep.signed(name, model, x)
+        positive, negative = synthetic_deep.signed_scores(name, model, x)
         torch.testing.assert_close(positive - negative, share * torch.tensor([[6.0, -6.0]], dtype=torch.float64))
 
 

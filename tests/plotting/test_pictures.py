@@ -16,9 +16,9 @@ from torch import nn
 
 from cafexai import CAFE, compare
 from cafexai.conflicts import audit
-from cafexai.plotting.labels import labels, percent, shortened
+from cafexai.plotting.labels import labels, percent, shorten
 from cafexai.plotting.picture import Picture
-from cafexai.plotting.pixels import coloured, data_uri, maps, seen
+from cafexai.plotting.pixels import colour_values, data_uri, maps, visible_image
 from cafexai.plotting.summary import aside, features
 from plotting.test_presentation import texts, wide
 
@@ -155,16 +155,16 @@ def test_no_text_leaves_the_picture(name):
 
 
 def test_names_are_shortened_in_the_middle_and_stay_different():
-    assert shortened("income", 20) == "income"
-    assert shortened("income of the household in 2024", 20) == "income of…ld in 2024"
-    assert shortened("two\nlines", 20) == "two lines"
+    assert shorten("income", 20) == "income"
+    assert shorten("income of the household in 2024", 20) == "income of…ld in 2024"
+    assert shorten("two\nlines", 20) == "two lines"
     long = [f"the same start {word} the same end" for word in ("one", "two", "three")]
     for room in (8, 12, 20):
         short = labels([*long, *long, "other"], room)
         assert len(set(short)) == 4
         assert short[:3] == short[3:6]
         assert max(map(len, short)) <= room + 4
-    assert labels(["abc" * 20, "abc" * 20], 10) == [shortened("abc" * 20, 10)] * 2
+    assert labels(["abc" * 20, "abc" * 20], 10) == [shorten("abc" * 20, 10)] * 2
 
 
 def test_percent_never_rounds_to_certainty():
@@ -191,7 +191,7 @@ def test_maps_sum_over_channels(last):
     np.testing.assert_allclose(found["positive"], e.positive[1].sum(axis).numpy())
     np.testing.assert_allclose(found["net"], found["positive"] - found["negative"], atol=1e-12)
     np.testing.assert_allclose(found["conflict"], np.minimum(found["positive"], found["negative"]))
-    assert seen(e[1]).shape == (8, 8, 3)
+    assert visible_image(e[1]).shape == (8, 8, 3)
     drawn = e.plot(1, view="detail").axes
     np.testing.assert_allclose(drawn[1].images[0].get_array(), found["positive"])
 
@@ -205,11 +205,11 @@ def test_channels_first_and_last_are_the_same_picture():
 @pytest.mark.parametrize(("scale", "shift"), [(1, 0), (255, 0), (4, -2), (1000, 0), (0, 0)])
 def test_images_of_any_range_are_seen(scale, shift):
     e = image(3)[0]
-    picture = seen(e.replace(inputs=e.inputs * scale + shift))
+    picture = visible_image(e.replace(inputs=e.inputs * scale + shift))
     assert picture.min() >= 0
     assert picture.max() <= 1
     if scale == 255:
-        np.testing.assert_allclose(picture, seen(e))
+        np.testing.assert_allclose(picture, visible_image(e))
 
 
 def test_beside_takes_scores_of_the_row_or_of_all_rows_or_an_explanation():
@@ -228,7 +228,7 @@ def test_images_inside_of_pages():
     from PIL import Image
 
     values = np.array([[1.0, -0.5], [0.0, 2.0]])
-    colours = coloured(values, 1.0, "#0072B2", "#D55E00")
+    colours = colour_values(values, 1.0, "#0072B2", "#D55E00")
     assert colours[0, 0].tolist() == colours[1, 1].tolist() == [0, 0x72, 0xB2]
     assert colours[1, 0].tolist() == [255, 255, 255]
     read = Image.open(io.BytesIO(base64.b64decode(data_uri(colours).split(",")[1])))

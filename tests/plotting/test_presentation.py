@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from cafexai import CAFE
-from cafexai.plotting.rounding import shown
-from cafexai.plotting.row_lines import aligned, number
+from cafexai.plotting.rounding import round_explanation
+from cafexai.plotting.row_lines import align_numbers, number
 from cafexai.plotting.table_plot import bars
 from cafexai.reporting.text_ledger import ledger
 
@@ -136,7 +136,10 @@ def test_ledger_is_aligned_and_says_what_it_is_about():
     assert head.split() == ["value", "baseline", "positive", "negative", "net"]
     table = [line for line in text.splitlines()[1:] if not line.lower().startswith(("conflict", "completeness"))]
     assert {len(line) for line in table} == {len(head)}
-    assert f"conflict between features: Start {shown(explanation[0]).between.sides[0]}. With only what speaks for it" in text
+    assert (
+        f"conflict between features: Start {round_explanation(explanation[0]).between.sides[0]}. With only what speaks for it"
+        in text
+    )
     assert "completeness error: " in text
 
 
@@ -181,9 +184,9 @@ def test_one_row_is_shown(show):
 
 def test_numbers():
     assert [number(v) for v in (0.0, 45.0, 52000.0, 0.123456, 1e-9, 1e12)] == ["0", "45", "52000", "0.1235", "1e-09", "1e+12"]
-    assert aligned([12.3456, -0.0001, 0.0]) == ["12.35", "0.00", "0.00"]
-    assert aligned([0.0, 0.0]) == ["0.000", "0.000"]
-    assert aligned([1.0, -2.0], 3, "+") == ["+1.00", "-2.00"]
+    assert align_numbers([12.3456, -0.0001, 0.0]) == ["12.35", "0.00", "0.00"]
+    assert align_numbers([0.0, 0.0]) == ["0.000", "0.000"]
+    assert align_numbers([1.0, -2.0], 3, "+") == ["+1.00", "-2.00"]
 
 
 def texts(figure):
@@ -205,7 +208,7 @@ def test_plot_names_features_output_and_conflict():
     assert f"age = {number(explanation.inputs[1, 0].item())}" in words
     assert "a very long name…l nobody reads it" in words
     assert "price in $ per $ = " in words
-    row = shown(explanation[1])
+    row = round_explanation(explanation[1])
     assert f"output {row.end}" in words
     assert f"baseline output {row.start}" in words
     assert f"Conflict between features: {row.between.short}" in words

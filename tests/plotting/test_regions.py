@@ -10,7 +10,7 @@ from torch import nn
 
 from cafexai import CAFE
 from cafexai.plotting import regions as module
-from cafexai.plotting.pixels import find_places, maps, seen
+from cafexai.plotting.pixels import find_places, maps, visible_image
 from cafexai.plotting.regions import Cut, RegionScores, region_scores
 from plotting.test_pictures import image, table
 from plotting.test_presentation import texts
@@ -74,7 +74,7 @@ def test_superpixels_follow_colours():
     e = CAFE(nn.Sequential(nn.Flatten(), nn.Linear(768, 1))).explain(picture)
     found = region_scores(e, 0, Cut(superpixels=4))
     for region in range(len(found.names)):
-        assert len(np.unique(seen(e)[found.index == region], axis=0)) == 1
+        assert len(np.unique(visible_image(e)[found.index == region], axis=0)) == 1
     assert "net by superpixel" in texts(e.plot(0, superpixels="slic"))
 
 
@@ -91,7 +91,7 @@ def test_layers_are_drawn_on_the_input():
     places = find_places(e)
     assert (places.height, places.width) == (4, 4)
     np.testing.assert_allclose(maps(e[1])["net"], e.combined[1].double().sum(0).numpy())
-    assert seen(e[1]).shape == (8, 8, 3)
+    assert visible_image(e[1]).shape == (8, 8, 3)
     assert len(e.plot(1).axes[1].images) == 2  # the picture, and the map on it
     with pytest.raises(ValueError, match="a layer has 4 x 4 places"):
         e.plot(0, superpixels="slic")

@@ -79,7 +79,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         stack = [tuple(map(_without_missing, given.tensors, references)) for references in stack]
     if layer is None and not only_net:
         given = dataclasses.replace(
-            with_baseline_values(given, stack, _drawn(baselines), subject.model), row_names=row_names_of(inputs)
+            with_baseline_values(given, stack, _draw_baselines(baselines), subject.model), row_names=row_names_of(inputs)
         )
         groups = _groups(given, request, explainer.variant, call)
     names = subject.names.values()
@@ -113,7 +113,7 @@ def _without_missing(x: torch.Tensor, reference: torch.Tensor | None) -> torch.T
     return (torch.zeros_like(x) if reference is None else reference.expand(x.shape)).masked_fill(missing, torch.nan)
 
 
-def _drawn(baselines: Any) -> Any:
+def _draw_baselines(baselines: Any) -> Any:
     """Baselines as rows of the user; of a background those that are drawn."""
     return draw_rows(baselines.rows, baselines.k, baselines.seed) if isinstance(baselines, Background) else baselines
 

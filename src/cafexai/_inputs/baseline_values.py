@@ -25,7 +25,7 @@ def with_baseline_values(given: Inputs, stack: Stack, raw: Any, model: Any) -> I
         found = _by_schema(given, stack)
     elif raw is not None and has_own_columns(model):
         found = _by_pipeline(given, stack, raw, model)
-    elif _shown_as_given(given):
+    elif _shows_given_values(given):
         found = (
             _typical([_one_or_all(one, given.tensors[0]).double().cpu() for (one,) in stack], [False]),
             dict(given.categories),
@@ -60,7 +60,7 @@ def same_as_baseline(tensors: Sequence[Tensor], stack: Stack) -> Tensor:
     return torch.cat(found, 1)
 
 
-def _shown_as_given(given: Inputs) -> bool:
+def _shows_given_values(given: Inputs) -> bool:
     """The values that are shown are those that the model gets, perhaps with more digits."""
     if given.display is None or given.grouping is not None or given.tokens is not None or len(given.tensors) > 1:
         return False
@@ -122,14 +122,14 @@ def _by_pipeline(given: Inputs, stack: Stack, raw: Any, model: Any) -> tuple[Ten
     names, merged = _features(given)
     values = np.empty(cells.shape, dtype=np.float64)
     for place, name in enumerate(names):
-        values[..., place] = _coded(cells[..., place], name, merged)
+        values[..., place] = _encode_cells(cells[..., place], name, merged)
     for place, element in model.mixed_features().items():  # shown as the model gets them
         for number, (reference,) in enumerate(stack):
             values[number, :, place] = 0.0 if reference is None else reference[: cells.shape[1], element].cpu().numpy()
     return _typical(list(torch.from_numpy(values)), [name in merged for name in names]), merged
 
 
-def _coded(cells: np.ndarray, name: str, categories: dict[str, tuple[str, ...]]) -> np.ndarray:
+def _encode_cells(cells: np.ndarray, name: str, categories: dict[str, tuple[str, ...]]) -> np.ndarray:
     """Cells of one column as numbers, or as codes of words; words that no row has are added."""
     if name not in categories:
         return np.array([np.nan if is_missing(cell) else float(cell) for cell in cells.flat]).reshape(cells.shape)

@@ -15,13 +15,13 @@ Labels = dict[int, tuple[str, ...]]  # column -> the categories that an encoder 
 
 def sources(step: Any, before: Sources, count: int, labels: Labels) -> Sources:
     """The columns behind each of ``count`` features that the fitted step makes; all of them where it is not known which."""
-    found = _known(step, before, count, labels)
+    found = _find_sources(step, before, count, labels)
     if found is not None and len(found) == count:
         return found
     return [frozenset().union(*before)] * count
 
 
-def _known(step: Any, before: Sources, count: int, labels: Labels) -> Sources | None:
+def _find_sources(step: Any, before: Sources, count: int, labels: Labels) -> Sources | None:
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import FeatureUnion, Pipeline
 

@@ -84,7 +84,7 @@ def from_text(text: str, tokenizer: Any, special: bool) -> Tokens:
         None if number in kept and (start, end) == (0, 0) else (int(start), int(end))
         for number, (start, end) in zip(ids, encoding["offset_mapping"], strict=True)
     ]
-    return _described(ids, tokenizer, text, spans, encoding.word_ids())
+    return _describe(ids, tokenizer, text, spans, encoding.word_ids())
 
 
 def from_ids(ids: Sequence[int], tokenizer: Any) -> Tokens:
@@ -96,7 +96,7 @@ def from_ids(ids: Sequence[int], tokenizer: Any) -> Tokens:
         piece = token_text(tokenizer, number)
         spans.append(None if number in kept else (len(text), len(text) + len(piece)))
         text += "" if number in kept else piece
-    return _described(ids, tokenizer, text, spans, None)
+    return _describe(ids, tokenizer, text, spans, None)
 
 
 def token_text(tokenizer: Any, number: int) -> str:
@@ -122,7 +122,7 @@ def list_ids(ids: Any, call: str) -> list[int]:
     raise ValueError(f"{call}: give a string, chat messages, or the token ids of one text.")
 
 
-def _described(
+def _describe(
     ids: Sequence[int], tokenizer: Any, text: str, spans: Sequence[Span | None], word_ids: Sequence[int | None] | None
 ) -> Tokens:
     index = word_index(text, spans, word_ids)
@@ -167,7 +167,7 @@ def _read_chat(messages: Sequence[Mapping[str, Any]], tokenizer: Any, call: str)
             return replace(tokens, notes=(told,))
         at = start + len(content)
         spans[f"{number} {message['role']}: {content}"] = (start, at)
-    return replace(tokens, groups={"message": _grouped(tokens, spans, "(template)")})
+    return replace(tokens, groups={"message": _group_tokens(tokens, spans, "(template)")})
 
 
 def _with_segments(tokens: Tokens, segments: Mapping[str, Any], call: str) -> Tokens:
@@ -177,7 +177,7 @@ def _with_segments(tokens: Tokens, segments: Mapping[str, Any], call: str) -> To
     ordered = sorted(spans.values())
     if any(one[1] > other[0] for one, other in itertools.pairwise(ordered)):
         raise ValueError(f"{call}(..., segments=...): two segments overlap. Give each character to one of them.")
-    return replace(tokens, groups={**tokens.groups, "segment": _grouped(tokens, spans, REST)})
+    return replace(tokens, groups={**tokens.groups, "segment": _group_tokens(tokens, spans, REST)})
 
 
 def _segment(text: str, part: Any, call: str) -> Span:
@@ -192,7 +192,7 @@ def _segment(text: str, part: Any, call: str) -> Span:
     return listed[0], listed[1]
 
 
-def _grouped(tokens: Tokens, spans: Mapping[str, Span], rest: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _group_tokens(tokens: Tokens, spans: Mapping[str, Span], rest: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The part that each token begins in; what is in none is the last group."""
     index = []
     for span in tokens.spans:

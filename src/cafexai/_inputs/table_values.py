@@ -163,7 +163,9 @@ def typical_value(statistic: str, cells: np.ndarray, category: bool = False) -> 
             return float(np.mean(there) if statistic == "mean" else np.median(there))
         if is_date_column(there):
             return _typical_date(statistic, there)
-    counted = Counter(_MISSING if is_missing(cell) else cell for cell in (listed if category or not _ordered(there) else there))
+    counted = Counter(
+        _MISSING if is_missing(cell) else cell for cell in (listed if category or not _is_ordered(there) else there)
+    )
     most = counted.most_common(1)[0][0]
     return next(cell for cell in listed if is_missing(cell)) if most is _MISSING else most
 
@@ -171,7 +173,7 @@ def typical_value(statistic: str, cells: np.ndarray, category: bool = False) -> 
 _MISSING = object()  # stands for whatever a table has where nothing is
 
 
-def _ordered(there: Sequence[Any]) -> bool:
+def _is_ordered(there: Sequence[Any]) -> bool:
     """Numbers or dates, which have a mean."""
     return all(map(_is_number, there)) or is_date_column(there)
 

@@ -37,10 +37,10 @@ def long_table(e: Explanation) -> pandas.DataFrame:
             columns[what] = [name for name in output_labels(e, index) for _ in range(each)]
     columns["feature"] = names
     if e.features.tokens is None and (not e.grouped or e.features.display is not None):
-        columns["value"] = _known(e, e.shown)
+        columns["value"] = _readable_values(e, e.shown)
         starts = e.features.baseline_display
         if starts is not None or e.features.display is None:
-            columns["baseline"] = _known(e, e.baselines if starts is None else starts)
+            columns["baseline"] = _readable_values(e, e.baselines if starts is None else starts)
     scores: list[tuple[str, Tensors, Tensor]] = [
         ("positive", e.positive, e.bias_positive),
         ("negative", e.negative, e.bias_negative),
@@ -75,7 +75,7 @@ def storable(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame.assign(**words)
 
 
-def _known(e: Explanation, values: Tensors) -> Any:
+def _readable_values(e: Explanation, values: Tensors) -> Any:
     """Values as people know them, one for the bias after each row: numbers, or words where there are categories."""
     flat = e.flat(values)
     numbers = flat.double().cpu() if not flat.is_floating_point() else flat.cpu()

@@ -25,7 +25,7 @@ def first_block(job: Job, blocks: Any) -> tuple[tuple[Tensor, ...], str]:
     tensors = job.given.tensors
     shapes = [x.shape[1:] for x in tensors]
     sets = feature_sets(job, shapes)
-    flat, how = _alternating(job, shapes, sets) if blocks is None else (_named(blocks, job, shapes, sets), GIVEN)
+    flat, how = _alternating(job, shapes, sets) if blocks is None else (_read_blocks(blocks, job, shapes, sets), GIVEN)
     parts = flat.split([shape.numel() for shape in shapes], 1)
     return tuple(part.reshape(-1, *x.shape[1:]).to(x.device) for part, x in zip(parts, tensors, strict=True)), how
 
@@ -63,7 +63,7 @@ def alternate_groups(groups: Tensor) -> Tensor:
     return (ranks % 2 == 0)[groups]
 
 
-def _named(blocks: Any, job: Job, shapes: list[torch.Size], sets: FeatureSets) -> Tensor:
+def _read_blocks(blocks: Any, job: Job, shapes: list[torch.Size], sets: FeatureSets) -> Tensor:
     """The block that the user names: features by name or index, or a mask over the features of one row or of all."""
     rows, count, elements = job.given.rows, sets.count, sum(shape.numel() for shape in shapes)
     if isinstance(blocks, (tuple, list)) and len(blocks) == len(shapes) > 1 and all(map(_is_mask, blocks)):

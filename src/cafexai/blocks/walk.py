@@ -44,9 +44,9 @@ def explain_in_blocks(job: Job, meta: Mapping[str, Any], blocks: Any) -> Explana
     job = dataclasses.replace(job, request=job.request.replace(conflict=NET))
     inside, how = first_block(job, blocks)
     x = job.given.tensors
-    starts = [_filled(references, x) for references in job.stack]
-    only_a, only_b = [_mixed(inside, x, start) for start in starts], [_mixed(inside, start, x) for start in starts]
-    without_a = _explained(dataclasses.replace(job, stack=only_b), meta)
+    starts = [_fill(references, x) for references in job.stack]
+    only_a, only_b = [_mix(inside, x, start) for start in starts], [_mix(inside, start, x) for start in starts]
+    without_a = _explain(dataclasses.replace(job, stack=only_b), meta)
     pairs = [pair for a, b, start in zip(only_a, only_b, starts, strict=True) for pair in ((x, a), (a, start), (b, start))]
     others = _explain_pairs(_with_target(job, without_a), meta, pairs)
     without_b, alone_a, alone_b = (Mean(others[place::3]) for place in range(3))
@@ -115,11 +115,11 @@ def _check(job: Job, e: Explanation) -> None:
         )
 
 
-def _filled(references: Sequence[Tensor | None], x: Rows) -> Rows:
+def _fill(references: Sequence[Tensor | None], x: Rows) -> Rows:
     return tuple(torch.zeros_like(v) if r is None else r.to(v) for r, v in zip(references, x, strict=True))
 
 
-def _mixed(inside: Rows, first: Rows, second: Rows) -> Rows:
+def _mix(inside: Rows, first: Rows, second: Rows) -> Rows:
     """The first block of one row, the rest of another."""
     return tuple(torch.where(mask, a, b) for mask, a, b in zip(inside, first, second, strict=True))
 
@@ -130,7 +130,7 @@ def _with_target(job: Job, explained: Explanation) -> Job:
     return dataclasses.replace(job, request=job.request.replace(target=target, against=explained.against))
 
 
-def _explained(job: Job, meta: Mapping[str, Any]) -> Explanation:
+def _explain(job: Job, meta: Mapping[str, Any]) -> Explanation:
     (explanation,) = explain_elements(job, meta).values()
     return explanation
 
@@ -148,7 +148,7 @@ def _explain_pairs(job: Job, meta: Mapping[str, Any], pairs: Sequence[tuple[Rows
     given = dataclasses.replace(job.given, tokens=None, display=None, words=None)
     if not _can_repeat(job):
         jobs = [dataclasses.replace(job, given=dataclasses.replace(given, tensors=x), stack=[r]) for x, r in pairs]
-        return [_explained(one, meta) for one in jobs]
+        return [_explain(one, meta) for one in jobs]
     tensors, references = (tuple(map(torch.cat, zip(*side, strict=True))) for side in zip(*pairs, strict=True))
     own = job.per_row or ()
     parts = {key: torch.cat([part] * count) if key in own else part for key, part in job.arguments().items()}
@@ -164,7 +164,7 @@ def _explain_pairs(job: Job, meta: Mapping[str, Any], pairs: Sequence[tuple[Rows
         extra=extra,
         request=job.request.replace(**aims, feature_groups=_repeat_groups(job.request.feature_groups, count)),
     )
-    explanation = _explained(every, meta)
+    explanation = _explain(every, meta)
     return [explanation[place * rows : (place + 1) * rows] for place in range(count)]
 
 

@@ -17,8 +17,8 @@ from .._engine.model import Subject
 from .._extras import needs
 from .._inputs.images import CELLS
 from ..explanation import Explanation
-from ..plotting.labels import shortened
-from ..plotting.row_lines import aligned, baseline_texts, number, strongest_first, value_texts
+from ..plotting.labels import shorten
+from ..plotting.row_lines import align_numbers, baseline_texts, number, strongest_first, value_texts
 
 if TYPE_CHECKING:
     import pandas
@@ -97,10 +97,10 @@ class ChangeCheck:
     def __str__(self) -> str:
         heads = ("", "predicted", "observed", "pred. together", "obs. together")
         sides = (self.predicted, self.observed, self.predicted_together, self.observed_together)
-        numbers = aligned([value for side in sides for value in side.tolist()], sign="+") if self.features else []
+        numbers = align_numbers([value for side in sides for value in side.tolist()], sign="+") if self.features else []
         count = len(self.features)
         columns = [[head, *numbers[i * count : (i + 1) * count]] for i, head in enumerate(heads[1:])]
-        names = ["", *(shortened(f"{n} = {v}" if v else n, 40) for n, v in zip(self.features, self.values, strict=True))]
+        names = ["", *(shorten(f"{n} = {v}" if v else n, 40) for n, v in zip(self.features, self.values, strict=True))]
         wide = max(map(len, names))
         lines = [f"Does the model do what the scores of {self.row} say? Changes of {self.target}"]
         for cells in zip(names, *columns, strict=True):

@@ -100,7 +100,7 @@ def vary_feature(calls: Calls, rows: Any, feature: str | int, values: Sequence[A
     parts = []
     for first in range(0, len(tried), step):
         some = tried[first : first + step]
-        parts.append(_outputs(calls.prepare(_replaced(table, place, some)), e, len(some)))
+        parts.append(_outputs(calls.prepare(_replace_column(table, place, some)), e, len(some)))
     outputs = torch.cat([part[0] for part in parts]).T
     chances = None if parts[0][1] is None else torch.cat([cast(Tensor, part[1]) for part in parts]).T
     names = row_names_of(table)
@@ -169,7 +169,7 @@ def usual_values(cells: Sequence[Any]) -> list[Any]:
     return sorted({round(value) for value in grid}) if all(isinstance(cell, int) for cell in there) else grid
 
 
-def _replaced(table: Any, place: int, values: Sequence[Any]) -> Any:
+def _replace_column(table: Any, place: int, values: Sequence[Any]) -> Any:
     """The table once for each value, with that value in a whole column."""
     rows, times = len(table), len(values)
     if not is_frame(table):

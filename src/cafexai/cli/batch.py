@@ -13,7 +13,7 @@ from ..loading import load_model
 from ..loading.file_errors import DataProblem
 from . import options, parsing
 from .errors import UseProblem
-from .request import WORDS, Work, called, read_schema
+from .request import WORDS, Work, guard_call, read_schema
 from .status import Status
 
 EVERY = 60.0  # seconds between two lines without a terminal
@@ -116,7 +116,7 @@ def batch(
     from ..batch import estimate, score
     from ..batch._sink import sink_at
 
-    called(lambda: configure_logging(log_level, log_format), model, input)
+    guard_call(lambda: configure_logging(log_level, log_format), model, input)
     how.one_c("give one number; score each into a folder of its own.")
     if target == "all":
         raise UseProblem("--target all: a row of the result is about one output. Score each class into a folder of its own.")
@@ -154,7 +154,7 @@ def batch(
                 say=_Teller(status),
             )
 
-        summary = called(call, model, input)
+        summary = guard_call(call, model, input)
     typer.echo(_as_json(summary) if json else f"{output}: {summary}")
     if not dry_run and not json and summary.refused:
         typer.echo(f"Reasons of the refused rows: {sink_at(output).side}/refused")

@@ -10,7 +10,7 @@ import typer
 
 from .._extras import needs
 from ..loading.file_errors import OutputProblem
-from .output import checked, written
+from .output import check_out, write_out
 from .status import Status
 
 Folder = Annotated[Path, typer.Argument(help="Where the files are put.")]
@@ -38,10 +38,10 @@ def demo(folder: Folder = Path("cafexai-demo")) -> None:
         raise OutputProblem(f"demo {folder}: the folder cannot be made ({error.strerror}). Give another.") from error
     files = {name: folder / name for name in ("network.py", "network.safetensors", "tumours.csv")}
     for file in files.values():
-        checked(file, (file.suffix,))
+        check_out(file, (file.suffix,))
     with Status().running() as status:
         status.doing("training a small network")
-        ledger = _made(files)
+        ledger = _make_demo(files)
     typer.echo(ledger)
     typer.echo(f"\nIn {folder} are a network, its weights and 171 tumours that it has not seen. Try:\n")
     typer.echo(f"  cd {shlex.quote(str(folder))}")
@@ -50,7 +50,7 @@ def demo(folder: Folder = Path("cafexai-demo")) -> None:
         typer.echo(f"  cafexai {command}")
 
 
-def _made(files: dict[str, Path]) -> str:
+def _make_demo(files: dict[str, Path]) -> str:
     """Train, write the files, and explain the first malignant tumour."""
     datasets = needs("sklearn.datasets", "sklearn")
     safetensors = needs("safetensors.torch", "io")
@@ -61,11 +61,11 @@ def _made(files: dict[str, Path]) -> str:
     table = datasets.load_breast_cancer(as_frame=True)
     train = table.frame.sample(frac=0.7, random_state=0)
     test = table.data.drop(train.index)
-    written(files["network.py"], lambda part: part.write_text(CODE, encoding="utf-8"))
-    written(files["tumours.csv"], lambda part: test.to_csv(part, index=False))
+    write_out(files["network.py"], lambda part: part.write_text(CODE, encoding="utf-8"))
+    write_out(files["tumours.csv"], lambda part: test.to_csv(part, index=False))
     model = load_model(f"{files['network.py']}:network")
     _train(model, train.drop(columns="target"), 1 - train["target"])
-    written(files["network.safetensors"], lambda part: part.write_bytes(safetensors.save(model.state_dict())))
+    write_out(files["network.safetensors"], lambda part: part.write_bytes(safetensors.save(model.state_dict())))
     explanation = CAFE(model, biases="reference", background=test).explain(test, "mean")
     return str(explanation[[int((explanation.output > 0).int().argmax())]].ledger())
 

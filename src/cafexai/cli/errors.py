@@ -38,7 +38,7 @@ class UseProblem(ValueError):
 def run(app: Any, words: list[str]) -> int:
     """Run a command; whatever goes wrong ends in one line and a code. ``--debug`` anywhere shows where it comes from."""
     debug = "--debug" in words
-    warnings.showwarning = _warned
+    warnings.showwarning = _print_warning
     if not debug:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
@@ -57,17 +57,17 @@ def run(app: Any, words: list[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        message, code = told(error)
+        message, code = describe_error(error)
         print(f"cafexai: {message}" if message else "", file=sys.stderr, end="\n" if message else "")
         return code
 
 
-def told(error: BaseException) -> tuple[str, int]:
+def describe_error(error: BaseException) -> tuple[str, int]:
     """The line and the code of an error."""
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return "stopped.", 130
     if hasattr(error, "format_message"):  # typer's own
-        return _misused(error), 2
+        return _describe_misuse(error), 2
     for kind, code in ((UseProblem, 2), (DataProblem, 3), (ModelProblem, 4), (OutputProblem, 5)):
         if isinstance(error, kind):
             return short(error, 2000), code
@@ -77,13 +77,13 @@ def told(error: BaseException) -> tuple[str, int]:
         return "there is not enough memory. Explain fewer rows at a time (--batch-size 10), or fewer (--rows 0:100).", 3
     problems = getattr(error, "problems", None)
     if problems is not None:
-        return _unsupported(error, problems), 4
+        return _describe_unsupported(error, problems), 4
     if isinstance(error, (ValueError, OSError, NotImplementedError, ArithmeticError)):
         return short(error, 2000), 2 if isinstance(error, ValueError) else 1
     return f"unexpected {type(error).__name__}: {short(error)}. This should not happen; --debug shows where.", 1
 
 
-def asked(error: ValueError, data: str) -> ValueError:
+def blame_option(error: ValueError, data: str) -> ValueError:
     """An error of a call of ours as one of the option, or of the data, that led to it."""
     if type(error) is not ValueError:
         return error
@@ -97,7 +97,7 @@ def asked(error: ValueError, data: str) -> ValueError:
     return DataProblem(f"{data}: {rows[1] if rows is not None else error}")
 
 
-def _unsupported(error: BaseException, problems: Any) -> str:
+def _describe_unsupported(error: BaseException, problems: Any) -> str:
     if not problems:
         return short(error, 2000)
     more = f" {len(problems) - 1} more such calls:" if len(problems) > 1 else ""
@@ -106,13 +106,13 @@ def _unsupported(error: BaseException, problems: Any) -> str:
     )
 
 
-def _misused(error: Any) -> str:
+def _describe_misuse(error: Any) -> str:
     context = getattr(error, "ctx", None)
     command = f" See {context.command_path} --help." if context is not None else ""
     text = short(ValueError(error.format_message()))
     return f"{text}{'' if text.endswith(('.', '?', ')')) else '.'}{command}" if text else ""
 
 
-def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+def _print_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """A warning in one line."""
     print(f"cafexai: note: {short(ValueError(message), 600)}", file=sys.stderr)

@@ -53,7 +53,7 @@ def explain(
 
     if direction not in MOVED:
         raise UseProblem(f"--direction {direction}: unknown. Allowed values: {', '.join(MOVED)}.")
-    files.checked(out, ENDINGS if reasons is None else REASONS)
+    files.check_out(out, ENDINGS if reasons is None else REASONS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
         result = work.explain(how, asked)
@@ -86,7 +86,7 @@ def report(
 
     One HTML file without network: an overview, every row with a table that adds up, conflicts in plain sentences.
     """
-    files.checked(out, (".html", ".htm"))
+    files.check_out(out, (".html", ".htm"))
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
         result = work.explain(how, asked)

@@ -12,7 +12,7 @@ from ..loading.model_inputs import load_function, load_tokenizer
 from ..loading.tables import choose_columns, list_names
 from ..loading.user_code import describe_error
 from . import options, parsing
-from .errors import UseProblem, asked
+from .errors import UseProblem, blame_option
 from .request import read_schema
 from .status import Status
 
@@ -100,6 +100,6 @@ def _session(
     except DataProblem as error:
         raise DataProblem(f"{data}: {str(error).removeprefix('the data: ')}") from error
     except ValueError as error:
-        raise asked(error, data) from error
+        raise blame_option(error, data) from error
     except (TypeError, RuntimeError, AttributeError, IndexError, KeyError) as error:
         raise ModelProblem(f"{sources['model']}: running it on {data} failed: {describe_error(error)}.") from error

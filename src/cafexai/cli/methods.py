@@ -35,7 +35,7 @@ def compare(
 
     Of DATA the first 50 rows are taken, unless --rows says otherwise.
     """
-    output.checked(out, ENDINGS)
+    output.check_out(out, ENDINGS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
         found = _compare(work, target, parsing.names(methods), parsing.names(metrics))
@@ -47,10 +47,10 @@ def _compare(work: Work, target: str | None, methods: list[str] | None, metrics:
     from .. import comparison
 
     chosen: dict[str, Any] = {} if metrics is None else {"metrics": metrics}
-    model, x, baseline, groups = encoded = work.encoded()
+    model, x, baseline, groups = encoded = work.encode()
     wanted = work.target(target, encoded)
     work.status.doing(f"comparing methods on {len(work.data)} rows")
-    return work.called(
+    return work.guard(
         lambda: comparison.compare(model, x, wanted, methods, baselines=baseline, feature_groups=groups, **chosen)
     )
 
@@ -69,7 +69,7 @@ def audit(
 
     Of DATA the first 50 rows are taken, unless --rows says otherwise.
     """
-    output.checked(out, ENDINGS)
+    output.check_out(out, ENDINGS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
         found = _audit(work, method, options.How(c).one_c("an audit is about one c."))
@@ -87,11 +87,11 @@ def _audit(work: Work, method: str, c: float) -> Any:
 
     if method not in METHODS:
         raise UseProblem(f"--method {method}: unknown method. Allowed values: {', '.join(METHODS)}.")
-    model, x, baseline, _ = work.encoded()
+    model, x, baseline, _ = work.encode()
     work.status.doing(f"auditing {method} on {len(work.data)} rows")
     explainers: dict[str, Any] = {"cafe": CAFE, "cafe_published": CAFE.published}
     scored = functools.partial(explainers[method], c=c) if method in explainers else METHODS[method]
-    return work.called(lambda: audited(scored, model, x, baseline))
+    return work.guard(lambda: audited(scored, model, x, baseline))
 
 
 @options.expand

@@ -15,7 +15,7 @@ from ..loading.file_errors import DataProblem, short
 from . import options
 from . import output as files
 from .errors import UseProblem
-from .request import USUAL, Work, called, read_schema
+from .request import USUAL, Work, guard_call, read_schema
 from .status import Status
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def fit(
         work, labels = _load(source, label, status, baseline)
         status.doing(f"explaining {len(work.data)} rows")
         wanted = {"target": _target(work, target), "baselines": work.baselines, "false_alarms": false_alarms}
-        made = work.called(lambda: Monitor.fit(_explainer(work, how), work.inputs, labels, **wanted))
+        made = work.guard(lambda: Monitor.fit(_explainer(work, how), work.inputs, labels, **wanted))
         with files.writing(monitor):
-            work.called(lambda: made.save(monitor))
+            work.guard(lambda: made.save(monitor))
     typer.echo(f"Wrote {monitor}: {made.reference.window.rows} rows, {len(made.reference.features)} features.")
     typer.echo(f"A window needs at least {made.reference.minimum} rows.")
 
@@ -94,12 +94,12 @@ def check(
         raise UseProblem(f"--fail-on {fail_on}: Allowed values: warn, alert.")
     if scores and label is not None:
         raise UseProblem("--scores: labels need the rows themselves. Leave out --label, or give the rows instead.")
-    files.checked(prometheus, (".prom",))
+    files.check_out(prometheus, (".prom",))
     with Status().running() as status:
         status.doing(f"loading {source.model}")
         schema = None if source.schema is None else read_schema(source.schema)
         cafe = how.explainer(load_model(source.model, source.weights, source.trust), schema=schema)
-        known = called(lambda: Monitor.load(monitor, cafe), source.model, source.data)
+        known = guard_call(lambda: Monitor.load(monitor, cafe), source.model, source.data)
         rows = _read_rows(source)
         status.doing(f"reading {len(rows)} rows" if scores else f"explaining {len(rows)} rows")
         cut = _cut_windows(rows, by, known.reference.minimum, source.data)
@@ -158,11 +158,11 @@ def _cut_windows(rows: Any, by: str | None, smallest: int, path: str) -> Iterato
 
 def _check_window(known: Monitor, rows: Any, label: str | None, scores: bool, source: options.Source) -> Verdict:
     if scores:
-        found = called(lambda: known.check(known.read_scores(rows)), source.model, source.data)
+        found = guard_call(lambda: known.check(known.read_scores(rows)), source.model, source.data)
     else:
         labels = None if label is None else _read_labels(rows, label, source.data)
         plain = rows if label is None else rows.drop(columns=label)
-        found = called(lambda: known.check(plain, labels), source.model, source.data)
+        found = guard_call(lambda: known.check(plain, labels), source.model, source.data)
     return cast("Verdict", found)
 
 

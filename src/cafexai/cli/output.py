@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHOWN = 3  # rows on the terminal
 
 
-def checked(out: Path | None, endings: tuple[str, ...]) -> None:
+def check_out(out: Path | None, endings: tuple[str, ...]) -> None:
     """Refuse, before any work is done, a file that could not be written in the end."""
     if out is None:
         return
@@ -52,7 +52,7 @@ def writing(out: Path) -> Iterator[None]:
         raise OutputProblem(f"--out {out}: it cannot be written ({error.strerror or error}).") from error
 
 
-def written(out: Path, write: Callable[[Path], Any]) -> None:
+def write_out(out: Path, write: Callable[[Path], Any]) -> None:
     """The file as ``write`` makes it beside its place; an old one stays until the new one is complete."""
     from .._files import replace_file
 
@@ -62,7 +62,7 @@ def written(out: Path, write: Callable[[Path], Any]) -> None:
 
 def write_text(out: Path, text: str) -> None:
     """A file of text in UTF-8."""
-    written(out, lambda part: part.write_text(text, encoding="utf-8"))
+    write_out(out, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def write_frame(out: Path, frame: Any) -> None:
@@ -72,9 +72,9 @@ def write_frame(out: Path, frame: Any) -> None:
         from ..adapters.exports import storable
 
         needs("pyarrow", "parquet")
-        written(out, lambda part: storable(frame).to_parquet(part, index=False))
+        write_out(out, lambda part: storable(frame).to_parquet(part, index=False))
     else:
-        written(out, lambda part: frame.to_csv(part, index=False))
+        write_out(out, lambda part: frame.to_csv(part, index=False))
 
 
 def as_json(value: Any) -> str:

@@ -15,7 +15,7 @@ from ..loading import Data, DataProblem, ModelProblem, load_model, model_inputs,
 from ..loading.model_inputs import load_function, load_tokenizer
 from ..loading.user_code import describe_error
 from . import parsing
-from .errors import UseProblem, asked
+from .errors import UseProblem, blame_option
 from .options import Asked, How, Source
 from .status import Status
 
@@ -104,9 +104,9 @@ class Work:
         if data.form != self.data.form:
             raise DataProblem(f"--baseline {wanted}: it holds {data.form}, and {self.source.data} {self.data.form}.")
         made = self.as_inputs(data, wanted)[0]
-        return made if len(data) == 1 else self._stacked(made)
+        return made if len(data) == 1 else self._stack_baselines(made)
 
-    def _stacked(self, inputs: Any) -> Any:
+    def _stack_baselines(self, inputs: Any) -> Any:
         """Several baselines, to average over: one more dimension in front."""
         if isinstance(inputs, list):
             raise DataProblem(f"--baseline {self.baseline}: give one text.")
@@ -143,12 +143,12 @@ class Work:
 
         def call() -> Any:
             cafe = how.explainer(self.model, background=background, schema=self.schema, tokenizer=self.tokenizer)
-            found = cafe._explained(self.inputs, request, question)
-            return self._ranked(found, cafe, request) if isinstance(found, Explanation) else found
+            found = cafe._explain(self.inputs, request, question)
+            return self._rank_conflict(found, cafe, request) if isinstance(found, Explanation) else found
 
-        return self.called(call).replace(row_names=self.data.labels)
+        return self.guard(call).replace(row_names=self.data.labels)
 
-    def _ranked(self, found: Explanation, cafe: CAFE, request: Request) -> Explanation:
+    def _rank_conflict(self, found: Explanation, cafe: CAFE, request: Request) -> Explanation:
         """The explanation with the rank of its conflict among rows of the table, which are explained once for that."""
         if self.all.form != "table" or len(self.all) < ENOUGH or found.conflict_kind != "measured":
             return found
@@ -165,22 +165,22 @@ class Work:
         """The model has a preprocessing step of its own."""
         return hasattr(self.model, "from_raw")
 
-    def given(self) -> Any:
+    def as_tensors(self) -> Any:
         """The chosen rows as tensors."""
         from .._inputs.prepare import prepare
 
-        return self.called(lambda: prepare(self.inputs, self.model, schema=self.schema))
+        return self.guard(lambda: prepare(self.inputs, self.model, schema=self.schema))
 
-    def encoded(self) -> Encoded:
+    def encode(self) -> Encoded:
         """The chosen rows as the one tensor that methods take, behind the preprocessing of the model or schema."""
         from .._inputs.baselines import references
         from .._inputs.prepare import takes_raw
 
-        given = self.given()
+        given = self.as_tensors()
         if len(given.tensors) > 1:
             raise DataProblem(f"{self.source.data}: methods are compared on one input, and these are {len(given.tensors)}.")
         x, wanted, background = given.tensors[0], self.baselines, self.background()
-        stack = [None] if wanted is None else self.called(lambda: references(wanted, given, background, self.model))
+        stack = [None] if wanted is None else self.guard(lambda: references(wanted, given, background, self.model))
         if len(stack) > 1:
             raise UseProblem(f"--baseline {self.baseline}: methods take one baseline; give a file of one row.")
         groups = None if given.grouping is None else given.grouping.index.reshape(x.shape[1:])
@@ -198,8 +198,8 @@ class Work:
             raise UseProblem("--target all: methods are compared on one output of each row; name it, or leave --target out.")
         if wanted not in self.classes:
             return wanted
-        first = self.called(lambda: answer("compare", encoded.model, encoded.x[:1]))
-        return self.called(lambda: class_index(wanted, self.classes, first.shape[1:], "compare"))
+        first = self.guard(lambda: answer("compare", encoded.model, encoded.x[:1]))
+        return self.guard(lambda: class_index(wanted, self.classes, first.shape[1:], "compare"))
 
     def supported(self) -> Any:
         """Which calls of the model have rules."""
@@ -212,19 +212,19 @@ class Work:
             rows = known.inputs if self.schema is None else by_schema(known.inputs, self.schema, "supported(frame)")
             return supported(self.model, rows, known.extra)
 
-        return self.called(call)
+        return self.guard(call)
 
-    def called(self, call: Callable[[], Any]) -> Any:
+    def guard(self, call: Callable[[], Any]) -> Any:
         """What a call of ours returns; its errors are about options, or about the data."""
-        return called(call, self.source.model, self.source.data, self.data.form == "table")
+        return guard_call(call, self.source.model, self.source.data, self.data.form == "table")
 
 
-def called(call: Callable[[], Any], model: str, data: str, table: bool = True) -> Any:
+def guard_call(call: Callable[[], Any], model: str, data: str, table: bool = True) -> Any:
     """What a call of ours about this model and these data returns; its errors are told as theirs, or as those of options."""
     try:
         return call()
     except ValueError as error:
-        told = asked(error, data)
+        told = blame_option(error, data)
         if table and "does not take inputs" in str(told):
             told = DataProblem(f"{told} Choose the columns that it takes by --columns.")
         raise told from error

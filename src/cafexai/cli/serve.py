@@ -15,7 +15,7 @@ from .._logging import configure_logging
 from . import options, parsing
 from .batch import Background, Baseline, Deterministic, class_names, model_of
 from .errors import UseProblem
-from .request import called
+from .request import guard_call
 from .status import Status
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Loader:
         with Status().running() as status:
             made, known, baselines, about = model_of(source, self.baseline, status, self.background)
         request = self.asked.request(class_names(made, known), baselines=baselines)
-        cafe = called(lambda: self.how.explainer(made, background=about, schema=known), source.model, "the settings")
+        cafe = guard_call(lambda: self.how.explainer(made, background=about, schema=known), source.model, "the settings")
         names = parsing.names(source.columns) or (columns_of_model(made) if known is None else None)
         return Answerer(cafe, names, request, self.deterministic)
 
@@ -91,7 +91,7 @@ def serve(
         raise UseProblem("--target all: a result is about one output. Start a server for each.")
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
         raise UseProblem(f"--name {name}: it is a part of addresses. Use letters, digits, '.', '_' and '-'.")
-    called(lambda: configure_logging(log_level, log_format), model, "the log")
+    guard_call(lambda: configure_logging(log_level, log_format), model, "the log")
     _free(host, port)
     source = options.Source(model, background or baseline, weights, columns, schema, trust=trust)
     loader = Loader(source, baseline, background, asked, how, deterministic)

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..metrics import METRICS
-from ..plotting.figures import figure, headed, light, rows_down
+from ..plotting.figures import add_heading, figure, light, rows_down
 from ..plotting.looks import points
 from ..plotting.palette import NET, QUIET, UP
 from ..reporting.notebook import table
@@ -29,7 +29,7 @@ def picture(comparison: Comparison) -> Picture:
     rows_down(panels[0], methods, 9)
     rows = f"{comparison.rows} row" + "s" * (comparison.rows > 1)
     best = "Blue: the best. Lines: standard errors. "
-    headed(drawn, f"{len(methods)} methods on {rows}", "\n".join([best + "Dots: logarithmic axis.", *missing]))
+    add_heading(drawn, f"{len(methods)} methods on {rows}", "\n".join([best + "Dots: logarithmic axis.", *missing]))
     return drawn
 
 

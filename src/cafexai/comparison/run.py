@@ -225,20 +225,20 @@ def _methods(methods: Any) -> dict[str, Method]:
         methods = {}
         for one in given:
             method = known[one] if isinstance(one, str) else one
-            methods[_unused(one if isinstance(one, str) else _called(one), methods)] = method
+            methods[_find_unused(one if isinstance(one, str) else _name_of(one), methods)] = method
     if not methods:
         raise ValueError("compare(..., methods=[]): give at least one method, or None for all.")
     return dict(methods)
 
 
-def _called(function: Any) -> str:
+def _name_of(function: Any) -> str:
     """The name of a function, with the options that are bound to it."""
     if isinstance(function, functools.partial):
-        return " ".join([_called(function.func), *(f"{key}={value}" for key, value in function.keywords.items())])
+        return " ".join([_name_of(function.func), *(f"{key}={value}" for key, value in function.keywords.items())])
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _unused(name: str, names: Iterable[str]) -> str:
+def _find_unused(name: str, names: Iterable[str]) -> str:
     """The name, or with a number behind it if it is taken."""
     taken = set(names)
     others = (f"{name} ({i})" for i in range(2, len(taken) + 3))
@@ -256,7 +256,7 @@ def _metrics(metrics: Any, truth: Tensor | None) -> dict[str, Callable[[measure.
     wanted: dict[str, Callable[[measure.Bench], Any]] = {}
     for one in given:
         if not isinstance(one, str):
-            wanted[_unused(_called(one), (*wanted, *METRICS))] = functools.partial(_own_metric, one)
+            wanted[_find_unused(_name_of(one), (*wanted, *METRICS))] = functools.partial(_own_metric, one)
             continue
         if METRICS[one].needs_truth and truth is None:
             raise ValueError(f'compare(..., metrics=["{one}"]): give the true scores, truth=, shaped like x.')

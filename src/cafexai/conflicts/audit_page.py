@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..plotting.figures import figure, headed, light, rows_down
+from ..plotting.figures import add_heading, figure, light, rows_down
 from ..plotting.labels import labels
 from ..plotting.palette import AUDIT
 from ..reporting.html_parts import cap
@@ -47,5 +47,5 @@ def picture(audit: Audit) -> Picture:
     light(axes)
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of the conflicts of the layer")
-    headed(drawn, f"{str(audit)[0].upper()}{str(audit)[1:]}", "", axes.containers, columns=4)
+    add_heading(drawn, f"{str(audit)[0].upper()}{str(audit)[1:]}", "", axes.containers, columns=4)
     return drawn

@@ -70,10 +70,10 @@ class Question:
             for start in range(0, len(removed), step):
                 masks = removed[start : start + step]
                 inputs = torch.where(masks[:, None], base, flat).reshape(-1, *self.rows.shape[1:])
-                values.append(self._selected(inputs).view(len(masks), count))
+                values.append(self._select(inputs).view(len(masks), count))
         return torch.cat(values)
 
-    def _selected(self, inputs: Tensor) -> Tensor:
+    def _select(self, inputs: Tensor) -> Tensor:
         result = select_output(self.f(inputs), self.output)
         if not isinstance(result, Tensor) or result.ndim == 0 or len(result) != len(inputs):
             shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__

@@ -170,12 +170,12 @@ def _contains(C: frozenset[int], D: frozenset[int], above: set[tuple[frozenset[i
     """Some pair with one feature less contains a conflict."""
     for feature in C:
         smaller = C - {feature}
-        if smaller and (_ordered(smaller, D) in above):
+        if smaller and (_order(smaller, D) in above):
             return True
-    return any(len(D) > 1 and _ordered(C, D - {feature}) in above for feature in D)
+    return any(len(D) > 1 and _order(C, D - {feature}) in above for feature in D)
 
 
-def _ordered(C: frozenset[int], D: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+def _order(C: frozenset[int], D: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
     return (C, D) if min(C) < min(D) else (D, C)
 
 

@@ -93,7 +93,7 @@ class HiddenConflicts:
             The pairs.
         """
         names, found = self.names[row], []
-        for amount, i, j in self._ranked(self.hidden[row], row)[:most]:
+        for amount, i, j in self._rank(self.hidden[row], row)[:most]:
             i, j = (i, j) if self._hides(row, i, j) >= self._hides(row, j, i) else (j, i)
             without = self.without[row, i, j].item()
             found.append(HiddenPair(names[j], names[i], amount, self.alone[row, j].item(), without))
@@ -112,14 +112,14 @@ class HiddenConflicts:
         names, hidden, alone, least = self.names[row], self.hidden[row], self.alone[row], self._least(row)
         return [
             FightingPair(names[i], names[j], amount, part if part > least else 0.0, alone[i].item(), alone[j].item())
-            for amount, i, j in self._ranked(self.conflict[row], row)[:most]
+            for amount, i, j in self._rank(self.conflict[row], row)[:most]
             for part in (hidden[i, j].item(),)
         ]
 
     def _least(self, row: int) -> float:
         return ROUNDING * max(self.conflict[row].max().item(), self.alone[row].abs().max().item())
 
-    def _ranked(self, amounts: Tensor, row: int) -> list[tuple[float, int, int]]:
+    def _rank(self, amounts: Tensor, row: int) -> list[tuple[float, int, int]]:
         """The pairs of one row with more than rounding errors, largest first."""
         count, least = len(self.names[row]), self._least(row)
         pairs = [(amounts[i, j].item(), i, j) for i in range(count) for j in range(i + 1, count)]

@@ -10,7 +10,7 @@ from typing import Any
 from ..explanation import Explanation
 from ..plotting.conflict_words import conflict_sentence
 from ..plotting.regions import SLIC, Cut
-from ..plotting.rounding import shown
+from ..plotting.rounding import round_explanation
 from ..plotting.row_lines import baseline_lines, number
 from ..reporting.pictures import image_maps
 from ..reporting.rows import FEATURE, kind_of, percent
@@ -54,7 +54,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
     """One explanation in the digits that every view of the library shows, and exact numbers for the bars."""
     kind = "text" if e.features.tokens is not None else kind_of(e)
     part = by_region(e) if kind == "image" else e
-    digits = shown(part, most, order=order, fold=False)  # every value can be changed
+    digits = round_explanation(part, most, order=order, fold=False)  # every value can be changed
     found: dict[str, Any] = {
         "kind": kind,
         "feature": FEATURE.get(kind, "feature"),

@@ -44,7 +44,7 @@ def explain_tokens(
     generated = describe_generated(tokenizer, made)
     start = _decoder_start(steps, tokenizer)
     sources, origins = _sources(prompt, start, generated)
-    seen = _seen(len(made), len(prompt.ids) + len(start.ids))
+    seen = _visible_tokens(len(made), len(prompt.ids) + len(start.ids))
     chance = logits.log_softmax(-1).gather(1, steps.tokens.to(logits.device)[:, None])[:, 0].exp()
     before = [prompt.names[-1] if not start.ids else start.names[-1], *generated.names[:-1]]
     names = tuple(
@@ -91,7 +91,7 @@ def _explain(explainer: Explainer, meta: Mapping[str, Any], steps: Steps, contra
     job = prepare_job(plain, inputs if len(inputs) > 1 else inputs[0], request, Question(every_class=True), CALL)
     keywords = explainer.subject.keywords(tuple(steps.inputs))
     job = dataclasses.replace(job, given=dataclasses.replace(job.given, keywords=keywords), notes=(*notes, *job.notes))
-    return _side_by_side(_stacked(job, {**meta, "baselines": len(job.stack)}))
+    return _side_by_side(_explain_all(job, {**meta, "baselines": len(job.stack)}))
 
 
 def _baselines(explainer: Explainer, steps: Steps, baselines: Any) -> tuple[list[Any], tuple[str, ...]]:
@@ -104,7 +104,7 @@ def _baselines(explainer: Explainer, steps: Steps, baselines: Any) -> tuple[list
     return found, notes or ("Tokens are compared with a zero embedding in their place.",) * (found[0] is None)
 
 
-def _stacked(job: Job, meta: dict[str, Any]) -> Explanation:
+def _explain_all(job: Job, meta: dict[str, Any]) -> Explanation:
     """The explanations of all generated tokens as rows of one."""
     finish = functools.partial(pieces, every_class=True)
     results = run_job(job, finish, average_baselines, CALL, functools.partial(measure_conflict, job))
@@ -129,7 +129,7 @@ def _sources(prompt: Tokens, start: Tokens, generated: Tokens) -> tuple[tuple[st
     return (*prompt.names, *earlier), (*[PROMPT] * len(prompt.names), *[GENERATED] * len(earlier))
 
 
-def _seen(count: int, before: int) -> Tensor:
+def _visible_tokens(count: int, before: int) -> Tensor:
     """Which tokens come before each generated one, (generated, tokens)."""
     return torch.arange(before + count - 1) < before + torch.arange(count)[:, None]
 

@@ -40,13 +40,13 @@ from .propagation import propagate
 @method(aimed=False)
 def cp_lrp(case: Case) -> Tensor:
     """CP-LRP: attention weights and the scales of norms are constants; relevance passes activation functions as it is."""
-    return _distributed(case, _settings("cp_lrp"))
+    return _distribute(case, _settings("cp_lrp"))
 
 
 @method(aimed=False)
 def attn_lrp(case: Case) -> Tensor:
     """AttnLRP: like CP-LRP, and queries and keys are relevant by the gradient of the softmax."""
-    return _distributed(case, _settings("attn_lrp"))
+    return _distribute(case, _settings("attn_lrp"))
 
 
 @method(aimed=False)
@@ -58,7 +58,7 @@ def gim(case: Case, *, temperature: float = 2.0) -> Tensor:
     """
     if not temperature > 0:
         raise ValueError(f"gim(..., temperature={temperature!r}): the temperature must be a number above 0.")
-    return _distributed(case, _settings("gim", temperature))
+    return _distribute(case, _settings("gim", temperature))
 
 
 def _settings(name: str, temperature: float = 2.0) -> Settings:
@@ -80,7 +80,7 @@ def layer_coefficients(name: str, model: Any, x: Tensor, layer: str, target: Any
     return torch.cat(chunks)
 
 
-def _distributed(case: Case, settings: Settings) -> Tensor:
+def _distribute(case: Case, settings: Settings) -> Tensor:
     """The coefficient of every element times its distance to the (mean) baseline."""
     coefficients = propagate(dataclasses.replace(case, baselines=[None]), settings, _coefficients)
     return coefficients * (case.x - torch.stack(case.starts).mean(0))

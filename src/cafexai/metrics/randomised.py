@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .._extras import needs, progress
 from ..cafe import CAFE
 from ..explanation import Explanation
-from ..plotting.figures import figure, headed, light
+from ..plotting.figures import add_heading, figure, light
 from ..plotting.labels import labels
 from ..plotting.palette import SERIES
 from .occlusion import correlation, rank_values
@@ -79,7 +79,7 @@ class Randomised:
         axes.set_ylabel("rank correlation with the scores")
         light(axes, "both")
         below = "\n".join([f"Mean and standard deviation over {values.shape[1]} rows.", *self.notes])
-        headed(drawn, "Do the scores depend on what the model has learned?", below, handles, 4)
+        add_heading(drawn, "Do the scores depend on what the model has learned?", below, handles, 4)
         return drawn
 
     def __str__(self) -> str:

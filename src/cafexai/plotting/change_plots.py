@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..explanation import Explanation
-from .figures import figure, headed, light, rows_down
-from .labels import labels, shortened
+from .figures import add_heading, figure, light, rows_down
+from .labels import labels, shorten
 from .looks import points
 from .palette import NET, QUIET, SERIES, UP, VALUES
 from .row_lines import number
@@ -27,13 +27,13 @@ def check_picture(check: Any) -> Picture:
     if not check.features:
         raise ValueError("check.plot(): no feature differs from the baseline, so there is nothing to show.")
     pairs = zip(labels(check.features, 30), check.values, strict=True)
-    names = [f"{name} = {shortened(value, 18)}" if value else name for name, value in pairs]
+    names = [f"{name} = {shorten(value, 18)}" if value else name for name, value in pairs]
     drawn = figure(11, 2.4 + 0.42 * len(names))
     left, right = drawn.subplots(1, 2, sharey=True)
     handles = _beside(left, names, check.predicted, check.observed, "Set to the baseline one at a time")
     _beside(right, names, check.predicted_together, check.observed_together, "Together with all above")
     right.tick_params(axis="y", labelleft=False)
-    headed(drawn, f"Does the model do what the scores say? {check.row}, {check.target}", check.sentence, handles)
+    add_heading(drawn, f"Does the model do what the scores say? {check.row}, {check.target}", check.sentence, handles)
     return drawn
 
 
@@ -60,7 +60,7 @@ def what_if_picture(curves: Any) -> Picture:
         colour = SERIES[row % len(SERIES)] if rows <= NAMED else QUIET
         looks: dict[str, Any] = {"color": colour, "linewidth": 1.8 if rows <= NAMED else 0.8}
         looks |= {} if curves.is_number else {"linestyle": ":", "marker": "o", "markersize": 5}
-        name = f"row {row}" if curves.row_names is None else shortened(curves.row_names[row], 24)
+        name = f"row {row}" if curves.row_names is None else shorten(curves.row_names[row], 24)
         handles += axes.plot(across, curves.outputs[row].tolist(), label=name, **looks)
         own = curves.own_values[row]
         place = own if curves.is_number else curves.values.index(own) if own in curves.values else None
@@ -73,7 +73,7 @@ def what_if_picture(curves: Any) -> Picture:
     axes.set_ylabel(curves.target, parse_math=False)
     more = f" ({len(curves.outputs) - rows} more rows not shown)" if len(curves.outputs) > rows else ""
     below = f"All other features stay as they are. A diamond marks the row as it is.{more}"
-    headed(drawn, f"What if {shortened(curves.feature, 40)} were different?", below, handles if 1 < rows <= NAMED else [], 4)
+    add_heading(drawn, f"What if {shorten(curves.feature, 40)} were different?", below, handles if 1 < rows <= NAMED else [], 4)
     return drawn
 
 
@@ -100,10 +100,10 @@ def dependence(explanation: Explanation, feature: str, color: str | None = None)
     told = " Dashed: the value at the baseline." if _mark_baseline(axes, explanation, feature, words) else ""
     light(axes, "y")
     axes.set_xlabel(feature, parse_math=False)
-    axes.set_ylabel(f"net score of {shortened(feature, 30)}", parse_math=False)
+    axes.set_ylabel(f"net score of {shorten(feature, 30)}", parse_math=False)
     gone = f" {int(missing.sum())} rows in which it is missing are not shown." if missing.any() else ""
     below = f"One dot per row.{told}{gone}"
-    headed(drawn, f"What {shortened(feature, 30)} does to {explanation.target_name()}", below)
+    add_heading(drawn, f"What {shorten(feature, 30)} does to {explanation.target_name()}", below)
     return drawn
 
 
@@ -125,7 +125,7 @@ def _dots(
     for place, code in enumerate(np.unique(shade[~np.isnan(shade)]).astype(int).tolist()):
         here = shade == code
         looks: dict[str, Any] = {"color": SERIES[place % len(SERIES)], "alpha": 0.8, "linewidths": 0}
-        axes.scatter(across[here], nets[here], s=16, label=shortened(words[code], 24), **looks)
+        axes.scatter(across[here], nets[here], s=16, label=shorten(words[code], 24), **looks)
     legend = axes.legend(title=color, frameon=False, fontsize=points(8), loc="center left", bbox_to_anchor=(1.0, 0.5))
     legend.get_title().set_parse_math(False)
 

@@ -10,7 +10,7 @@ import torch
 
 from ..explanation import Explanation
 from .dispatch import view
-from .figures import cell_text, figure, headed, heatmap, light
+from .figures import add_heading, cell_text, figure, heatmap, light
 from .image_details import draw_map
 from .labels import class_name, labels
 from .looks import points
@@ -92,7 +92,7 @@ def _nets(entries: Mapping[Any, Explanation], heads: Mapping[Any, str], most: in
     axes.spines[:].set_visible(False)
     for line in (0.5, len(names) - 1.5):
         axes.axhline(line, color="0.4", linewidth=0.8)
-    headed(drawn, f"Net scores of one row{more}")
+    add_heading(drawn, f"Net scores of one row{more}")
     return drawn
 
 
@@ -110,7 +110,7 @@ def _maps(entries: Mapping[Any, Explanation], heads: Mapping[Any, str], more: st
         grid[0][x].set_title(f"{heads[key]}\n{number(entries[key].output.item())}", fontsize=points(10), parse_math=False)
     for y, side in enumerate(sides):
         grid[y][0].set_ylabel(side)
-    headed(drawn, f"One image: what pushed each output up, what down, and the net{more}")
+    add_heading(drawn, f"One image: what pushed each output up, what down, and the net{more}")
     return drawn
 
 
@@ -141,7 +141,7 @@ def sweep(entries: Mapping[Any, Explanation], most: int = 8, order: str = "net")
         one.axhline(0, color="0.4", linewidth=0.8)
         one.set_title(title, fontsize=points(11))
         one.set_xlabel("c: share of cancelled influence that counts")
-    headed(drawn, "What c changes in one row", "", handles, columns=4)
+    add_heading(drawn, "What c changes in one row", "", handles, columns=4)
     return drawn
 
 

@@ -57,7 +57,7 @@ def cell_text(axes: Axes, x: int, y: int, text: str, dark: bool) -> None:
     axes.text(x, y, text, ha="center", va="center", fontsize=points(8), color="white" if dark else "black", parse_math=False)
 
 
-def headed(drawn: Picture, title: str, below: str = "", handles: Sequence[Any] = (), columns: int = 3) -> None:
+def add_heading(drawn: Picture, title: str, below: str = "", handles: Sequence[Any] = (), columns: int = 3) -> None:
     """A title as large as there is room for, and below the picture a legend with what the reader must know.
 
     A paper has its caption: there the title is small, and what stands below is left out.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .figures import cell_text, figure, headed, heatmap
-from .labels import percent, shortened
+from .figures import add_heading, cell_text, figure, heatmap
+from .labels import percent, shorten
 from .palette import NET
-from .row_lines import aligned, number
+from .row_lines import align_numbers, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def heat_map(generation: Generation, scores: str = "combined", most: int = 60) -
     bar.outline.set_visible(False)
     bar.set_label({"combined": "net score", "positive": "pushed up", "negative": "pushed down"}[scores], fontsize=9)
     title = f"What each generated {'token' if columns > 1 else 'text'} comes from"
-    headed(drawn, title, "\n".join([f"Explained: {generation.explained}.", _below(lines, generation)]))
+    add_heading(drawn, title, "\n".join([f"Explained: {generation.explained}.", _below(lines, generation)]))
     return drawn
 
 
@@ -84,7 +84,7 @@ def readable(token: str) -> str:
     """A token as a label: spaces at its ends are left out, line ends are shown."""
     plain = token.replace("\n", "↵").replace("\t", "⇥").strip()
     plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in plain)
-    return shortened(plain, LETTERS) if plain else repr(token)
+    return shorten(plain, LETTERS) if plain else repr(token)
 
 
 def _label(axes: Axes, generation: Generation, lines: Lines) -> None:
@@ -110,7 +110,7 @@ def _mark_unseen(axes: Axes, seen: Tensor) -> None:
 
 
 def _numbers(axes: Axes, lines: Lines, reach: float) -> None:
-    texts = aligned(lines.values.flatten().tolist(), 3)
+    texts = align_numbers(lines.values.flatten().tolist(), 3)
     for place, text in enumerate(texts):
         y, x = divmod(place, lines.values.shape[1])
         if bool(lines.seen[y, x]):

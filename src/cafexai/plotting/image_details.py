@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ..explanation import Explanation
-from .figures import bare, figure, headed
+from .figures import add_heading, bare, figure
 from .looks import points
 from .palette import CONFLICT, DOWN, UP, both_signs, fading
-from .pixels import find_places, maps, reach, seen
+from .pixels import find_places, maps, reach, visible_image
 from .regions import RegionScores
-from .table_plot import headline, told_conflict
+from .table_plot import describe_conflict, headline
 from .totals import in_total, sentence
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def details(explanation: Explanation, regions: RegionScores | None = None, besid
     ends["positive"] = ends["negative"] = max(ends["positive"], ends["negative"])  # to be compared
     other = None if beside is None else _other(explanation, beside)
     height, width = found["net"].shape
-    picture = seen(explanation)
+    picture = visible_image(explanation)
     count = (picture is not None) + len(found) + (other is not None)
     across = 2.6 if count > 5 else 2.9
     drawn = figure(across * count, 1.55 + (across - 0.1) * min(max(height / width, 0.4), 2))
@@ -52,7 +52,7 @@ def details(explanation: Explanation, regions: RegionScores | None = None, besid
         axes[-1].set_title(name_of_other(beside), fontsize=points(10))
     where = "pixel" if explanation.meta.settings.get("layer") is None else "place"
     row = in_total(explanation, f"{height * width} {where}{'s' * (height * width > 1)}")
-    headed(drawn, headline(explanation, row), "\n".join([sentence(row), told_conflict(row), *explanation.notes]))
+    add_heading(drawn, headline(explanation, row), "\n".join([sentence(row), describe_conflict(row), *explanation.notes]))
     return drawn
 
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..explanation import Explanation
-from .figures import figure, headed
+from .figures import add_heading, figure
 from .image_details import colour_scale, details, draw_picture, name_of_other, scores_beside
-from .labels import class_name, shortened
+from .labels import class_name, shorten
 from .looks import current, points
 from .palette import DOWN, UP, both_signs, rgb
-from .pixels import find_places, reach, seen
+from .pixels import find_places, reach, visible_image
 from .regions import PALE, STRONG, Cut, RegionScores, region_scores
 from .rounding import Shown, in_digits
 from .row_lines import Line, bias_line, number
-from .table_plot import headline, told_conflict
+from .table_plot import describe_conflict, headline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
     end = _end(explanation, cut) if options.same_scale else _reach(found.net, found)
     if measured is not None:
         end = max(end, _reach(measured.observed, found))
-        others.insert(0, (_checked(measured), measured.observed))
+        others.insert(0, (_occlusion_label(measured), measured.observed))
     outlined = found.strongest(options.most) if _outlines(found) else []
     shown = _in_total(one, found, outlined)
     axis = current().ax
@@ -87,8 +87,8 @@ def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
         draw_regions(place, one, found, values, own, outlined if checked else [])
         place.set_title(title, fontsize=points(10))
     told = f"Removed: each {found.kind} set to the baseline, one at a time. Both maps have one scale." if measured else ""
-    said = [_sentence(shown, found, outlined), told, told_conflict(shown), found.note, *one.notes]
-    headed(drawn, headline(one, shown), "\n".join(line for line in said if line))
+    said = [_sentence(shown, found, outlined), told, describe_conflict(shown), found.note, *one.notes]
+    add_heading(drawn, headline(one, shown), "\n".join(line for line in said if line))
     return drawn
 
 
@@ -105,19 +105,19 @@ def images(explanation: Explanation, rows: Sequence[int], options: ImageOptions)
     for place, (row, own, end) in enumerate(zip(kept, found, ends, strict=True)):
         one = explanation[row]
         _picture(grid[0][place], one, scale=False)
-        called = f"row {row}" if one.row_names is None else shortened(one.row_names[0], 24)
-        told = shortened(class_name(one) or one.target_name(), 24)
+        called = f"row {row}" if one.row_names is None else shorten(one.row_names[0], 24)
+        told = shorten(class_name(one) or one.target_name(), 24)
         grid[0][place].set_title(f"{called}\n{told} {number(one.output.item())}", fontsize=points(9), parse_math=False)
         draw_regions(grid[1][place], one, own, own.net, end, own.strongest(options.most) if _outlines(own) else [])
     scale = "One scale for all rows." if options.same_scale else "Each row has its own scale."
     notes = dict.fromkeys(line for line in (*(one.note for one in found), *explanation.notes) if line)
     more = f" ({len(rows) - len(kept)} more not shown)" if len(rows) > len(kept) else ""
-    headed(drawn, f"Net by {found[0].kind} of {len(kept)} rows{more}", "\n".join([scale, *notes]))
+    add_heading(drawn, f"Net by {found[0].kind} of {len(kept)} rows{more}", "\n".join([scale, *notes]))
     return drawn
 
 
 def _picture(axes: Axes, one: Explanation, scale: bool = True) -> None:
-    picture = seen(one)
+    picture = visible_image(one)
     if picture is None:
         axes.set_visible(False)
     else:
@@ -132,7 +132,7 @@ def draw_regions(
     from matplotlib.colors import Normalize
 
     height, width = _size(one, found)
-    picture = seen(one)
+    picture = visible_image(one)
     if picture is not None:
         grey = picture if picture.ndim == 2 else picture.mean(-1)
         axes.imshow(PALE + (1 - PALE) * grey, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
@@ -178,7 +178,7 @@ def _cut(explanation: Explanation, options: ImageOptions) -> Cut:
 
 def _size(one: Explanation, found: RegionScores) -> tuple[int, int]:
     """Height and width of the picture; of the map where it is not known."""
-    picture = seen(one)
+    picture = visible_image(one)
     height, width = found.index.shape if picture is None else picture.shape[:2]
     return int(height), int(width)
 
@@ -211,7 +211,7 @@ def _measure(explanation: Explanation, row: int, cafe: Any, cut: Cut) -> Any:
     return cafe.occlude_regions(explanation, row, cells=cut.cells, regions=cut.regions, superpixels=cut.superpixels)
 
 
-def _checked(measured: Any) -> str:
+def _occlusion_label(measured: Any) -> str:
     fit = measured.correlation
     return "output lost if removed" + ("" if fit is None else f"\ncorrelation with the scores {fit:.2f}")
 
@@ -241,15 +241,15 @@ def _sentence(shown: Shown, found: RegionScores, outlined: Sequence[int]) -> str
     """The sum in words: baseline, the outlined regions by their number, all others, biases, output."""
     *first, others, bias = shown.lines
     rest = len(found.names) - len(outlined)
-    parts = [f"{line.name}: {_signed(line.net)}" for line in first]
+    parts = [f"{line.name}: {_add_sign(line.net)}" for line in first]
     told = f"outlined {', '.join(parts)};  " if parts else ""
     kind = f"{found.kind}{'s' * (rest != 1)}"
-    words = f"{told}{rest} {'other ' * bool(parts)}{kind} {_signed(others.net)}"
-    words += f";  bias {_signed(bias.net)}" if bias.exact.net else ""
+    words = f"{told}{rest} {'other ' * bool(parts)}{kind} {_add_sign(others.net)}"
+    words += f";  bias {_add_sign(bias.net)}" if bias.exact.net else ""
     return f"baseline output {shown.start};  {words};  output {shown.end}" + (
         f"   (all numbers {shown.times})" if shown.times else ""
     )
 
 
-def _signed(text: str) -> str:
+def _add_sign(text: str) -> str:
     return text if text.startswith("-") else f"+{text}"

@@ -9,7 +9,7 @@ from .._core.variant import ALLOWED, Variant
 from ..explanation import Explanation
 
 
-def shortened(name: str, longest: int) -> str:
+def shorten(name: str, longest: int) -> str:
     """The name on one line, cut in the middle to ``longest`` letters: names that go on alike often differ at the end."""
     name = " ".join(name.split())
     if len(name) <= longest:
@@ -20,13 +20,13 @@ def shortened(name: str, longest: int) -> str:
 
 def labels(names: Sequence[str], longest: int) -> list[str]:
     """All names shortened, so that different ones stay different."""
-    short = [shortened(name, longest) for name in names]
+    short = [shorten(name, longest) for name in names]
     for label in {label for label in short if short.count(label) > 1}:
         alike = dict.fromkeys(name for name, own in zip(names, short, strict=True) if own == label)
         if len(alike) > 1:
             first = next(i for i, letters in enumerate(zip_longest(*alike)) if len(set(letters)) > 1)  # where they part
             kept = max(longest // 3, 1)
-            found = {name: shortened(f"{name[:kept]}…{name[max(first - 1, kept) :]}", longest) for name in alike}
+            found = {name: shorten(f"{name[:kept]}…{name[max(first - 1, kept) :]}", longest) for name in alike}
             for number, name in enumerate(alike, 1):
                 own = found[name] if list(found.values()).count(found[name]) == 1 else f"{found[name]} ({number})"
                 short = [own if given == name else old for given, old in zip(names, short, strict=True)]
@@ -38,7 +38,7 @@ def class_name(explanation: Explanation) -> str:
     index, names = explanation.target[0].tolist(), explanation.class_names
     if names is None or explanation.meta.settings.get("target_layer") is not None or len(index) != 1 or index[0] >= len(names):
         return ""
-    return shortened(names[index[0]], 40)
+    return shorten(names[index[0]], 40)
 
 
 def percent(share: float) -> str:

@@ -12,11 +12,11 @@ import numpy as np
 
 from ..explanation import Explanation, HiddenConflicts
 from .conflict_words import evaluation_sentence
-from .figures import bare, cell_text, figure, headed
+from .figures import add_heading, bare, cell_text, figure
 from .labels import labels
 from .looks import points
 from .palette import CONFLICT, QUIET, fading
-from .row_lines import aligned, number
+from .row_lines import align_numbers, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def exact_pairs(found: HiddenConflicts, row: int = 0, most: int = 8) -> Picture:
     drawn = _picture(amounts[np.ix_(kept, kept)], [names[i] for i in kept], hidden[np.ix_(kept, kept)])
     below = evaluation_sentence(found.evaluations, len(names), found.features, found.against)
     marked = " A frame marks pairs that removing either feature alone does not show." if found.top(row, 1) else ""
-    headed(drawn, f"Who fights whom: {said}", f"{below}{marked}")
+    add_heading(drawn, f"Who fights whom: {said}", f"{below}{marked}")
     return drawn
 
 
@@ -61,7 +61,7 @@ def pairs(explanation: Explanation, most: int = 8) -> Picture:
     said = f"{number(everything)} cancelled between pairs" + (
         f", {number(rest)} of it not shown" if rest > 1e-3 * everything else ""
     )
-    headed(drawn, f"Inside the model, in {explanation.target_name()}: {said}")
+    add_heading(drawn, f"Inside the model, in {explanation.target_name()}: {said}")
     return drawn
 
 
@@ -100,7 +100,7 @@ def _frames(axes: Axes, amounts: np.ndarray, hidden: np.ndarray) -> None:
 def _cells(axes: Axes, amounts: np.ndarray, short: list[str]) -> None:
     end = float(amounts.max()) or 1.0
     axes.imshow(amounts, cmap=fading("#FFFFFF", CONFLICT), vmin=0, vmax=end, aspect="auto", interpolation="nearest")
-    numbers = aligned(amounts.flatten().tolist(), 3)
+    numbers = align_numbers(amounts.flatten().tolist(), 3)
     for place, text in enumerate(numbers):
         y, x = divmod(place, len(short))
         if float(text):

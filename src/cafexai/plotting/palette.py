@@ -23,7 +23,7 @@ def rgb(colour: str) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def mixed(colour: str, share: float) -> str:
+def mix_with_white(colour: str, share: float) -> str:
     """White with this share of the colour."""
     return "#" + "".join(f"{round(255 * (1 + share * (part - 1))):02X}" for part in rgb(colour))
 
@@ -31,7 +31,7 @@ def mixed(colour: str, share: float) -> str:
 def tint(value: float, reach: float, strongest: float = 1.0) -> str:
     """From -reach (down) over 0 (white) to reach (up); ``strongest`` is the share of the colour at both ends."""
     share = strongest * min(abs(value) / reach, 1.0) if reach else 0.0
-    return mixed(UP if value > 0 else DOWN, share)
+    return mix_with_white(UP if value > 0 else DOWN, share)
 
 
 def fading(*colours: str) -> LinearSegmentedColormap:

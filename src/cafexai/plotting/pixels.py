@@ -98,7 +98,7 @@ def maps(explanation: Explanation) -> dict[str, np.ndarray]:
     return {"positive": up, "negative": down, "net": net, "conflict": np.minimum(up, down)}
 
 
-def seen(explanation: Explanation) -> np.ndarray | None:
+def visible_image(explanation: Explanation) -> np.ndarray | None:
     """The image as it looks: (height, width) or (height, width, 3), from 0 to 1; None if it is not known."""
     values = input_image(explanation)
     if values is None:
@@ -120,7 +120,7 @@ def reach(values: np.ndarray) -> float:
     return usual if 0 < 3 * usual < most else most
 
 
-def coloured(values: np.ndarray, end: float, up: str, down: str) -> np.ndarray:
+def colour_values(values: np.ndarray, end: float, up: str, down: str) -> np.ndarray:
     """Numbers as colours, (height, width, 3) bytes: white for 0, ``up`` for ``end``, ``down`` for -end."""
     share = np.clip(np.abs(values) / end, 0, 1)[..., None] if end else np.zeros((*values.shape, 1))
     colour = np.where(values[..., None] > 0, np.array(rgb(up)), np.array(rgb(down)))

@@ -12,7 +12,7 @@ import torch
 from .._inputs.images import CELLS, grid_cells
 from ..explanation import Explanation
 from .palette import DOWN, UP, rgb
-from .pixels import find_places, maps, seen
+from .pixels import find_places, maps, visible_image
 
 PALE, STRONG = 0.55, 0.85  # the darkest grey of a picture below a map; how opaque the strongest colour is
 SLIC, SUPERPIXELS, COMPACT = "slic", 64, 10.0  # the only kind; how many are asked for; how much closeness counts
@@ -129,7 +129,7 @@ def region_title(found: RegionScores) -> str:
 
 def overlay(one: Explanation, found: RegionScores) -> np.ndarray:
     """The nets of the regions on the faded picture, (height, width, 3) bytes; the scale ends at the strongest region."""
-    picture, end = seen(one), float(np.abs(found.net).max(initial=0.0))
+    picture, end = visible_image(one), float(np.abs(found.net).max(initial=0.0))
     height, width = found.index.shape if picture is None else picture.shape[:2]
     down, right = (np.arange(size) * own // size for size, own in zip((height, width), found.index.shape, strict=True))
     nets = found.spread(found.net)[down[:, None], right][..., None]
@@ -181,7 +181,7 @@ def _superpixels(one: Explanation, count: int) -> tuple[np.ndarray, tuple[str, .
     """Regions of alike pixels (SLIC: k-means over colour and place)."""
     from skimage.segmentation import slic
 
-    picture = seen(one)
+    picture = visible_image(one)
     assert picture is not None
     colours = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, 2)
     found = slic(colours, n_segments=count, compactness=COMPACT, start_label=0, channel_axis=-1)

@@ -45,7 +45,9 @@ class Shown:
     between: ShownConflict | None = None  # the conflict, in the same digits
 
 
-def shown(explanation: Explanation, most: int = 12, digits: int = 4, order: Order = "net", fold: bool = True) -> Shown:
+def round_explanation(
+    explanation: Explanation, most: int = 12, digits: int = 4, order: Order = "net", fold: bool = True
+) -> Shown:
     """The explanation of one row, with ``digits`` significant digits for the largest net score, start or end."""
     lines = [*feature_lines(explanation, most, order, fold), bias_line(explanation)]
     start, end = explanation.baseline_output.item(), explanation.output.item()

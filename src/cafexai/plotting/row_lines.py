@@ -145,7 +145,7 @@ def _format_value(value: str | float | None) -> str:
     return value if isinstance(value, str) else "missing" if value is None else number(value)
 
 
-def aligned(values: Sequence[float], digits: int = 4, sign: str = "-") -> list[str]:
+def align_numbers(values: Sequence[float], digits: int = 4, sign: str = "-") -> list[str]:
     """Numbers with equally many decimals, ``digits`` significant ones for the largest; sign="+" shows both signs."""
     largest = max(map(abs, values))
     if largest and not 1e-4 <= largest < 1e7:

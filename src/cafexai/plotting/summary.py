@@ -12,7 +12,7 @@ import torch
 from ..explanation import Explanation
 from .conflict_words import mean_sentence, whole_percent
 from .dispatch import view
-from .figures import figure, headed, light, rows_down
+from .figures import add_heading, figure, light, rows_down
 from .image_details import draw_map
 from .labels import class_name, labels
 from .looks import points
@@ -65,7 +65,7 @@ def summary(explanation: Explanation, most: int = 12, order: str = "net") -> Pic
                 f"{name}: {len(own)} row{'s' * (len(own) > 1)}", fontsize=points(11), fontweight="bold", parse_math=False
             )
     _conflicts(explanation, *last.subplots(1, 2))
-    headed(drawn, _title(explanation))
+    add_heading(drawn, _title(explanation))
     return drawn
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
 from .conflict_words import conflict_sentence
-from .figures import figure, headed, light, rows_down
-from .labels import labels, probability, shortened, with_c
+from .figures import add_heading, figure, light, rows_down
+from .labels import labels, probability, shorten, with_c
 from .looks import current, points
 from .palette import DOWN, NET, PALE_DOWN, PALE_UP, UP
-from .rounding import Shown, ShownLine, in_digits, shown
+from .rounding import Shown, ShownLine, in_digits, round_explanation
 from .row_lines import Line, baseline_lines, number
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ THICK = 0.62  # of a bar
 
 def bars(explanation: Explanation, most: int = 12, order: str = "net") -> Picture:
     """The explanation of one row: scores of both signs on the left, on the right the nets from baseline to output."""
-    row = shown(explanation, most, order=order)
+    row = round_explanation(explanation, most, order=order)
     said = f"Bias: the constants inside the model. {with_c(explanation)}."
-    meaning = f"{told_conflict(row)} {said}".strip()
+    meaning = f"{describe_conflict(row)} {said}".strip()
     axis = current().ax
     if axis is not None:
         handles = _one_sided(axis, row, "")
@@ -34,7 +34,9 @@ def bars(explanation: Explanation, most: int = 12, order: str = "net") -> Pictur
         axis.legend(handles=handles, fontsize=points(8), frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
         return axis.figure  # type: ignore[return-value]
     drawn, handles = two_sided(row, explanation.baseline_output.item(), ("What each feature did", "output"))
-    headed(drawn, headline(explanation, row), "\n".join([meaning, *baseline_lines(explanation), *explanation.notes]), handles)
+    add_heading(
+        drawn, headline(explanation, row), "\n".join([meaning, *baseline_lines(explanation), *explanation.notes]), handles
+    )
     return drawn
 
 
@@ -54,7 +56,7 @@ def biases(explanation: Explanation, most: int = 12) -> Picture:
     row = in_digits(lines, 0.0, end)
     drawn, handles = two_sided(row, 0.0, ("What the constants of each layer did", "bias"))
     times = f" {row.times}" if row.times else ""
-    headed(drawn, f"The biases in {explanation.target_name()}: {row.end}{times}", "", handles)
+    add_heading(drawn, f"The biases in {explanation.target_name()}: {row.end}{times}", "", handles)
     return drawn
 
 
@@ -62,13 +64,13 @@ def headline(explanation: Explanation, row: Shown) -> str:
     """What is explained, from where to where, and how much was cancelled."""
     target, chance, times = explanation.target_name(), probability(explanation), f" ({row.times})" if row.times else ""
     target = f"{target[0].upper()}{target[1:]}"
-    called = "" if explanation.row_names is None else f"{shortened(explanation.row_names[0], 40)}: "
+    called = "" if explanation.row_names is None else f"{shorten(explanation.row_names[0], 40)}: "
     words = f"{called}{target}: {row.start} at the baseline, {row.end} here{times}"
     conflict = "" if row.between is None else f"\nConflict between features: {row.between.short}"
     return f"{words}{f' ({chance})' if chance else ''}{conflict}"
 
 
-def told_conflict(row: Shown) -> str:
+def describe_conflict(row: Shown) -> str:
     """The sentence on the conflict of a row, if it is known."""
     return "" if row.between is None else conflict_sentence(row.between)
 
@@ -109,7 +111,7 @@ def _frame(axes: Axes, row: Shown) -> None:
 
 def _label(name: str, line: ShownLine) -> str:
     """A feature with its value; that it is as in the baseline, if so."""
-    words = f"{name} = {shortened(line.value, 22)}" if line.value else name
+    words = f"{name} = {shorten(line.value, 22)}" if line.value else name
     return f"{words} (as in the baseline)" if line.exact.same and line.exact.single else words
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..explanation import Explanation
-from .figures import bare, figure, headed, text_width
-from .labels import shortened
+from .figures import add_heading, bare, figure, text_width
+from .labels import shorten
 from .palette import DOWN, UP, tint
 from .table_plot import headline
 from .totals import in_total, sentence
@@ -71,7 +71,7 @@ def text(explanation: Explanation) -> Picture:
     axes.axhline(LINE * (len(lines) - 1) + top / 2, color="0.7", linewidth=0.8)
     row = in_total(explanation, "words")
     meaning = "Bars: what a word pushed up (above) and down (below). Background: the net of both."
-    headed(drawn, headline(explanation, row), "\n".join([meaning, sentence(row), *explanation.notes]), _legend())
+    add_heading(drawn, headline(explanation, row), "\n".join([meaning, sentence(row), *explanation.notes]), _legend())
     return drawn
 
 
@@ -91,7 +91,7 @@ def _draw(axes: Axes, word: Word, left: float, base: float, wide: float, end: fl
         axes.add_patch(Rectangle((left, edge), wide, way * tall, color=colour, linewidth=0))
     style = "italic" if word.text in (APART, "bias") else "normal"
     axes.text(
-        left + wide / 2, base, shortened(word.text, 40), ha="center", va="center", fontsize=SIZE, parse_math=False, style=style
+        left + wide / 2, base, shorten(word.text, 40), ha="center", va="center", fontsize=SIZE, parse_math=False, style=style
     )
 
 
@@ -100,7 +100,7 @@ def _wrap(read: list[Word]) -> list[list[tuple[float, float, Word]]]:
     lines: list[list[tuple[float, float, Word]]] = [[]]
     at = 0.0
     for word in read:
-        wide = max(text_width(shortened(word.text, 40), SIZE) / 72 + 0.06, 0.12)
+        wide = max(text_width(shorten(word.text, 40), SIZE) / 72 + 0.06, 0.12)
         if at + wide > WIDTH and lines[-1]:
             lines.append([])
             at = 0.0

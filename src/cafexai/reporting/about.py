@@ -16,7 +16,7 @@ from .._files import checksum
 from ..explanation import Explanation
 from ..plotting.labels import variant_of
 from ..plotting.row_lines import number
-from .escape import Html, joined, tag
+from .escape import Html, join_parts, tag
 from .rows import kind_of, percent, targets
 
 LISTED = 40  # so many baseline values are written out
@@ -55,7 +55,7 @@ def about_data(explanation: Explanation, data: str | None) -> list[tuple[str, An
     what = {
         "image": "images of {} values each".format(" x ".join(map(str, explanation.parts(explanation.positive)[0].shape[1:]))),
         "text": "texts",
-    }.get(kind_of(explanation), f"rows of {count} {counted(explanation)}")
+    }.get(kind_of(explanation), f"rows of {count} {feature_noun(explanation)}")
     facts: list[tuple[str, Any]] = [("Data", data)] if data else []
     facts.append(("Explained", f"{len(explanation):,} {what}"))
     outputs = Counter(targets(explanation))
@@ -108,7 +108,7 @@ def _meaning(explanation: Explanation, name: str, value: float) -> str:
     return words[int(value)] if known else number(value)
 
 
-def left_out(explanation: Explanation) -> Html:
+def list_omissions(explanation: Explanation) -> Html:
     """What the scores do not say: frozen values, features that the model cuts off, notes."""
     lines: list[Any] = [f"Taken as a constant at each row: {one}." for one in explanation.frozen]
     for name, amounts in explanation.checks.cut.items():
@@ -129,7 +129,7 @@ def check(explanation: Explanation, names: list[str], prefix: str) -> Html:
     share = (errors / changes.clamp_min(torch.finfo(torch.float64).tiny))[changes > 0]
     relative = f" Beside the change that it belongs to, the largest error is {small(share.max().item())}." if len(share) else ""
     where = tag("a", names[row], href=f"#{prefix}{row}")
-    return joined(
+    return join_parts(
         [
             tag(
                 "p",
@@ -191,10 +191,10 @@ def again(explanation: Explanation, by: tuple[str, ...], command: str | None) ->
     )
     text = json.dumps(settings, indent=1, default=str, ensure_ascii=False)
     parts = [tag("h3", "As a command"), code(command)] if command else []
-    return joined([*parts, tag("h3", "As Python"), code(python), tag("h3", "As JSON"), code(text)])
+    return join_parts([*parts, tag("h3", "As Python"), code(python), tag("h3", "As JSON"), code(text)])
 
 
-def counted(explanation: Explanation) -> str:
+def feature_noun(explanation: Explanation) -> str:
     """What the scores of a table are of: features, or groups of them that have no value."""
     one = explanation.flat(explanation.positive).shape[1] == 1
     return ("group" if explanation.grouped and explanation.features.display is None else "feature") + "s" * (not one)
@@ -220,7 +220,7 @@ def tiles(entries: Mapping[str, Explanation]) -> Html:
     shares = torch.cat([one.conflict_share for one in entries.values()])
     worst = max(one.completeness_error.abs().max().item() for one in entries.values())
     kind = kind_of(first)
-    unit = {"image": "parts of each picture", "text": "words at most"}.get(kind) or counted(first)
+    unit = {"image": "parts of each picture", "text": "words at most"}.get(kind) or feature_noun(first)
     count = 9 if kind == "image" else first.flat(first.positive).shape[1]
     numbers = [
         (f"{len(first):,}", "row" if len(first) == 1 else "rows"),

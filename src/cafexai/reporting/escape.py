@@ -24,7 +24,7 @@ def html(value: Any) -> Html:
     return value if isinstance(value, Html) else Html(standard.escape(_FORBIDDEN.sub("\ufffd", str(value))))
 
 
-def joined(parts: Iterable[Any], between: str = "") -> Html:
+def join_parts(parts: Iterable[Any], between: str = "") -> Html:
     """All parts, one behind the other."""
     return Html(html(between).join(map(html, parts)))
 
@@ -37,7 +37,7 @@ def tag(element: str, *parts: Any, **attributes: Any) -> Html:
             text = html(value)
             quote = "" if _BARE.fullmatch(text) else '"'
             words.append(f"{_NAMES.get(name, name.replace('_', '-'))}={quote}{text}{quote}")
-    return Html(f"<{' '.join(words)}>{joined(parts)}{'' if element in _OPEN else f'</{element}>'}")
+    return Html(f"<{' '.join(words)}>{join_parts(parts)}{'' if element in _OPEN else f'</{element}>'}")
 
 
 _NAMES = {"kind": "class", "label": "aria-label", "viewbox": "viewBox", "label_for": "for"}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ..plotting.generation_plot import choose_lines, readable
 from ..plotting.labels import percent
 from ..plotting.palette import tint
-from ..plotting.row_lines import aligned
-from .escape import Html, html, joined, tag
+from ..plotting.row_lines import align_numbers
+from .escape import Html, html, join_parts, tag
 from .html_parts import word_strip
 from .notebook import ledger_page
 
@@ -26,9 +26,9 @@ font:16px/1.5 system-ui,"Segoe UI",Roboto,"Noto Sans",sans-serif}h1{font-size:1.
 
 def generation_page(generation: Generation) -> str:
     """One file: the prompt, the generated tokens as links, what each comes from, and all scores as a table."""
-    links = joined(tag("a", name, href=f"#t{place}") for place, name in enumerate(generation.generated))
-    chosen = joined(_token(generation, place) for place in range(len(generation)))
-    body = joined(
+    links = join_parts(tag("a", name, href=f"#t{place}") for place, name in enumerate(generation.generated))
+    chosen = join_parts(_token(generation, place) for place in range(len(generation)))
+    body = join_parts(
         [
             tag("h1", "What each generated token comes from"),
             tag("p", tag("strong", "Prompt: "), generation.prompt, kind="text"),
@@ -51,7 +51,7 @@ def generation_table(generation: Generation) -> str:
     """The heat map as a table, for notebooks too."""
     lines = choose_lines(generation, "combined", MOST)
     reach = float(lines.values.abs().max()) or 1.0
-    texts = iter(aligned(lines.values.flatten().tolist(), 3))
+    texts = iter(align_numbers(lines.values.flatten().tolist(), 3))
     chance = generation.explanation.probability
     head = [tag("th", "", scope="col")]
     for place, token in enumerate(generation.generated):
@@ -67,7 +67,7 @@ def generation_table(generation: Generation) -> str:
         line = "border-top:2px solid #1a1a1a" if y == lines.border > 0 else None
         rows.append(tag("tr", *cells, style=line))
     told = f"Net scores by {generation.level}; explained: {generation.explained}."
-    body = joined([tag("thead", tag("tr", *head)), tag("tbody", *rows)])
+    body = join_parts([tag("thead", tag("tr", *head)), tag("tbody", *rows)])
     caption = tag("caption", told, style="text-align:left")
     return str(tag("table", caption, body, style="border-collapse:collapse;font-size:.85rem"))
 

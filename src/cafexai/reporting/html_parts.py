@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 
 from ..explanation import Explanation
-from ..plotting.labels import shortened
+from ..plotting.labels import shorten
 from ..plotting.palette import DOWN, UP, tint
-from ..plotting.pixels import data_uri, seen
+from ..plotting.pixels import data_uri, visible_image
 from ..plotting.regions import overlay, region_scores, region_title
 from ..plotting.text_plot import longest, longest_net, words
 
@@ -50,7 +50,7 @@ def image_strip(explanation: Explanation) -> str:
     """The image, and the net of its regions on it."""
     found = region_scores(explanation)
     shown: dict[str, np.ndarray] = {}
-    if (picture := seen(explanation)) is not None:
+    if (picture := visible_image(explanation)) is not None:
         picture = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, 2)
         shown["the image"] = np.round(255 * picture.clip(0, 1)).astype(np.uint8)
     shown[region_title(found)] = overlay(explanation, found)
@@ -77,7 +77,7 @@ def word_strip(explanation: Explanation) -> str:
         looks = f"display:inline-block;margin:{13 - up}px 3px {13 - down}px 0;padding:0 3px;{colours};"
         looks += f"border-top:{up}px solid {UP};border-bottom:{down}px solid {DOWN}"
         said = f"{positive:.3g} up, {negative:.3g} down"
-        return f'<span title="{escape(said)}" style="{looks}">{escape(shortened(text, 40))}</span>'
+        return f'<span title="{escape(said)}" style="{looks}">{escape(shorten(text, 40))}</span>'
 
     text = " ".join(one(word.text, word.positive, word.negative, word.net) for word in kept)
     aside = " ".join(one(word.text, word.positive, word.negative, word.net) for word in apart)

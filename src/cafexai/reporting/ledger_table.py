@@ -55,7 +55,9 @@ def _line(line: ShownLine, reach: float, starts: bool) -> Html:
     numbers = [line.positive, line.negative, line.net, *([line.refined] if line.refined else [])]
     picture = bar("td", exact.positive, exact.negative, exact.net, reach, "b")
     start = [tag("td", line.baseline, kind="v")] * starts
-    return tag("tr", name, *start, picture, *(tag("td", signed(one)) for one in numbers), kind=None if exact.single else "s")
+    return tag(
+        "tr", name, *start, picture, *(tag("td", format_signed(one)) for one in numbers), kind=None if exact.single else "s"
+    )
 
 
 def _end(name: str, number: str, refined: bool, starts: bool, kind: str = "a") -> Html:
@@ -66,12 +68,12 @@ def _end(name: str, number: str, refined: bool, starts: bool, kind: str = "a") -
         tag("td", kind="b"),
         tag("td"),
         tag("td"),
-        *[tag("td", signed(number))] * (1 + refined),
+        *[tag("td", format_signed(number))] * (1 + refined),
         kind=kind,
     )
 
 
-def signed(number: str) -> Html:
+def format_signed(number: str) -> Html:
     """A number with the sign that typesetters use for minus."""
     return html(number.replace("-", "\u2212"))
 

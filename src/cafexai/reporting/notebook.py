@@ -10,8 +10,8 @@ from ..explanation import Explanation
 from ..plotting.comparison_plots import columns
 from ..plotting.conflict_words import SHARE
 from ..plotting.dispatch import view
-from ..plotting.labels import class_name, labels, percent, probability, shortened, with_c
-from ..plotting.rounding import Shown, shown
+from ..plotting.labels import class_name, labels, percent, probability, shorten, with_c
+from ..plotting.rounding import Shown, round_explanation
 from ..plotting.row_lines import feature_lines, number
 from ..plotting.totals import in_total
 from .html_parts import bar, cap, image_strip, word_strip
@@ -51,7 +51,7 @@ def ledger_page(
     explanation: Explanation, most: int = 12, row: Shown | None = None, order: str = "net", more: Sequence[str] = ()
 ) -> str:
     """The table of one row, with a bar for each line; the column "net" adds up. ``row``: other lines than those of features."""
-    row = row or shown(explanation, most, order=order)
+    row = row or round_explanation(explanation, most, order=order)
     refined = any(line.refined for line in row.lines)
     reach = max((max(line.exact.positive, line.exact.negative) for line in row.lines if line.exact.single), default=0.0)
     reach = reach or max(max(line.exact.positive, line.exact.negative) for line in row.lines)
@@ -109,7 +109,9 @@ def _rows(explanation: Explanation) -> str:
     for row in kept:
         one = explanation[row]
         strongest = [
-            f"{shortened(line.name, 24)} {_signed(line.net)}" for line in feature_lines(one, 3) if line.single and not line.same
+            f"{shorten(line.name, 24)} {_format_signed(line.net)}"
+            for line in feature_lines(one, 3)
+            if line.single and not line.same
         ]
         cells = [
             str(row) if one.row_names is None else one.row_names[0],
@@ -127,7 +129,7 @@ def _rows(explanation: Explanation) -> str:
     return table(head, lines, title, explanation.notes, more, (0, 1, len(head) - 1))
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{value:+.3g}"
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 
 from ..explanation import Explanation
-from ..plotting.rounding import shown
+from ..plotting.rounding import round_explanation
 from ..plotting.row_lines import number, strongest_first
-from .escape import Html, joined, tag
+from .escape import Html, join_parts, tag
 from .ledger_table import ledger
 from .rows import FEATURE, kind_of, percent
 from .summed import average, by_region, by_word
@@ -27,8 +27,10 @@ def overview(
     """Averages, pictures, and the rows with most conflict."""
     shares = explanation.conflict_share
     worst = [row for row in shares.argsort(descending=True).tolist()[:5] if shares[row] > 0]
-    links = joined((tag("a", f"{names[row]} ({percent(shares[row].item())})", href=f"#{prefix}{row}") for row in worst), ", ")
-    return joined(
+    links = join_parts(
+        (tag("a", f"{names[row]} ({percent(shares[row].item())})", href=f"#{prefix}{row}") for row in worst), ", "
+    )
+    return join_parts(
         [
             *_averages(explanation, label, most, order),
             tag(
@@ -53,7 +55,7 @@ def _averages(explanation: Explanation, label: str, most: int, order: str) -> li
     for name, part in list(found.items())[:OUTPUTS]:
         kind = kind_of(part)
         regions = by_region(part) if kind == "image" else by_word(part) if kind == "text" else part
-        mean = shown(average(regions), most, order=_by_mean_size(regions, order))
+        mean = round_explanation(average(regions), most, order=_by_mean_size(regions, order))
         values = value_ranges(part)
         lines = tuple(dataclasses.replace(line, value=values.get(line.name, "")) for line in mean.lines)
         count = f"{len(part)} row{'s' * (len(part) > 1)}"

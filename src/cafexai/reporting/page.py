@@ -9,8 +9,8 @@ from importlib import resources
 from typing import Any, TypedDict
 
 from ..explanation import Explanation, Explanations
-from .about import about_data, about_model, again, check, left_out, tiles
-from .escape import Html, html, joined, tag
+from .about import about_data, about_model, again, check, list_omissions, tiles
+from .escape import Html, html, join_parts, tag
 from .ledger_table import bar_styles
 from .overview import overview
 from .pictures import word_styles
@@ -95,14 +95,14 @@ def report_page(
         _section(
             "Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order, checks or {}), kind="rows"
         ),
-        _section("What the scores leave out", left_out(first)),
+        _section("What the scores leave out", list_omissions(first)),
         _section("Do the sums add up?", *(check(one, names, prefixes[label]) for label, one in list(entries.items())[:1])),
         _section("What a score is not", _limits()),
         _section("Make it again", again(first, by, command)),
     ]
     made = f"Made by cafexai {first.meta.settings.get('version', '')} with torch {first.meta.settings.get('torch', '')}."
     foot = tag("footer", made, " One file; it loads nothing and sends nothing.")
-    body = joined([tag("header", tag("h1", title)), tag("main", *sections), foot])
+    body = join_parts([tag("header", tag("h1", title)), tag("main", *sections), foot])
     return _document(title, body)
 
 
@@ -149,11 +149,11 @@ def _digest(text: str) -> str:
 
 
 def _section(title: str, *parts: Any, kind: str | None = None) -> Html:
-    return joined(["\n", tag("section", tag("h2", title), *parts, kind=kind)])
+    return join_parts(["\n", tag("section", tag("h2", title), *parts, kind=kind)])
 
 
 def _facts(facts: Sequence[tuple[str, Any]]) -> Html:
-    return tag("dl", *(joined([tag("dt", name), tag("dd", value)]) for name, value in facts))
+    return tag("dl", *(join_parts([tag("dt", name), tag("dd", value)]) for name, value in facts))
 
 
 def _reading(explanation: Explanation) -> Html:
@@ -191,7 +191,7 @@ def _reading(explanation: Explanation) -> Html:
         )
     if kind == "text":
         parts.append(tag("p", "A line over a word is what it pushed up, one under it what it pushed down; thicker is more."))
-    return joined(parts)
+    return join_parts(parts)
 
 
 def _tools(entries: Mapping[str, Explanation]) -> Html:
@@ -223,7 +223,7 @@ def _rows(
     """All rows; those of several explanations side by side."""
     told = {next(iter(entries.values())).position(row): check.sentence for row, check in checks.items()}
     made = [rows(one, names, prefixes[label], label, most, order, told) for label, one in entries.items()]
-    return tag("div", *(joined(["\n", one]) for same in zip(*made, strict=True) for one in same), id="rows")
+    return tag("div", *(join_parts(["\n", one]) for same in zip(*made, strict=True) for one in same), id="rows")
 
 
 def _limits() -> Html:

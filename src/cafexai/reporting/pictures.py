@@ -13,7 +13,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from ..explanation import Explanation
 from ..plotting.regions import Cut, overlay, region_scores, region_title
 from ..plotting.row_lines import number
-from .escape import Html, joined, tag
+from .escape import Html, join_parts, tag
 from .summed import channels_first
 
 UP, DOWN, CONFLICT = (0, 114, 178), (213, 94, 0), (122, 62, 157)
@@ -82,7 +82,7 @@ def text_row(one: Explanation) -> Html:
             thick = [round(WORD_STEPS * value / reach) for value in (plus, minus)]
             kind = " ".join(f"{side}{steps}" for side, steps in zip("ab", thick, strict=True) if steps)
             words.append(tag("span", word, kind=kind or None, title=f"up {number(plus)}, down {number(minus)}"))
-    return tag("p", joined(words, " "), kind="words")
+    return tag("p", join_parts(words, " "), kind="words")
 
 
 def word_styles() -> str:

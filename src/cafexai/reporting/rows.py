@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..explanation import Explanation
-from ..plotting.rounding import Shown, shown
+from ..plotting.rounding import Shown, round_explanation
 from ..plotting.row_lines import baseline_lines, number
-from .escape import Html, joined, tag
-from .ledger_table import bar, ledger, signed
+from .escape import Html, join_parts, tag
+from .ledger_table import bar, format_signed, ledger
 from .pictures import image_row, text_row
 from .sentences import sentences
 from .summed import by_region
@@ -39,7 +39,7 @@ def rows(
     parts = by_region(explanation) if kind == "image" else explanation
     for place, (name, share) in enumerate(zip(names, shares, strict=True)):
         one, part = explanation[place], parts[place]
-        row = shown(part, most, order=order)
+        row = round_explanation(part, most, order=order)
         up, down = (one_side[place].item() for one_side in sides)
         more = [
             *baseline_lines(part),
@@ -51,9 +51,9 @@ def rows(
             "details",
             _head(one, row, name, labels[place], bar("span", up, down, up - down, reach, "b")),
             image_row(one, side) if kind == "image" else text_row(one) if kind == "text" else "",
-            tag("p", joined(sentences(part, row, kind, brief=count > MANY), " ")),
+            tag("p", join_parts(sentences(part, row, kind, brief=count > MANY), " ")),
             ledger(row, feature=FEATURE.get(kind, "feature")),
-            *([tag("p", joined(more, ". "), ".", kind="q")] if more else []),
+            *([tag("p", join_parts(more, ". "), ".", kind="q")] if more else []),
             id=f"{prefix}{place}",
             data_o=f"{one.output.item():.6g}",
             data_c=f"{share:.4g}",
@@ -67,7 +67,7 @@ def _head(one: Explanation, row: Shown, name: str, label: str, bars: Html) -> Ht
         "summary",
         tag("b", name),
         *([tag("span", label, kind="t")] if label else []),
-        tag("span", signed(f"{row.end} {row.times}".strip()), kind="o"),
+        tag("span", format_signed(f"{row.end} {row.times}".strip()), kind="o"),
         *([tag("span", percent(one.probability.item()), kind="p")] if one.probability is not None else []),
         tag("span", "" if row.between is None else row.between.short, kind="c"),
         bars,

@@ -7,7 +7,7 @@ import dataclasses
 from ..explanation import Explanation
 from ..plotting.conflict_words import conflict_sentence, engine_sentence
 from ..plotting.rounding import Shown, ShownLine
-from .escape import Html, html, joined, tag
+from .escape import Html, html, join_parts, tag
 
 THINGS = {"table": "features", "image": "parts of the picture", "text": "words"}
 
@@ -23,7 +23,7 @@ def sentences(one: Explanation, row: Shown, kind: str = "table", brief: bool = F
         one_way = f"up by {up}, and not down." if float(up) else f"down by {down}, and not up."
         return [Html(f"All {things} together pushed the score {one_way}"), *pairs]
     first = [] if row.between is None or brief else [tag("span", conflict_sentence(row.between), kind="k")]
-    return [*first, *(pairs or ([] if brief else _strongest(_named(row, kind))))]
+    return [*first, *(pairs or ([] if brief else _strongest(_quote_names(row, kind))))]
 
 
 def _pairs(one: Explanation, row: Shown, most: int = 2) -> list[Html]:
@@ -56,9 +56,15 @@ def _strongest(row: Shown) -> list[Html]:
         return []
     if top is low:
         both = f" pushed most in both directions: up by {top.positive}, down by {top.negative}"
-        return [joined([_called(top), both, f", which leaves {_minus(top.net)}."])]
-    strongest = ("The strongest push up: ", _called(top), f" ({top.positive}); down: ", _called(low), f" ({low.negative}).")
-    return [joined(strongest), *_both_ways(single)]
+        return [join_parts([_name_line(top), both, f", which leaves {_minus(top.net)}."])]
+    strongest = (
+        "The strongest push up: ",
+        _name_line(top),
+        f" ({top.positive}); down: ",
+        _name_line(low),
+        f" ({low.negative}).",
+    )
+    return [join_parts(strongest), *_both_ways(single)]
 
 
 def _both_ways(single: list[ShownLine]) -> list[Html]:
@@ -68,10 +74,10 @@ def _both_ways(single: list[ShownLine]) -> list[Html]:
     if min(inner.exact.positive, inner.exact.negative) < 0.25 * largest:
         return []
     both = f" worked both ways, {inner.positive} up and {inner.negative} down, which leaves {_minus(inner.net)}."
-    return [joined([_called(inner), both])]
+    return [join_parts([_name_line(inner), both])]
 
 
-def _named(row: Shown, kind: str) -> Shown:
+def _quote_names(row: Shown, kind: str) -> Shown:
     """Words in quotes."""
     if kind != "text":
         return row
@@ -79,7 +85,7 @@ def _named(row: Shown, kind: str) -> Shown:
     return dataclasses.replace(row, lines=tuple(lines))
 
 
-def _called(line: ShownLine) -> Html:
+def _name_line(line: ShownLine) -> Html:
     return tag("b", f"{line.name} = {line.value}" if line.value else line.name)
 
 

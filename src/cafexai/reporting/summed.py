@@ -15,7 +15,7 @@ from ..explanation.conflict import ConflictInfo
 VERTICAL, HORIZONTAL = ("top", "middle", "bottom"), ("left", "middle", "right")
 
 
-def summed(explanation: Explanation, places: Tensor, names: Sequence[str]) -> Explanation:
+def sum_by_name(explanation: Explanation, places: Tensor, names: Sequence[str]) -> Explanation:
     """Feature i of row r is counted to the name at ``places[r, i]`` (rows, features): positive, negative and net apart."""
 
     def together(scores: Tensors) -> Tensor:
@@ -41,7 +41,7 @@ def summed(explanation: Explanation, places: Tensor, names: Sequence[str]) -> Ex
 def by_region(explanation: Explanation) -> Explanation:
     """Images in nine regions, from top left to bottom right."""
     mask = region_mask(explanation.parts(explanation.positive)[0].shape[1:])
-    return summed(explanation, mask.flatten().expand(len(explanation), -1), region_names())
+    return sum_by_name(explanation, mask.flatten().expand(len(explanation), -1), region_names())
 
 
 def region_mask(shape: Sequence[int]) -> Tensor:
@@ -62,7 +62,7 @@ def by_word(explanation: Explanation) -> Explanation:
     """Texts by distinct words, however often and wherever they stand."""
     rows = [explanation.names(row) for row in range(len(explanation))]
     words = {word: place for place, word in enumerate(dict.fromkeys(word for row in rows for word in row))}
-    return summed(explanation, torch.tensor([[words[word] for word in row] for row in rows]), list(words))
+    return sum_by_name(explanation, torch.tensor([[words[word] for word in row] for row in rows]), list(words))
 
 
 def average(explanation: Explanation) -> Explanation:

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from ..explanation import Explanation
-from ..plotting.labels import labels, probability, shortened, with_c
-from ..plotting.rounding import shown
+from ..plotting.labels import labels, probability, shorten, with_c
+from ..plotting.rounding import round_explanation
 from ..plotting.row_lines import baseline_lines
-from ..plotting.table_plot import told_conflict
+from ..plotting.table_plot import describe_conflict
 
 
 class Ledger(str):
@@ -28,7 +28,7 @@ class Ledger(str):
         from .latex import ledger_table
 
         said = [f"What moved {self.row.target_name()} ({with_c(self.row)})", *remarks(self.row), *self.more]
-        return ledger_table(shown(self.row, self.most, order=self.order), said)
+        return ledger_table(round_explanation(self.row, self.most, order=self.order), said)
 
     def _repr_html_(self) -> str:
         from .notebook import ledger_page
@@ -45,7 +45,7 @@ def ledger(explanation: Explanation, most: int = 12, order: str = "net", check: 
 
 
 def _text(explanation: Explanation, most: int, order: str) -> str:
-    row = shown(explanation, most, order=order)
+    row = round_explanation(explanation, most, order=order)
     table: list[tuple[str, ...]] = [("", "value", "baseline", "positive", "negative", "net", "refined")]
     refined = explanation.refinement is not None
     table.append(("baseline output", "", "", "", "", row.start, row.start if refined else ""))
@@ -69,7 +69,7 @@ def _text(explanation: Explanation, most: int, order: str) -> str:
 def remarks(explanation: Explanation) -> list[str]:
     """What is said below the table of one row."""
     return [
-        f"conflict between features: {told_conflict(shown(explanation))}",
+        f"conflict between features: {describe_conflict(round_explanation(explanation))}",
         *pair_lines(explanation),
         *baseline_lines(explanation),
         *refined_lines(explanation),
@@ -82,7 +82,7 @@ def remarks(explanation: Explanation) -> list[str]:
 def pair_lines(explanation: Explanation, most: int = 3) -> list[str]:
     """Which features cancelled which, where that is known."""
     pairs = [] if explanation.conflict_pairs is None else explanation.pairs(most=most)
-    return [f"  {shortened(up, 40)} up, {shortened(down, 40)} down: {amount:.4g}" for up, down, amount in pairs]
+    return [f"  {shorten(up, 40)} up, {shorten(down, 40)} down: {amount:.4g}" for up, down, amount in pairs]
 
 
 def refined_lines(explanation: Explanation) -> list[str]:
@@ -99,7 +99,7 @@ def frozen_lines(explanation: Explanation) -> list[str]:
     for name, amount in explanation.checks.cut.items():
         if (does := amount.item()) != 0:
             what = "how much it does was not tried" if math.isnan(does) else f"against its baseline it does {does:+.4g}"
-            lines.append(f"{shortened(name, 40)}: influence that the model cuts off is not in its score; {what}")
+            lines.append(f"{shorten(name, 40)}: influence that the model cuts off is not in its score; {what}")
     if explanation.checks.model_at_baseline is not None:
         itself, start = explanation.checks.model_at_baseline.item(), explanation.baseline_output.item()
         if abs(itself - start) > 1e-3 * max(abs(itself), abs(start)):

@@ -38,7 +38,7 @@ def _note_pattern(query: Any, key: Any) -> None:
         scored.run.note_frozen("attention pattern", "routing")
 
 
-def _mapped(pattern: Tensor, value: Scores) -> Any:
+def _map_values(pattern: Tensor, value: Scores) -> Any:
     return value.linear(lambda v: pattern @ v, aligned=value.ndim > 2 and pattern.ndim == value.ndim)
 
 
@@ -56,15 +56,15 @@ def scaled_dot_product_attention(
     if dropout_p > 0:
         raise ValueError("explain(...): dropout in attention is active (dropout_p > 0). Call model.eval() first.")
     if enable_gqa:
-        key, value = (_repeated(part, query.shape[-3] // part.shape[-3]) for part in (key, value))
+        key, value = (_repeat_heads(part, query.shape[-3] // part.shape[-3]) for part in (key, value))
     if is_open(query) or is_open(key) or is_open(attn_mask):
         return _open_attention(query, key, value, attn_mask, is_causal, scale)
     _note_pattern(query, key)
     pattern = _pattern(_value(query), _value(key), _frozen_mask(attn_mask), is_causal, scale)
-    return _mapped(pattern, value) if isinstance(value, Scores) else pattern @ value
+    return _map_values(pattern, value) if isinstance(value, Scores) else pattern @ value
 
 
-def _repeated(part: Any, times: int) -> Any:
+def _repeat_heads(part: Any, times: int) -> Any:
     """Heads of keys and values that several heads of queries share."""
     if isinstance(part, Scores):
         return part.reshape(lambda v: v.repeat_interleave(times, -3), aligned=part.ndim > 3)
@@ -146,10 +146,10 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
     if not batched:
         q, k, v = (move(part, lambda t: t[:, None]) for part in (q, k, v))
     if given.bias_k is not None:
-        k = _appended(k, given.bias_k.expand(1, k.shape[1], -1))
-        v = _appended(v, given.bias_v.expand(1, v.shape[1], -1))
+        k = _append_value(k, given.bias_k.expand(1, k.shape[1], -1))
+        v = _append_value(v, given.bias_v.expand(1, v.shape[1], -1))
     if given.add_zero_attn:
-        k, v = (_appended(part, _value(part).new_zeros(1, *part.shape[1:])) for part in (k, v))
+        k, v = (_append_value(part, _value(part).new_zeros(1, *part.shape[1:])) for part in (k, v))
 
     def heads(t: Tensor) -> Tensor:
         return t.reshape(t.shape[0], t.shape[1], given.num_heads, -1).permute(1, 2, 0, 3)
@@ -166,24 +166,24 @@ def multi_head_attention(*args: Any, **options: Any) -> Any:
             pattern = _lazy_weights(q, k, mask)
     else:
         pattern = _pattern(heads(q), heads(k), mask, False, None)
-        out = _mapped(pattern, v) if isinstance(v, Scores) else pattern @ v
+        out = _map_values(pattern, v) if isinstance(v, Scores) else pattern @ v
     out = move(out, lambda t: t.permute(2, 0, 1, 3).reshape(t.shape[2], t.shape[0], -1))
     out = linear(out, given.out_proj_weight, given.out_proj_bias)
     shown = None
     if given.need_weights:
-        shown = _averaged(pattern) if given.average_attn_weights else pattern
+        shown = _average_heads(pattern) if given.average_attn_weights else pattern
         shown = shown if batched else move(shown, lambda t: t[0])
     return (out if batched else move(out, lambda t: t[:, 0])), shown
 
 
-def _averaged(pattern: Any) -> Any:
+def _average_heads(pattern: Any) -> Any:
     """The mean over the heads."""
     if isinstance(pattern, Scores):
         return pattern.linear(lambda v: v.mean(1), aligned=True)
     return pattern.mean(1)
 
 
-def _appended(v: Any, constant: Tensor) -> Any:
+def _append_value(v: Any, constant: Tensor) -> Any:
     """A further value at the end, a constant of the model."""
     if isinstance(v, Scores):
         return v.join(v.run, lambda *parts: torch.cat(parts), [v, constant])

@@ -39,10 +39,10 @@ class NormStep:
 
     def outputs(self) -> tuple[Tensor, Tensor]:
         """The norm at the reference, and its change."""
-        start = over_rows(self._normed, self.start)
-        return start, self._normed(self.start + self.change) - start
+        start = over_rows(self._normalise, self.start)
+        return start, self._normalise(self.start + self.change) - start
 
-    def _normed(self, v: Tensor) -> Tensor:
+    def _normalise(self, v: Tensor) -> Tensor:
         shape = v.shape[v.ndim - self.count :]
         if self.centre:
             return F.layer_norm(v, shape, self.weight, self.bias, self.eps)

@@ -32,7 +32,7 @@ from .recognise import softmax_of
 from .registry import rule
 
 
-def centred(x: Scores, dims: tuple[int, ...]) -> Any:
+def subtract_mean(x: Scores, dims: tuple[int, ...]) -> Any:
     """x minus its mean over dims, a linear map with 1 - 1/n on the diagonal and -1/n beside it."""
     n = math.prod(x.shape[dim] for dim in dims)
 
@@ -42,16 +42,16 @@ def centred(x: Scores, dims: tuple[int, ...]) -> Any:
     return x.linear(centre, 1 - 1 / n, -1 / n, aligned=0 not in dims)
 
 
-def _normalised(x: Scores, name: str, count: int, eps: float, weight: Any, bias: Any) -> Any:
+def _normalise(x: Scores, name: str, count: int, eps: float, weight: Any, bias: Any) -> Any:
     """(x - mean) / sigma * weight + bias over the last ``count`` dimensions; weight and bias in the shape that meets x."""
     shape, dims = x.shape[x.ndim - count :], tuple(range(x.ndim - count, x.ndim))
     if x.run.settings.norms == "open":
-        return _affine(_over_deviation(centred(x, dims), dims, eps), weight, bias)
+        return _affine(_over_deviation(subtract_mean(x, dims), dims, eps), weight, bias)
     # torch's own layer norm gives both statistics, many times faster than var_mean
     _, mean, scale = x.freeze(name, lambda v: torch.native_layer_norm(v, shape, None, None, eps), "routing")
     weight = torch.ones_like(scale[:1]) if weight is None else weight
     if x.run.settings.norm_mean == "linear":
-        result = centred(x, dims).scale(scale).scale(weight)
+        result = subtract_mean(x, dims).scale(scale).scale(weight)
         return result if bias is None else result.add_constant(bias)
 
     def shift() -> Tensor:
@@ -88,10 +88,10 @@ def layer_norm(
 ) -> Any:
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     if x.run.settings.norms != "open" or count == x.ndim or eps == 0:
-        return _normalised(x, "layer_norm", count, eps, weight, bias)
+        return _normalise(x, "layer_norm", count, eps, weight, bias)
     x = x.full() if isinstance(x, Pending) else x
     step = NormStep.of(x, count, eps, True, weight, bias)
-    return x.take_step((x,), step, lambda: _normalised(x, "layer_norm", count, eps, weight, bias))
+    return x.take_step((x,), step, lambda: _normalise(x, "layer_norm", count, eps, weight, bias))
 
 
 @rule("rms_norm", in_place=False)
@@ -122,11 +122,11 @@ def group_norm(
 ) -> Any:
     shape = x.shape
     groups = x.reshape(lambda v: v.reshape(shape[0], num_groups, -1), aligned=True)
-    whole = _normalised(groups, "group_norm", 1, eps, *(_grouped(p, groups.shape, shape) for p in (weight, bias)))
+    whole = _normalise(groups, "group_norm", 1, eps, *(_spread_groups(p, groups.shape, shape) for p in (weight, bias)))
     return whole.reshape(lambda v: v.reshape(shape), aligned=True)
 
 
-def _grouped(parameter: Any, groups: torch.Size, shape: torch.Size) -> Any:
+def _spread_groups(parameter: Any, groups: torch.Size, shape: torch.Size) -> Any:
     """One number per channel, spread over the elements of each group."""
     if parameter is None:
         return None
@@ -150,7 +150,7 @@ def instance_norm(
 
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     weight, bias = (_channels(p, x.ndim) for p in (weight, bias))
-    return _normalised(x, "instance_norm", x.ndim - 2, eps, weight, bias)
+    return _normalise(x, "instance_norm", x.ndim - 2, eps, weight, bias)
 
 
 @rule(torch.instance_norm, name="instance_norm")
@@ -172,7 +172,7 @@ def var(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
     dims = _dims(x, dim)
     correction = (1 if unbiased is not False else 0) if correction is None else correction
     count = math.prod(x.shape[d] for d in dims)
-    squares = centred(x, dims).elementwise(torch.square, keeps_zero=True, routing=True)
+    squares = subtract_mean(x, dims).elementwise(torch.square, keeps_zero=True, routing=True)
     total = squares.linear(lambda v: v.sum(dims, keepdim=keepdim), aligned=0 not in dims)
     return total.scale(1 / max(count - correction, 0))
 

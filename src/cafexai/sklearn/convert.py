@@ -8,7 +8,7 @@ from .._inputs.trees import refuse_trees
 from .ensembles import ENSEMBLES
 from .layers import LAYERS, Network
 from .model import SklearnModel
-from .steps import chained
+from .steps import chain_steps
 
 KNOWN = (
     "MLPClassifier, MLPRegressor, linear models (LogisticRegression, LinearRegression, Ridge, Lasso, SGDClassifier, LinearSVC "
@@ -56,7 +56,7 @@ def network_of(estimator: Any, whole: str) -> Network:
 
     if isinstance(estimator, Pipeline):
         inner = network_of(estimator[-1], whole)
-        return inner.behind(chained(estimator[:-1], inner.steps, inner.width))
+        return inner.behind(chain_steps(estimator[:-1], inner.steps, inner.width))
     if type(estimator).__name__ == "FrozenEstimator":
         return network_of(estimator.estimator, whole)
     kind = type(estimator).__name__

@@ -99,7 +99,7 @@ def _chances(outputs: Tensor, kind: str) -> Tensor:
     return outputs.sigmoid() if kind == "sigmoid" else outputs.softmax(1)
 
 
-def calibrated(estimator: Any, make: Make, call: str) -> Network:
+def convert_calibrated(estimator: Any, make: Make, call: str) -> Network:
     """CalibratedClassifierCV with Platt's method: the mean over its classifiers."""
     if estimator.method != "sigmoid":
         raise ValueError(
@@ -147,7 +147,7 @@ def stacking(estimator: Any, make: Make, call: str) -> Network:
 
 
 ENSEMBLES: dict[str, Callable[[Any, Make, str], Network]] = {
-    "CalibratedClassifierCV": calibrated,
+    "CalibratedClassifierCV": convert_calibrated,
     "VotingClassifier": voting,
     "VotingRegressor": voting,
     "StackingClassifier": stacking,

@@ -53,7 +53,7 @@ class Chain:
         return self.then.get_feature_names_out()
 
 
-def chained(first: Any, then: Any, width: int) -> Any:
+def chain_steps(first: Any, then: Any, width: int) -> Any:
     """Steps and, behind them, those of the last estimator, if it has some."""
     if not len(first):
         return then

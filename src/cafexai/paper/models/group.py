@@ -184,14 +184,14 @@ def _columns(x: Tensor) -> Tensor:
 
 def _forward(plan: Plan, layers: list[Tensor], x: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """Outputs, what went into each layer, and the sums before each activation."""
-    inputs, sums = [x, *_hidden(plan, x)], []
+    inputs, sums = [x, *_hidden_buffers(plan, x)], []
     for i, (function, _) in enumerate(plan.activations):
         sums.append(torch.bmm(layers[i], inputs[i]))
         function(sums[i], inputs[i + 1][:, :-1])
     return torch.bmm(layers[-1], inputs[-1]), inputs, sums
 
 
-def _hidden(plan: Plan, x: Tensor) -> list[Tensor]:
+def _hidden_buffers(plan: Plan, x: Tensor) -> list[Tensor]:
     """Room for what enters the layers after the first, with its row of ones; made once for each number of rows."""
     key = (len(x), x.shape[2])
     if key not in plan.room:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ... import metrics as measure
 from ...metrics.unit_infidelity import UnitModel
-from .infidelity import mean_and_error, prepared
+from .infidelity import mean_and_error, prepare
 from .infidelity_report import SIZES
 from .methods import method
 from .paper import METHOD_TITLES, figure_of_paper
@@ -31,7 +31,7 @@ ALIGNED, DRAWN = ("compas", "heloc"), OPENXAI
 CLOSE = {"alignment": 0.025, "units": 0.05}
 
 
-def misaligned(scores: Tensor, batch: int) -> Tensor:
+def misalign(scores: Tensor, batch: int) -> Tensor:
     """Scores in the order in which the authors' loop reads them: batch i begins at row i times its own length."""
     parts = []
     for place, rows in enumerate(scores.split(batch)):
@@ -42,7 +42,7 @@ def misaligned(scores: Tensor, batch: int) -> Tensor:
 
 PROTOCOLS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "ours": lambda scores: scores,
-    "authors": lambda scores: misaligned(scores, BATCH),
+    "authors": lambda scores: misalign(scores, BATCH),
 }
 
 
@@ -99,7 +99,7 @@ def units(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
 
 
 def _prepare(name: str, settings: Settings, place: Workplace) -> Any:
-    table, model = prepared(name, settings["seed"], {"family": "mlp", "mimic_demo": True}, place)
+    table, model = prepare(name, settings["seed"], {"family": "mlp", "mimic_demo": True}, place)
     x = table.x_test[: settings["rows"]]
     with torch.no_grad():
         target = model(x).argmax(1)

@@ -14,7 +14,7 @@ from ...errors import CompletenessError
 from ...methods import Method
 from ...plotting.palette import AUDIT
 from .drawing import figure
-from .infidelity import prepared
+from .infidelity import prepare
 from .methods import ALL, method
 from .paper import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
@@ -30,14 +30,14 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for key in settings["methods"]:
 
             def run(name: str = name, key: str = key) -> Any:
-                return audited(name, key, settings, place)
+                return audit_network(name, key, settings, place)
 
             yield Task(f"{name}-{key.replace(' ', '-')}", run)
 
 
-def audited(name: str, key: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+def audit_network(name: str, key: str, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Counts of the conflicts in the units of one network on its first test rows."""
-    table, model = prepared(name, settings["seed"], settings, place)
+    table, model = prepare(name, settings["seed"], settings, place)
     rows = table.x_test[: settings["rows"]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Captum's, once per unit

@@ -13,9 +13,9 @@ from ...conflicts import audit
 from ...methods import METHODS, scores_groups
 from ..datasets import Dataset
 from .circuit_report import report
-from .infidelity import prepared
+from .infidelity import prepare
 from .methods import ALL, method
-from .record import Settings, Study, Task, Workplace, rounded
+from .record import Settings, Study, Task, Workplace, round_numbers
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
@@ -23,14 +23,14 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     for name in settings["data"]:
 
         def run(name: str = name) -> Any:
-            return dissected(name, settings, place)
+            return dissect(name, settings, place)
 
         yield Task(name, run)
 
 
-def dissected(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+def dissect(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
     """The circuit with the weightiest conflict in an inactive unit of the first layer, and all scores on it."""
-    table, model = prepared(name, settings["seed"], settings, place)
+    table, model = prepare(name, settings["seed"], settings, place)
     rows = table.x_test[: settings["rows"]]
     linears = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     first, following = linears[:2]
@@ -59,7 +59,7 @@ def dissected(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
 
 def _without_values(result: dict[str, Any]) -> dict[str, Any]:
     """Rows of data sets are not ours to pass on: scores with four digits, shares and names stay."""
-    return {key: value if key == "shares" else rounded(value) for key, value in result.items()}
+    return {key: value if key == "shares" else round_numbers(value) for key, value in result.items()}
 
 
 def _weightiest(first: nn.Linear, following: nn.Linear, rows: Tensor) -> tuple[int, int, int]:

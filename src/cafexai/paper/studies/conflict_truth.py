@@ -19,11 +19,11 @@ from ..models import Recipe, mlp, residual_cnn, seeded, small_cnn, train
 from .conflict_truth_numbers import spearman, true_conflict
 from .conflict_truth_report import report
 from .distributions import auroc
-from .photos import installed
+from .photos import is_installed
 from .record import Settings, Study, Task, Workplace
 from .truth_shapley import exact, subsets
 from .truth_tables import network_for_table
-from .truth_text import PACKAGES, trained_on_texts
+from .truth_text import PACKAGES, train_on_texts
 
 VARIANTS: dict[str, Callable[[Any], CAFE]] = {
     "measured": CAFE,
@@ -58,7 +58,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 
 
 def _can_read(settings: Settings) -> bool:
-    return installed(*PACKAGES[: 1 if settings["encoder"] == "toy" else None])
+    return is_installed(*PACKAGES[: 1 if settings["encoder"] == "toy" else None])
 
 
 def of_table(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def of_table(kind: str, name: str, seed: int, settings: Settings, place: Workpla
         parts = [model(x[row] * some[:, mask])[:, target[row]] for some in present.split(4096)]
         return torch.cat(parts)
 
-    return compared([outputs(row) for row in range(len(x))], _explained(model, x, target=target, feature_groups=mask))
+    return compare_scores([outputs(row) for row in range(len(x))], _explain(model, x, target=target, feature_groups=mask))
 
 
 def of_images(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
@@ -97,13 +97,13 @@ def of_images(kind: str, name: str, seed: int, settings: Settings, place: Workpl
         return torch.cat([model(x[row] * some[:, cells])[:, target[row]] for some in present.split(256)])
 
     groups = cells.expand(x.shape[1:])
-    return compared([outputs(row) for row in range(len(x))], _explained(model, x, target=target, feature_groups=groups))
+    return compare_scores([outputs(row) for row in range(len(x))], _explain(model, x, target=target, feature_groups=groups))
 
 
 def of_texts(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """MiniLM with a sentiment head on short texts; absent tokens are masked."""
     snippets = movie_snippets(folder=place.data)
-    model, encoder, _ = trained_on_texts(name, seed, snippets, settings, place)
+    model, encoder, _ = train_on_texts(name, seed, snippets, settings, place)
     held = snippets.texts[settings["train_rows"] + settings["valid_rows"] :]
     short = [text for text in held if len(encoder.tokens(text)) - 2 <= settings["short_tokens"]][: settings["text_rows"]]
     values, found = [], []
@@ -111,10 +111,10 @@ def of_texts(kind: str, name: str, seed: int, settings: Settings, place: Workpla
         x, baseline, groups = encoder.sentence(text)
         with torch.no_grad():
             values.append(model.head(encoder.masked_means(text, place.models))[:, 0].double())
-        found.append(_explained(model, x, baselines=baseline, target=0, feature_groups=groups))
+        found.append(_explain(model, x, baselines=baseline, target=0, feature_groups=groups))
     scores = {key: torch.cat([one[0][key] for one in found]) for key in found[0][0]}
     shares = torch.cat([one[1] for one in found])
-    return compared(values, (scores, shares)) | {"one word": _one_word(model, encoder)}
+    return compare_scores(values, (scores, shares)) | {"one word": _one_word(model, encoder)}
 
 
 def _one_word(model: nn.Module, encoder: Any) -> float:
@@ -148,7 +148,7 @@ def of_planted(kind: str, name: str, seed: int, settings: Settings, place: Workp
     if name == "gate":  # shut: the first does not show because of the second
         both = both & (rows[:, 0] < rows[:, 1])
     named = torch.tensor([[{one.first, one.second} for one in found.top(row, 1)] == [{"x0", "x1"}] for row in range(len(rows))])
-    return compared(values, _explained(model, rows)) | {
+    return compare_scores(values, _explain(model, rows)) | {
         "auroc": auroc(strength[~both], strength[both]),
         "named": named[both].double().mean().item(),
         "fit": (model(rows)[:, 0] - y[: len(rows)]).square().mean().sqrt().item(),
@@ -184,7 +184,7 @@ def of_baselines(kind: str, name: str, seed: int, settings: Settings, place: Wor
     return {"rows": len(x), "baselines": found}
 
 
-def _explained(model: Any, x: Tensor, **options: Any) -> tuple[dict[str, Tensor], Tensor]:
+def _explain(model: Any, x: Tensor, **options: Any) -> tuple[dict[str, Tensor], Tensor]:
     """The scores of conflict of rows, and the measured share."""
     scores: dict[str, Tensor] = {}
     known: dict[Any, Explanation] = {}
@@ -199,7 +199,7 @@ def _explained(model: Any, x: Tensor, **options: Any) -> tuple[dict[str, Tensor]
     return {name: score.double() for name, score in scores.items()}, known[CAFE].conflict_share.double()
 
 
-def compared(values: list[Tensor], explained: tuple[dict[str, Tensor], Tensor]) -> dict[str, Any]:
+def compare_scores(values: list[Tensor], explained: tuple[dict[str, Tensor], Tensor]) -> dict[str, Any]:
     """Rank correlation and size of each score beside the truth, from the outputs for all ``subsets`` of present features."""
     scores, shares = explained
     truth = torch.stack([true_conflict(one.double()) for one in values])

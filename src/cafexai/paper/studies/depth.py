@@ -31,12 +31,12 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 
             def run(network: str = network, seed: int = seed) -> Any:
                 with large_scores():
-                    return measured(network, seed, settings, place)
+                    return measure_network(network, seed, settings, place)
 
             yield Task(f"{network}-{seed}", run)
 
 
-def measured(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Everything for one network; random ones have no task, so that only sizes, time and memory mean something there."""
     kind, shape, layers = network.split("-")
     data = synthetic_conflicts(dimension=settings["dimension"], rows=settings["data_rows"], seed=seed)
@@ -56,14 +56,14 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
     found: dict[str, Any] = {"test": error, "spread": exact.y_test.std().item(), "methods": {}}
     scores = {}
     for key in OWN:
-        cafe = named(key, model)
+        cafe = find_method(key, model)
         scores[key] = cafe.attribute(x)
         e: Any = cafe.explain(x)
         total = sum(part.sum(1) for part in (e.positive, e.negative)) + e.bias_positive + e.bias_negative
         found["methods"][key] = {
             "total": (total.mean() / output.abs().mean()).item(),
             "features": ((e.positive + e.negative).sum(1).mean() / output.abs().mean()).item(),
-            "float32": _lost(model, x, key),
+            "float32": _rounding_error(model, x, key),
             **_cost(functools.partial(cafe.explain, x)),
         }
     if kind == "trained":
@@ -96,7 +96,7 @@ def build(shape: str, inputs: int, width: int, layers: int, seed: int) -> nn.Mod
     return model
 
 
-def named(key: str, model: nn.Module) -> CAFE:
+def find_method(key: str, model: nn.Module) -> CAFE:
     """ "unit c=0.5" as in ``method``; "path c=0.5" is the published method."""
     kind, _, c = key.partition(" c=")
     return CAFE(model, float(c), **WAYS["cafe" if kind == "path" else kind])
@@ -104,17 +104,17 @@ def named(key: str, model: nn.Module) -> CAFE:
 
 def _attribute(key: str, model: nn.Module) -> Callable[..., Tensor]:
     if " c=" in key:
-        return lambda x, **options: named(key, model).attribute(x)
+        return lambda x, **options: find_method(key, model).attribute(x)
     return lambda x, **options: METHODS[key](model, x).detach()
 
 
-def _lost(model: nn.Module, x: Tensor, key: str) -> float:
+def _rounding_error(model: nn.Module, x: Tensor, key: str) -> float:
     """The largest error of the combined scores when all is computed in float32, relative to the largest score."""
     single = model.float()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # computed again in float64 where float32 cannot hold it
-        found = named(key, single).attribute(x.float())
-    rounded = named(key, single.double()).attribute(x.float().double())  # the same weights and inputs
+        found = find_method(key, single).attribute(x.float())
+    rounded = find_method(key, single.double()).attribute(x.float().double())  # the same weights and inputs
     return ((found.double() - rounded).abs().max() / rounded.abs().max()).item()
 
 

@@ -12,7 +12,7 @@ import torch
 from ...methods import METHODS
 from ..datasets import load
 from ..models import FTTransformer, Recipe, seeded, train
-from .depth import named
+from .depth import find_method
 from .depth_report import DEEP, TIMES, title
 from .methods import large_scores
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
@@ -29,12 +29,12 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
             for seed in settings["seeds"]:
 
                 def run(name: str = name, blocks: int = blocks, seed: int = seed) -> Any:
-                    return measured(name, blocks, seed, settings, place)
+                    return measure_network(name, blocks, seed, settings, place)
 
                 yield Task(f"{name}-{blocks}-{seed}", run)
 
 
-def measured(name: str, blocks: int, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(name: str, blocks: int, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Sum of the sizes of the combined scores by the size of the output, for the predicted class, in float64."""
     table = load(name, folder=place.data)
     single, exact = table.to(torch.float32), table.to(torch.float64)
@@ -52,7 +52,7 @@ def measured(name: str, blocks: int, seed: int, settings: Settings, place: Workp
     found = {RIVAL: METHODS[RIVAL](model, x, target=target).detach()}
     with large_scores():
         for key in OWN:
-            found[key] = named(key, model).attribute(x, target=target)
+            found[key] = find_method(key, model).attribute(x, target=target)
     return {"accuracy": right, "combined": {key: (scores.abs().sum(1).mean() / size).item() for key, scores in found.items()}}
 
 

@@ -12,8 +12,8 @@ import torch
 
 from ... import metrics as measure
 from ...cafe import CAFE
-from .depth import named
-from .infidelity import prepared
+from .depth import find_method
+from .infidelity import prepare
 from .infidelity_report import SIZES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .variants import OPENXAI
@@ -35,20 +35,20 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in settings["seeds"]:
 
             def run(name: str = name, seed: int = seed) -> Any:
-                return measured(name, seed, settings, place)
+                return measure_network(name, seed, settings, place)
 
             yield Task(f"{name}-{seed}", run)
 
 
-def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Positive scores of the features by the size of the output, and infidelity, for the predicted class, in float64."""
-    table, model = prepared(name, seed, settings, place)
+    table, model = prepare(name, seed, settings, place)
     x = table.x_test[: settings["rows"]]
     with torch.no_grad():
         target = model(x).argmax(1)
     scores, found = {}, {}
     for netting, norm_mean, biases, c in (*WAYS, *UNITS):
-        own = named(f"{netting} c={c}", model) if netting in OWN else None
+        own = find_method(f"{netting} c={c}", model) if netting in OWN else None
         cafe = own or CAFE(model, float(c), "published", netting=netting, norm_mean=norm_mean, biases=biases)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -131,7 +131,7 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
     yield _as_low(settings, results, "feature")
     for netting in OWN:
         if all(" ".join(way) in result["ways"] for way in UNITS for result in results.values()):
-            yield _sized(settings, results, netting)
+            yield _judge_sizes(settings, results, netting)
             yield _as_low(settings, results, netting)
 
 
@@ -151,7 +151,7 @@ def _as_low(settings: Settings, results: Results, netting: str) -> Finding:
     )
 
 
-def _sized(settings: Settings, results: Results, netting: str) -> Finding:
+def _judge_sizes(settings: Settings, results: Results, netting: str) -> Finding:
     """How large positive scores are, at the price of path netting."""
     sizes = {name: mean(settings, results, name, (netting, "bias", OWN[netting], "1"), "size") for name in settings["data"]}
     return Finding(

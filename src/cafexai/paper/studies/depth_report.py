@@ -63,12 +63,12 @@ def report(settings: Settings, results: Results) -> Report:
     tables = [_networks(settings, results)]
     for kind in settings["kinds"]:
         for shape in settings["shapes"]:
-            made = [_table(settings, results, f"{kind}-{shape}-", name) for name in MEASURES if _known(name, kind)]
+            made = [_table(settings, results, f"{kind}-{shape}-", name) for name in MEASURES if _applies(name, kind)]
             tables += [table for table in made if table.rows]
     return Report(tables, list(_findings(settings, results)), {"growth": _growth(settings, results)})
 
 
-def _known(name: str, kind: str) -> bool:
+def _applies(name: str, kind: str) -> bool:
     return kind == "trained" or name not in OF_TASK
 
 
@@ -143,9 +143,9 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
             ("infidelity", "infidelity"),
             ("sensitivity", "max-sensitivity"),
         ):
-            yield _compared(settings, results, name, claim)
+            yield _compare_nettings(settings, results, name, claim)
     if mean(settings, results, f"trained-{settings['shapes'][0]}-{low}", DEEP, "combined") is not None:
-        yield from (_sized(settings, results, shape) for shape in settings["shapes"])
+        yield from (_judge_sizes(settings, results, shape) for shape in settings["shapes"])
     worst = max(
         mean(settings, results, network, f"path c={c}", "float32") or 0.0 for network in networks(settings) for c in CONSTANTS
     )
@@ -156,7 +156,7 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
     )
 
 
-def _sized(settings: Settings, results: Results, shape: str) -> Finding:
+def _judge_sizes(settings: Settings, results: Results, shape: str) -> Finding:
     """The default of deep models beside Integrated Gradients: how large are the combined scores?"""
     sizes = {
         key: [mean(settings, results, f"trained-{shape}-{n}", key, "combined") or math.nan for n in settings["layers"]]
@@ -173,7 +173,7 @@ def _sized(settings: Settings, results: Results, shape: str) -> Finding:
     )
 
 
-def _compared(settings: Settings, results: Results, name: str, claim: str) -> Finding:
+def _compare_nettings(settings: Settings, results: Results, name: str, claim: str) -> Finding:
     """Feature netting against path netting at every c and depth of the trained networks."""
     lower, count, numbers = 0, 0, []
     for shape in settings["shapes"]:

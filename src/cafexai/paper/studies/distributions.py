@@ -38,7 +38,7 @@ def auroc(low: Tensor, high: Tensor) -> float:
     return float((below + up_to).mean() / (2 * len(ordered)))
 
 
-def compared(scores: Mapping[str, Tensor], base: str) -> dict[str, Any]:
+def compare_sets(scores: Mapping[str, Tensor], base: str) -> dict[str, Any]:
     """Means and histograms over a common range; distance and AUROC of every other set against ``base``."""
     values = {name: score.detach().double().cpu() for name, score in scores.items()}
     low, high = min(v.min().item() for v in values.values()), max(v.max().item() for v in values.values())
@@ -53,7 +53,7 @@ def compared(scores: Mapping[str, Tensor], base: str) -> dict[str, Any]:
     }
 
 
-def told_apart(sets: Mapping[str, Tensor], neighbours: int = 25) -> dict[str, float]:
+def tell_apart(sets: Mapping[str, Tensor], neighbours: int = 25) -> dict[str, float]:
     """How often rows are given to the set they come from, by a vote of the nearest known rows, for each set.
 
     ``sets``: the scores (rows, scores) of each; the first half of the rows is known, the second asked for. Scores are scaled to

@@ -35,12 +35,12 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     for name in settings["data"]:
 
         def run(name: str = name) -> Any:
-            return explained(name, settings, place)
+            return explain_image(name, settings, place)
 
         yield Task(name, run)
 
 
-def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+def explain_image(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Train, choose the image as the paper did, keep its maps, and measure the maps of the first test images."""
     data = load(name, folder=place.data, **settings["options"].get(name, {}))
     images, labels = data.x_train[: settings["train_rows"]], data.y_train[: settings["train_rows"]]
@@ -51,7 +51,7 @@ def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
     x, y = data.x_test[: settings["test_rows"]], data.y_test[: settings["test_rows"]]
     with torch.no_grad():
         predicted = torch.cat([model(part).argmax(1) for part in x.split(250)])
-    row, found = _chosen(data, predicted, y, settings["wanted"].get(name))
+    row, found = _choose_image(data, predicted, y, settings["wanted"].get(name))
     model = model.double()
     shown = settings["show_data"] or data.terms == OURS
     return {
@@ -65,17 +65,17 @@ def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
         "prediction": data.class_names[int(predicted[row])],
         "picture": _picture_of(data, x[row]) if shown else None,
         "maps": {key: _maps(key, model, x[row : row + 1].double()) for key in METHODS},
-        "measured": _measured(model, x[: settings["measured"]].double()),
+        "measured": _measure(model, x[: settings["measured"]].double()),
     }
 
 
 def _picture_of(data: Dataset, image: Tensor) -> list[list[str]]:
     """Its channels as they were before scaling, 0 to 1."""
     original = image if data.scaler is None else data.scaler.inverse(image)
-    return [_packed(channel.clamp(0, 1), 3) for channel in original]
+    return [_pack(channel.clamp(0, 1), 3) for channel in original]
 
 
-def _chosen(data: Dataset, predicted: Tensor, y: Tensor, wanted: list[str] | None) -> tuple[int, bool]:
+def _choose_image(data: Dataset, predicted: Tensor, y: Tensor, wanted: list[str] | None) -> tuple[int, bool]:
     """The first test image of this label and prediction, or else the first image."""
     if wanted is None:
         return 0, True
@@ -84,24 +84,24 @@ def _chosen(data: Dataset, predicted: Tensor, y: Tensor, wanted: list[str] | Non
     return (int(rows[0]), True) if len(rows) else (0, False)
 
 
-def _packed(values: Tensor, digits: int = 4) -> list[str]:
+def _pack(values: Tensor, digits: int = 4) -> list[str]:
     """A line of text per line of pixels: JSON would give each number a line."""
     return [" ".join(f"{value:.{digits}g}" for value in line) for line in values.tolist()]
 
 
-def _unpacked(lines: list[str]) -> list[list[float]]:
+def _unpack(lines: list[str]) -> list[list[float]]:
     return [[float(value) for value in line.split()] for line in lines]
 
 
 def _maps(key: str, model: Any, x: Tensor) -> dict[str, list[str]]:
     """Scores of one image, summed over its channels."""
     if key not in CAFES:
-        return {"combined": _packed(method(key)(model, x)[0].sum(0))}
+        return {"combined": _pack(method(key)(model, x)[0].sum(0))}
     e = CAFE.published(model, float(key.removeprefix("cafe c="))).explain(x)
-    return {side: _packed(getattr(e, side)[0].sum(0)) for side in SIDES}
+    return {side: _pack(getattr(e, side)[0].sum(0)) for side in SIDES}
 
 
-def _measured(model: Any, x: Tensor) -> dict[str, dict[str, list[float]]]:
+def _measure(model: Any, x: Tensor) -> dict[str, dict[str, list[float]]]:
     """Mean and standard error over images: of each method, and of CAFE 1 minus CAFE 0."""
     maps = {key: torch.cat([method(key)(model, part).sum(1).flatten(1) for part in x.split(10)]) for key in METHODS}
     each = {}
@@ -175,7 +175,7 @@ def _picture(name: str, found: Any) -> Any:
             bare(axes)
             if side not in found["maps"][key]:
                 continue
-            values = _unpacked(found["maps"][key][side])
+            values = _unpack(found["maps"][key][side])
             sign = -1 if side == "negative" else 1
             reach = max(abs(value) for row in values for value in row) or 1.0
             heatmap(axes, [[sign * value for value in row] for row in values], reach).axes.set_aspect("equal")
@@ -186,7 +186,7 @@ def _picture(name: str, found: Any) -> Any:
 
 def _image(picture: list[list[str]]) -> Any:
     """Lines of grey pixels, or of triples of colours."""
-    channels = [_unpacked(channel) for channel in picture]
+    channels = [_unpack(channel) for channel in picture]
     return [list(zip(*lines, strict=True)) for lines in zip(*channels, strict=True)] if len(channels) > 1 else channels[0]
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from ...cafe import CAFE
 from ..datasets import Dataset
 from .drawing import COLOURS, figure
-from .infidelity import prepared
+from .infidelity import prepare
 from .methods import CAFES, method
 from .paper import METHOD_TITLES
-from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace, rounded
+from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace, round_numbers
 
 CASES = {  # label, prediction
     "true positive": (1, 1),
@@ -35,14 +35,14 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     for name in settings["data"]:
 
         def run(name: str = name) -> Any:
-            return explained(name, settings, place)
+            return explain_rows(name, settings, place)
 
         yield Task(name, run)
 
 
-def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+def explain_rows(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
     """The first row of each case in test order, with its scores."""
-    table, model = prepared(name, settings["seed"], settings, place)
+    table, model = prepare(name, settings["seed"], settings, place)
     with torch.no_grad():
         output = model(table.x_test)
     logit = output[:, 0] if output.shape[1] == 1 else output[:, 1] - output[:, 0]
@@ -56,7 +56,7 @@ def explained(name: str, settings: Settings, place: Workplace) -> dict[str, Any]
             scores = {key: _scores(key, model, table, row, target) for key in METHODS}
             example = {"row": row, "probability": float(logit[row].sigmoid()), "scores": scores}
             shown = settings["show_data"]
-            examples[case] = example | {"values": table.readable(row)} if shown else rounded(example)
+            examples[case] = example | {"values": table.readable(row)} if shown else round_numbers(example)
     accuracy = float((predicted == table.y_test.long()).double().mean())
     classes = list(table.class_names) or ["0", "1"]
     outputs = {"classes": classes, "outputs": output.shape[1]}
@@ -96,7 +96,7 @@ def _title(case: str, example: Any, found: Any) -> str:
     return f"{case} (test row {example['row']}): probability of '{positive}' {example['probability']:.2f}"
 
 
-def _explained(case: str, found: Any) -> str:
+def _output_name(case: str, found: Any) -> str:
     return "the only logit" if found["outputs"] == 1 else f"the logit of '{found['classes'][CASES[case][1]]}'"
 
 
@@ -108,7 +108,7 @@ def _table(name: str, case: str, example: Any, found: Any) -> Table:
         rows.append([feature, *([values[feature]] if values else []), *scores])
     rows.append(["bias", *([None] if values else []), *(example["scores"][key]["bias"] for key in METHODS)])
     columns = ["feature", *(["value"] if values else []), *(METHOD_TITLES[key] for key in METHODS)]
-    note = f"Combined scores for {_explained(case, found)}; DeepLIFT has no score for the bias."
+    note = f"Combined scores for {_output_name(case, found)}; DeepLIFT has no score for the bias."
     return Table(f"{name}-{case.replace(' ', '-')}", f"{name}, {_title(case, example, found)}", columns, rows, note)
 
 
@@ -139,7 +139,7 @@ def _chart(name: str, found: Any, shown: int) -> Any:
         axes.set_yticks(range(len(labels)), labels, parse_math=False)
         axes.invert_yaxis()
         axes.set_title(_title(case, example, found).replace("): ", ")\n"), fontsize=11)  # short enough beside long names
-        axes.set_xlabel(f"score for {_explained(case, found)}")
+        axes.set_xlabel(f"score for {_output_name(case, found)}")
     handles, names = next(axes for axes in panels if axes.patches).get_legend_handles_labels()
     drawn.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
     drawn.suptitle(f"{name} (accuracy {found['accuracy']:.1%} on {found['test rows']} test rows)", fontweight="bold")

@@ -33,14 +33,14 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in own["seeds"][: 1 if Variant.of(name, settings["family"]).given else None]:
 
             def run(name: str = name, seed: int = seed, own: Settings = own) -> Any:
-                return measured(name, seed, own, place)
+                return measure_network(name, seed, own, place)
 
             yield Task(f"{name}-{seed}", run)
 
 
-def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """All metrics of all methods on one network: ``[mean, standard error]`` over the test rows."""
-    table, model = prepared(name, seed, settings, place)
+    table, model = prepare(name, seed, settings, place)
     x = table.x_test[: settings["rows"]]
     with torch.no_grad():
         output = model(x)
@@ -62,7 +62,7 @@ def measured(name: str, seed: int, settings: Settings, place: Workplace) -> dict
         for size in SIZES
     }
     options: dict[str, Any] = {"n_samples": settings["samples"], "seed": seed}
-    padded = {key: _padded(value, x) for key, value in scores.items()}
+    padded = {key: _pad(value, x) for key, value in scores.items()}
     for size in SIZES:
         values = measure.infidelity(model, x, padded, disturb[size], target=target, **options)
         _keep(f"infidelity {size}", values, rows, found, apart)
@@ -101,7 +101,7 @@ def _alone(
     return found, scores
 
 
-def _padded(scores: Tensor, x: Tensor) -> Tensor:
+def _pad(scores: Tensor, x: Tensor) -> Tensor:
     """As many rows as x, so that all methods share the draws; the zeros are left out of every mean."""
     return torch.cat([scores.to(x), torch.zeros_like(x[len(scores) :])])
 
@@ -120,7 +120,7 @@ def _structural(
     values: dict[str, dict[str, list[Tensor]]] = {size: {key: [] for key in methods} for size in disturb}
     for number, unit in enumerate(measure.random_units(model, x, count, options["seed"])):
         scores = {
-            key: _padded(run(unit, x[: rows[key]], target=0, feature_groups=table.feature_mask[0]).detach(), x)
+            key: _pad(run(unit, x[: rows[key]], target=0, feature_groups=table.feature_mask[0]).detach(), x)
             for key, run in methods.items()
         }
         draws = {**options, "seed": options["seed"] + number}
@@ -145,7 +145,7 @@ def _keep(
         apart.setdefault(f"{one} minus {two}", {})[metric] = kept(values[one] - values[two], both)
 
 
-def prepared(name: str, seed: int, settings: Settings, place: Workplace) -> tuple[Dataset, nn.Module]:
+def prepare(name: str, seed: int, settings: Settings, place: Workplace) -> tuple[Dataset, nn.Module]:
     """The data in float64, and the network: OpenXAI's, or trained as in the paper.
 
     "titanic@5e-4" is trained at this learning rate; "titanic@authors" is an FT-Transformer built and trained as the authors do.

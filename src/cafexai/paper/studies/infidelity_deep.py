@@ -30,12 +30,12 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
             for seed in settings["seeds"]:
 
                 def run(name: str = name, activation: str = activation, seed: int = seed) -> Any:
-                    return measured(name, activation, seed, settings, place)
+                    return measure_network(name, activation, seed, settings, place)
 
                 yield Task(f"{column(name, activation).replace(' ', '-')}-{seed}", run)
 
 
-def measured(name: str, activation: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(name: str, activation: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Infidelity of all methods on the same rows and draws, mean over the rows, in float64."""
     table = load(name, folder=place.data)
     single, exact = table.to(torch.float32), table.to(torch.float64)
@@ -54,7 +54,7 @@ def measured(name: str, activation: str, seed: int, settings: Settings, place: W
     found: dict[str, dict[str, float]] = {}
     for key in settings["methods"]:
         start = time.perf_counter()
-        scores[key] = attributed(key)(model, x, target=target).detach()
+        scores[key] = find_method(key)(model, x, target=target).detach()
         found[key] = {"seconds": time.perf_counter() - start}
     for size in SIZES:
         disturb = getattr(measure.TabularPerturbation, size)(exact.x_test, [list(c) for c in table.categories.values()])
@@ -64,7 +64,7 @@ def measured(name: str, activation: str, seed: int, settings: Settings, place: W
     return {"accuracy": right, "rows": len(x), "methods": found}
 
 
-def attributed(key: str) -> Any:
+def find_method(key: str) -> Any:
     """ "cafe reference c=0.5": biases in the reference; "c=first": 0.5 at the first activation, 0 behind it."""
     kind, _, c = key.partition(" reference c=")
     if not c:

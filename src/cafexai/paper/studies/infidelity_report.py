@@ -50,7 +50,7 @@ def pairs(methods: Iterable[str]) -> list[tuple[str, str]]:
 
 def report(settings: Settings, results: Results) -> Report:
     """A table per metric with the paper's figures, and the claims about levels and order."""
-    ours = collected(settings, results)
+    ours = collect(settings, results)
     limited = {(name, key): rows for name in settings["data"] for key, rows in _of(name, results)[0]["limited"].items()}
     shown = [metric for metric in TITLES if any(key[0] == metric for key in ours)]
     tables = [_networks(settings, results), *(_table(metric, settings, ours, limited) for metric in shown)]
@@ -62,7 +62,7 @@ def report(settings: Settings, results: Results) -> Report:
     return Report(tables, findings)
 
 
-def collected(settings: Settings, results: Results) -> Numbers:
+def collect(settings: Settings, results: Results) -> Numbers:
     """Mean over the seeds, with its standard error: over rows (or units) for one seed, else over seeds."""
     ours: Numbers = {}
     for name in settings["data"]:

@@ -18,7 +18,7 @@ from ...monitor import Monitor, Signals
 from ...monitor._statistics import normal_p, smirnov_p
 from ..datasets import Dataset
 from .distributions import auroc
-from .infidelity import prepared
+from .infidelity import prepare
 from .monitor_baselines import measure_certainty, ordinary_statistics
 from .monitor_report import ALARMS, WITHOUT_MODEL, report
 from .monitor_shifts import KINDS, SHIFTS, UNPAIRED, Rows
@@ -51,7 +51,7 @@ class Subject:
     @classmethod
     def prepare(cls, name: str, variant: str, settings: Settings, place: Workplace) -> Subject:
         """The network of a data set, trained if it is not yet."""
-        table, model = prepared(name, 42, TRAINED, place)
+        table, model = prepare(name, 42, TRAINED, place)
         order = torch.randperm(len(table.x_train), generator=torch.Generator().manual_seed(0))[: settings["rows"]]
         x = table.x_train[order]
         with torch.no_grad():

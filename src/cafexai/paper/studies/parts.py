@@ -19,12 +19,12 @@ def keep(folder: Path, key: str, result: Any) -> None:
 def do(folder: Path, task: Task) -> Tally:
     """Do a task and keep its result, unless another process has done it meanwhile; the result counts its trainings."""
     with count_trainings() as tally:
-        if kept(folder, task.key) is None:
+        if read_part(folder, task.key) is None:
             keep(folder, task.key, task.run())
     return tally
 
 
-def kept(folder: Path, key: str) -> Any:
+def read_part(folder: Path, key: str) -> Any:
     """The result of a task, or None if it was not done."""
     path = _path(folder, key)
     try:

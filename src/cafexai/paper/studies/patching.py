@@ -15,9 +15,9 @@ from ...methods.transformers import layer_coefficients
 from ...metrics.occlusion import correlation
 from ..datasets import movie_snippets
 from .paper import METHOD_TITLES
-from .photos import installed
+from .photos import is_installed
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
-from .truth_text import PACKAGES, Encoder, trained_on_texts
+from .truth_text import PACKAGES, Encoder, train_on_texts
 
 GRADIENT = "gradient x change"
 OURS, RULES = ("cafe c=0.5", "cafe c=0.25"), ("cp_lrp", "attn_lrp", "gim")
@@ -27,21 +27,21 @@ PARTS = {"attention": "bert.encoder.layer.{}.attention.output.dense", "MLP": "be
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     """One task per head and seed; none if the packages are not installed."""
-    if not installed(*PACKAGES[: 1 if settings["encoder"] == "toy" else None]):
+    if not is_installed(*PACKAGES[: 1 if settings["encoder"] == "toy" else None]):
         return
     for kind in settings["kinds"]:
         for seed in settings["seeds"]:
 
             def run(kind: str = kind, seed: int = seed) -> Any:
-                return measured(kind, seed, settings, place)
+                return measure_network(kind, seed, settings, place)
 
             yield Task(f"{kind} {seed}", run)
 
 
-def measured(kind: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(kind: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """For every layer and part: effects of patching single positions, and what each method foretells of them."""
     snippets = movie_snippets(folder=place.data)
-    model, encoder, _ = trained_on_texts(kind, seed, snippets, settings, place)
+    model, encoder, _ = train_on_texts(kind, seed, snippets, settings, place)
     held = snippets.texts[settings["train_rows"] + settings["valid_rows"] :]
     found: dict[str, list[dict[str, list[float]]]] = {}
     pairs = _pairs(encoder, held[settings["seeds"].index(seed) * settings["texts"] :][: settings["texts"]], settings["pairs"])
@@ -77,7 +77,7 @@ def _of_pair(model: nn.Module, clean: Tensor, other: Tensor, path: str) -> dict[
         assert isinstance(e.combined, Tensor)
         found[name] = e.combined[0].sum(-1)
     point = here.clone().requires_grad_()
-    with _replaced(model, path, point):
+    with _replace_output(model, path, point):
         (slope,) = torch.autograd.grad(model(clean)[:, 0].sum(), point)
     found[GRADIENT] = (slope * change)[0].sum(-1)
     for name in RULES:
@@ -92,7 +92,7 @@ def patch(model: nn.Module, x: Tensor, path: str, other: Tensor) -> Tensor:
     one = torch.eye(count, dtype=torch.bool)[..., None]
     with torch.no_grad():
         whole = model(x)[0, 0]
-        with _replaced(model, path, torch.where(one, other, here)):
+        with _replace_output(model, path, torch.where(one, other, here)):
             return whole - model(x.expand(count, -1, -1))[:, 0]
 
 
@@ -109,7 +109,7 @@ def _value(model: nn.Module, x: Tensor, path: str) -> Tensor:
 
 
 @contextlib.contextmanager
-def _replaced(model: nn.Module, path: str, value: Tensor) -> Iterator[None]:
+def _replace_output(model: nn.Module, path: str, value: Tensor) -> Iterator[None]:
     """Have a module give this value."""
     handle = model.get_submodule(path).register_forward_hook(lambda _, __, output: value)
     try:
@@ -124,7 +124,7 @@ def report(settings: Settings, results: Results) -> Report:
     for kind in settings["kinds"]:
         runs = [results[f"{kind} {seed}"] for seed in settings["seeds"]]
         places = list(runs[0]["effects"])
-        pooled = {name: [_pooled([r["effects"][place] for r in runs], name) for place in places] for name in METHODS}
+        pooled = {name: [_pool([r["effects"][place] for r in runs], name) for place in places] for name in METHODS}
         for number, place in enumerate(places):
             rows.append([f"{kind}, {place}", *(pooled[name][number] for name in METHODS)])
         line = {name: sum(pooled[name]) / len(places) for name in METHODS}
@@ -154,7 +154,7 @@ def report(settings: Settings, results: Results) -> Report:
     return Report(tables, findings)
 
 
-def _pooled(runs: Sequence[Sequence[dict[str, list[float]]]], name: str) -> float:
+def _pool(runs: Sequence[Sequence[dict[str, list[float]]]], name: str) -> float:
     pairs = [pair for run in runs for pair in run]
     own, truth = (torch.tensor([v for pair in pairs for v in pair[key]], dtype=torch.float64) for key in (name, "patching"))
     return correlation(own[None], truth[None]).item()
@@ -166,7 +166,7 @@ def _over_pairs(runs: Sequence[dict[str, Any]], name: str) -> tuple[float, float
     for run in runs:
         for number in range(run["pairs"]):
             pairs = [of_place[number] for of_place in run["effects"].values()]
-            found.append(_pooled([pairs], name))
+            found.append(_pool([pairs], name))
     values = torch.tensor(found, dtype=torch.float64)
     return values.mean().item(), (values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0)
 

@@ -23,7 +23,7 @@ PACKAGES = {
 }
 
 
-def installed(*packages: str) -> bool:
+def is_installed(*packages: str) -> bool:
     """Whether all of these can be imported."""
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
@@ -44,19 +44,19 @@ def network(name: str) -> nn.Module:
 def pictures(count: int, data: str | None) -> Tensor:
     """The first photographs of scikit-learn, scikit-image and the textures of the data folder, of those that are there."""
     found: list[np.ndarray] = []
-    if installed("sklearn"):
+    if is_installed("sklearn"):
         found += list(needs("sklearn.datasets", "sklearn").load_sample_images().images)
-    if installed("skimage"):
+    if is_installed("skimage"):
         taken = importlib.import_module("skimage.data")
         found += [getattr(taken, name)() for name in ("astronaut", "coffee", "chelsea", "rocket")]
     with contextlib.suppress(DataNotFound, ValueError):  # the data folder may hold no textures of this size
         found += photographs(data, SIDE)
     if not found:
         raise DataNotFound("study truth-images: no photographs. Install scikit-learn or scikit-image, or give dtd in the data.")
-    return torch.stack([_prepared(picture) for picture in found[:count]])
+    return torch.stack([_prepare(picture) for picture in found[:count]])
 
 
-def _prepared(picture: np.ndarray) -> Tensor:
+def _prepare(picture: np.ndarray) -> Tensor:
     """The square in the middle, 224 pixels wide, each channel to the mean and deviation that the networks expect."""
     side = min(picture.shape[:2])
     top, left = ((length - side) // 2 for length in picture.shape[:2])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...conflicts.local_units import local_layers
 from ...conflicts.prevalence import INACTIVE, SMALL, prevalence
-from .infidelity import prepared
+from .infidelity import prepare
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .variants import TABLES, Variant
 
@@ -30,17 +30,17 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
             for seed in settings["seeds"][: 1 if fixed else None]:
 
                 def run(family: str = family, name: str = name, seed: int = seed) -> Any:
-                    return measured(family, name, seed, settings, place)
+                    return measure_network(family, name, seed, settings, place)
 
                 yield Task(f"{family}-{name}-{seed}", run)
 
 
-def measured(family: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(family: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Both shares over the test rows of one network."""
     own = {"family": family, "mimic_demo": settings["mimic_demo"]} | {
         key: settings[key][family] for key in ("epochs", "train_rows")
     }
-    table, model = prepared(name, seed, own, place)
+    table, model = prepare(name, seed, own, place)
     x, y = table.x_test[: settings["rows"]], table.y_test[: settings["rows"]]
     with torch.no_grad():
         output = torch.cat([model(part) for part in x.split(BATCH)])

@@ -25,7 +25,7 @@ def threads_of(jobs: int) -> int:
     return max(1, torch.get_num_threads() // jobs)
 
 
-def done(study: Study, settings: Settings, folder: Path, place: Workplace, keys: list[str], jobs: int) -> Ends:
+def run_tasks(study: Study, settings: Settings, folder: Path, place: Workplace, keys: list[str], jobs: int) -> Ends:
     """Do the tasks with these keys; count the trainings of each. A failure or an interruption ends all processes at once."""
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of torch's threads
     life, held = context.Pipe(duplex=False)  # held by this process alone: it closes when this process ends or says so

@@ -118,7 +118,7 @@ def linearity(key: str, models: int, seed: int) -> Outcome:
 
 def _incompleteness(name: str, model: nn.Module, x: Tensor) -> float:
     """What the scores (and those of biases, where a method has them) lack of the change of the output."""
-    result = offered(name, model, x)
+    result = explain_by(name, model, x)
     scores = result if isinstance(result, Tensor) else result.combined
     with torch.no_grad():
         change = (model(x) - model(torch.zeros_like(x)))[:, 0]
@@ -220,7 +220,7 @@ def reference(key: str, models: int, seed: int) -> Outcome:
     return Outcome(min(changes) > EXACT, f"scores move by {min(changes):.1e} at least")
 
 
-def offered(name: str, model: nn.Module, x: Tensor) -> Any:
+def explain_by(name: str, model: nn.Module, x: Tensor) -> Any:
     """All that a method gives: for CAFE an explanation, else a tensor of scores."""
     if name.startswith("cafe c="):
         return CAFE.published(model, float(name.removeprefix("cafe c="))).explain(x, target=0)
@@ -232,7 +232,7 @@ def captures_biases(key: str, models: int, seed: int) -> Outcome:
     sizes = []
     for number in range(models):
         for bias in (False, True):
-            result = offered(strongest(key), network(number, seed, bias), draw(number, seed, 8, 4))
+            result = explain_by(strongest(key), network(number, seed, bias), draw(number, seed, 8, 4))
             if isinstance(result, Tensor) or not hasattr(result, "bias"):
                 return Outcome(False, "no score of biases")
             sizes.append((bias, float((result.bias_positive + result.bias_negative).abs().max())))

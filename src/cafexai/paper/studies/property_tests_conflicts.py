@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...conflicts import audit
 from ...methods import METHODS
 from .methods import method
-from .property_tests import EXACT, Outcome, draw, network, offered, score, strongest, variants
+from .property_tests import EXACT, Outcome, draw, explain_by, network, score, strongest, variants
 
 
 def nonzero_at_zero(key: str, models: int, seed: int) -> Outcome:
@@ -111,7 +111,7 @@ def separates(key: str, models: int, seed: int) -> Outcome:
     xnor = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 1)).double().eval()
     xnor[0].weight.data = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
     xnor[2].weight.data, xnor[2].bias.data = torch.full((1, 2), -1.0).double(), torch.ones(1).double()
-    result = offered(strongest(key), xnor, torch.ones(1, 2, dtype=torch.float64))
+    result = explain_by(strongest(key), xnor, torch.ones(1, 2, dtype=torch.float64))
     if not (hasattr(result, "positive") and hasattr(result, "negative")) or isinstance(result, Tensor):
         return Outcome(False, "one score per feature")
     both = bool(((result.positive > 0) & (result.negative > 0)).any())

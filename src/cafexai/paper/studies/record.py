@@ -65,7 +65,7 @@ class Table:
     def to_markdown(self) -> str:
         """The table with its title and note."""
         lines = [f"### {self.title}", "", "| " + " | ".join(self.columns) + " |", "|" + " --- |" * len(self.columns)]
-        lines += ["| " + " | ".join(_shown(cell) for cell in row) + " |" for row in self.rows]
+        lines += ["| " + " | ".join(_format_cell(cell) for cell in row) + " |" for row in self.rows]
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
     def to_csv(self) -> str:
@@ -77,7 +77,7 @@ class Table:
         return text.getvalue()
 
 
-def _shown(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     if cell is None:
         return ""
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell).replace("|", "/")
@@ -88,12 +88,12 @@ def brief(number: float, digits: int, sign: str = "") -> str:
     return f"{float(f'{number:.{digits}g}'):{sign}g}"
 
 
-def rounded(numbers: Any) -> Any:
+def round_numbers(numbers: Any) -> Any:
     """The same nested values with four digits: scores of a row say no more about it than a figure shows."""
     if isinstance(numbers, Mapping):
-        return {key: rounded(value) for key, value in numbers.items()}
+        return {key: round_numbers(value) for key, value in numbers.items()}
     if isinstance(numbers, list | tuple):
-        return [rounded(value) for value in numbers]
+        return [round_numbers(value) for value in numbers]
     return float(f"{numbers:.4g}") if isinstance(numbers, float) else numbers
 
 

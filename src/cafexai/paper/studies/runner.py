@@ -17,8 +17,8 @@ from ..._extras import progress
 from ..datasets.files import cache
 from ..models.checkpoint import Tally
 from .on_ray import do_on_ray
-from .parts import any_kept, do, kept, write
-from .processes import done, threads_of
+from .parts import any_kept, do, read_part, write
+from .processes import run_tasks, threads_of
 from .record import Report, Settings, Study, Workplace
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run(
     config = {"study": study.name, "preset": preset, "settings": settings}
     place = Workplace(cache() / "models" if models is None else Path(models), data, show_progress)
     tasks = list(study.tasks(settings, place))
-    left = [task for task in tasks if kept(folder, task.key) is None]
+    left = [task for task in tasks if read_part(folder, task.key) is None]
     jobs = max(1, min(jobs, len(left)))
     _claim(folder, study, config, jobs)
     say(f"{study.name} ({preset}): {len(tasks)} tasks, {len(tasks) - len(left)} of them done before.")
@@ -90,12 +90,12 @@ def run(
     else:
         keys = [task.key for task in left]
         work = (study, settings, folder, place, keys)
-        with contextlib.closing(do_on_ray(*work, address) if engine == "ray" else done(*work, jobs)) as ends:
+        with contextlib.closing(do_on_ray(*work, address) if engine == "ray" else run_tasks(*work, jobs)) as ends:
             for counted in progress(ends, study.name, "task", show_progress, total=len(keys)):
                 tally.add(counted)
     if tally.trained or tally.found:
         say(f"{study.name}: {tally.trained} networks trained, {tally.found} found in {place.models}.")
-    results = {task.key: kept(folder, task.key) for task in tasks}
+    results = {task.key: read_part(folder, task.key) for task in tasks}
     report = study.report(settings, results)
     _publish(folder, study, config, results, report)
     return report

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from ...cafe import CAFE
 from ..datasets import concat_mnist
 from ..models import CONCAT_WIDTHS, IMAGE_RECIPE, concat_cnn, seeded, train
-from .depth import named
-from .distributions import compared, histograms, told_apart
+from .depth import find_method
+from .distributions import compare_sets, histograms, tell_apart
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .shift_tabular_report import mean, runs, spread
 
@@ -37,12 +37,12 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in settings["seeds"]:
 
             def run(network: str = network, seed: int = seed) -> Any:
-                return measured(network, seed, settings, place)
+                return measure_network(network, seed, settings, place)
 
             yield Task(f"{network}-{seed}", run)
 
 
-def measured(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Both scores on training images, fresh pairs of digits of the same kind, and both shifts."""
     data = concat_mnist(folder=place.data, rows=settings["rows"], seed=seed)
     recipe = dataclasses.replace(IMAGE_RECIPE, epochs=settings["epochs"][network], seed=seed)
@@ -57,11 +57,11 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
 
     def apart(*kinds: str) -> dict[str, float]:
         asked = {name: [found[name][kind][: settings["netted"]] for kind in kinds] for name in SETS}
-        return told_apart({name: torch.stack(columns, 1) for name, columns in asked.items()})
+        return tell_apart({name: torch.stack(columns, 1) for name, columns in asked.items()})
 
     return {
         "accuracy": {name: score["correct"].mean().item() for name, score in found.items()},
-        **{kind: compared({name: score[kind] for name, score in found.items()}, "fresh") for kind in (*SCORES, *UNITS)},
+        **{kind: compare_sets({name: score[kind] for name, score in found.items()}, "fresh") for kind in (*SCORES, *UNITS)},
         "told_apart": {
             "MaxLogit": apart("max_logit"),
             "MaxLogit and s_conf of latent features": apart("max_logit", "conflict"),
@@ -74,7 +74,7 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
 def between_digits(model: nn.Module, x: Tensor, y: Tensor, way: str = "feature c=1") -> Tensor:
     """s_conf for the true label with feature netting, or in another way, the pixels of each digit being one feature."""
     halves = (torch.arange(x.shape[2]) * 2 // x.shape[2])[:, None].expand(x.shape[1:])
-    e = named(way, model).explain(x, target=y, feature_groups=halves, batch_size=50, show_progress=False)
+    e = find_method(way, model).explain(x, target=y, feature_groups=halves, batch_size=50, show_progress=False)
     return torch.as_tensor(e.s_conf)
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from ...cafe import CAFE
 from ..datasets import synthetic_shift
 from ..models import SHIFT_TRANSFORMERS, SHIFT_WIDTHS, shift_setup, train
-from .depth import named
-from .distributions import compared, told_apart
+from .depth import find_method
+from .distributions import compare_sets, tell_apart
 from .record import Settings, Study, Task, Workplace
 from .shift_tabular_report import NETTINGS, SHIFTS, UNITS, networks, report
 
@@ -24,12 +24,12 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in settings["seeds"]:
 
             def run(network: str = network, seed: int = seed) -> Any:
-                return measured(network, seed, settings, place)
+                return measure_network(network, seed, settings, place)
 
             yield Task(f"{network}-{seed}", run)
 
 
-def measured(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(network: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """s_conf at c = 1 for the true label, in float64, on training rows, fresh rows of the same kind, and both shifts.
 
     Which shift is which is told from s_conf for the predicted class and the largest logit: labels are not known in use.
@@ -46,10 +46,10 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
         logits = {name: model(x) for name, (x, _) in sets.items()}
     largest = {name: out.amax(1) for name, out in logits.items()}
     asked = ["fresh", *SHIFTS]
-    apart = {"MaxLogit": told_apart({name: largest[name][:, None] for name in asked})}
-    found: dict[str, Any] = {"max_logit": compared(largest, "train"), "told_apart": apart}
+    apart = {"MaxLogit": tell_apart({name: largest[name][:, None] for name in asked})}
+    found: dict[str, Any] = {"max_logit": compare_sets(largest, "train"), "told_apart": apart}
     for netting, key in (NETTINGS | UNITS).items():
-        cafe = named("deep c=0.5" if netting == "deep" else f"{netting} c=1", model)
+        cafe = find_method("deep c=0.5" if netting == "deep" else f"{netting} c=1", model)
 
         def conflicts(targets: dict[str, Any], cafe: CAFE = cafe) -> dict[str, Tensor]:
             return {
@@ -57,11 +57,11 @@ def measured(network: str, seed: int, settings: Settings, place: Workplace) -> d
                 for name, target in targets.items()
             }
 
-        found[key] = compared(conflicts({name: y for name, (_, y) in sets.items()}), "train")
+        found[key] = compare_sets(conflicts({name: y for name, (_, y) in sets.items()}), "train")
         guessed = conflicts({name: logits[name].argmax(1) for name in asked})
-        apart[f"s_conf, {netting}"] = told_apart({name: guessed[name][:, None] for name in asked})
+        apart[f"s_conf, {netting}"] = tell_apart({name: guessed[name][:, None] for name in asked})
         pair = {name: torch.stack([guessed[name], largest[name]], 1) for name in asked}
-        apart[f"s_conf and MaxLogit, {netting}"] = told_apart(pair)
+        apart[f"s_conf and MaxLogit, {netting}"] = tell_apart(pair)
     found["accuracy"] = {name: (logits[name].argmax(1) == y).double().mean().item() for name, (_, y) in sets.items()}
     return found
 

@@ -32,7 +32,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for place_of_seed in range(len(settings["seeds"])):
 
             def run(column: str = column, k: int = place_of_seed) -> Any:
-                return (trained if settings["trained"] else constructed)(column, k, settings, place)
+                return (measure_trained if settings["trained"] else measure_constructed)(column, k, settings, place)
 
             yield Task(f"{column.replace(' ', '-')}-{settings['seeds'][place_of_seed]}", run)
 
@@ -44,7 +44,7 @@ def data_of(column: str, seed: int, settings: Settings) -> Dataset:
     return synthetic_conflicts(dimension=dimension, likelihood=likelihood, rows=settings["rows"], seed=seed)
 
 
-def trained(column: str, k: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_trained(column: str, k: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """RMSE of all methods on the best network of one data set; all networks of the column are trained as one group.
 
     As in the paper, the best network is the one with the lowest validation loss at the end of its training.
@@ -70,7 +70,7 @@ def trained(column: str, k: int, settings: Settings, place: Workplace) -> dict[s
         progress=place.show_progress,
     )[k * per_set : (k + 1) * per_set]
     data = sets[k].to(torch.float64)
-    x, truth = data.x_test[: settings["test_rows"]], known(data)[: settings["test_rows"]]
+    x, truth = data.x_test[: settings["test_rows"]], true_attributions(data)[: settings["test_rows"]]
     best = min(group, key=lambda training: training.validation[-1])
     model = best.model.double()
     rows = {name: rmse(scores(name, model, x, settings["seeds"][k]), truth) for name in (*settings["methods"], *UNITS)}
@@ -80,12 +80,12 @@ def trained(column: str, k: int, settings: Settings, place: Workplace) -> dict[s
     return {"networks": [{"validation": min(validation), "test": error, "methods": rows}], "validation of all": validation}
 
 
-def constructed(column: str, k: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_constructed(column: str, k: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """RMSE of all methods on the network that is built from the weights of one data set."""
     data = data_of(column, settings["seeds"][k], settings).to(torch.float64)
     assert data.weights is not None
     model, black_box = procedural(data.weights), Sparse(data.weights)
-    x, truth = data.x_test[: settings["test_rows"]], known(data)[: settings["test_rows"]]
+    x, truth = data.x_test[: settings["test_rows"]], true_attributions(data)[: settings["test_rows"]]
     found = {}
     for name in (*settings["methods"], *UNITS):
         limit = settings["limits"].get(f"{name} {column}")
@@ -139,7 +139,7 @@ def shapley_by_parts(weights: Tensor, x: Tensor, seed: int) -> Tensor:
     return result
 
 
-def known(data: Dataset) -> Tensor:
+def true_attributions(data: Dataset) -> Tensor:
     """The true attributions of the test rows, in the precision of the data: those of the loader are rounded to float32."""
     assert data.weights is not None
     numbers, cancelling = data.x_test.tensor_split(2, 1)

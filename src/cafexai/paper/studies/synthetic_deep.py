@@ -16,7 +16,7 @@ from .infidelity_deep_report import level
 from .methods import WAYS, large_scores, method
 from .paper import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
-from .synthetic import known, rmse
+from .synthetic import rmse, true_attributions
 
 DEFAULT = "default c=0.5"
 RIVALS = ("gradient_x_input", "integrated_gradients", "deeplift_rescale", "deeplift_revealcancel")
@@ -43,21 +43,21 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in settings["seeds"]:
 
             def run(depth: int = depth, seed: int = seed) -> Any:
-                return measured(depth, seed, settings)
+                return measure_network(depth, seed, settings)
 
             yield Task(f"{depth}-{seed}", run)
 
 
-def measured(depth: int, seed: int, settings: Settings) -> dict[str, Any]:
+def measure_network(depth: int, seed: int, settings: Settings) -> dict[str, Any]:
     """Everything for one network, in float64."""
     dimension, likelihood = settings["dimension"], settings["likelihood"]
     data = synthetic_conflicts(dimension=dimension, likelihood=likelihood, rows=settings["rows"], seed=seed).to(torch.float64)
     assert data.weights is not None
-    model, x, truth = procedural(data.weights, depth=depth), data.x_test, known(data)
+    model, x, truth = procedural(data.weights, depth=depth), data.x_test, true_attributions(data)
     cancelled = (x[:, dimension:] == 1).repeat(1, 2)
     found = {}
     for name in settings["methods"]:
-        positive, negative = signed(name, model, x)
+        positive, negative = signed_scores(name, model, x)
         scores = positive - negative
         found[name] = {
             "rmse": rmse(scores, truth),
@@ -69,7 +69,7 @@ def measured(depth: int, seed: int, settings: Settings) -> dict[str, Any]:
     return {"test": error, "cancelled": cancelled[:, :dimension].double().mean().item(), "methods": found}
 
 
-def signed(name: str, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+def signed_scores(name: str, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     """Positive and negative scores; other methods have one of the two."""
     kind, given, c = name.partition(" c=")
     if not given:

@@ -20,7 +20,7 @@ def columns(settings: Settings) -> list[str]:
 
 def report(settings: Settings, results: Results) -> Report:
     """The table with the paper's figures, and the paper's claims."""
-    ours = collected(settings, results)
+    ours = collect(settings, results)
     findings = list((_comparisons if settings["trained"] else _constructed_claims)(settings, ours))
     return Report([_table(settings, ours)], findings)
 
@@ -42,7 +42,7 @@ def level(values: Sequence[float]) -> Level:
 Ours = dict[tuple[str, str], Level]  # by method (or "validation", "test") and column
 
 
-def collected(settings: Settings, results: Results) -> Ours:
+def collect(settings: Settings, results: Results) -> Ours:
     """The levels of all methods in all columns, mean over the networks of each data set."""
     ours: Ours = {}
     for column in columns(settings):

@@ -51,7 +51,7 @@ def candidate(name: str) -> Method:
     return functools.partial(METHODS[method], variant="default", **constant, **options)
 
 
-def attributed(names: Iterable[str], model: Any, x: Tensor, **options: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def attribute_all(names: Iterable[str], model: Any, x: Tensor, **options: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The scores of all methods that do not refuse the model, and for each its seconds or why it refused."""
     scores: dict[str, Tensor] = {}
     notes: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from . import truth_losses
 from .paper import METHOD_TITLES
 from .record import Finding, Results, Settings
 from .truth import BLOCKS, DEFAULT, EVALUATING, EXACT, FROZEN, MISSING, PUBLISHED, REFINED, RIVAL
-from .truth_numbers import MEASURES, Level, by_set, over_sets, reached
+from .truth_numbers import MEASURES, Level, by_set, find_measured, over_sets
 
 AS_IS, NORMALISED = 1.02, 1.0  # times the infidelity of Integrated Gradients: what the default may have
 EQUAL = 5e-4  # differences below what tables show are none
@@ -31,7 +31,7 @@ def title(name: str) -> str:
 
 def findings(settings: Settings, results: Results, known: Sequence[str]) -> Iterable[Finding]:
     """What the default has to reach on every network."""
-    kinds = reached(settings, results)
+    kinds = find_measured(settings, results)
     if "infidelity" in known:
         yield from truth_losses.findings(settings, results)
     for name in known:

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from ... import metrics as measure
 from ..datasets import Dataset, load
 from ..models import Recipe, ViT, residual_cnn, seeded, small_cnn, train
-from .photos import PACKAGES, installed, network, pictures
+from .photos import PACKAGES, is_installed, network, pictures
 from .record import Settings, Study, Task, Workplace
-from .truth import CHEAP, EVALUATING, FINALISTS, REFINED, TRANSFORMERS, attributed, entry, evaluating
+from .truth import CHEAP, EVALUATING, FINALISTS, REFINED, TRANSFORMERS, attribute_all, entry, evaluating
 from .truth_numbers import families, key_of
 from .truth_report import report
-from .truth_shapley import agreement, paired
+from .truth_shapley import agreement, estimate_by_pairs
 
 CELLS = {"photos": 32}  # pixels on a side; 4 elsewhere
 NETWORKS: dict[str, Callable[[Dataset, int], nn.Module]] = {
@@ -29,22 +29,22 @@ NETWORKS: dict[str, Callable[[Dataset, int], nn.Module]] = {
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     """One task per network, data set and seed; networks whose package is not installed are left out."""
     for kind, name in families(settings):
-        if not installed(*PACKAGES.get(kind, ())):
+        if not is_installed(*PACKAGES.get(kind, ())):
             continue
         for seed in settings["seeds"][: 1 if kind in PACKAGES else None]:
 
             def run(kind: str = kind, name: str = name, seed: int = seed) -> Any:
-                return measured(kind, name, seed, settings, place)
+                return measure_network(kind, name, seed, settings, place)
 
             yield Task(key_of(kind, name, seed), run)
 
 
-def measured(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """All measures of all methods on test images, for the predicted class."""
     if kind in PACKAGES:
         model, x, right = network(kind), pictures(settings["photos"], place.data), None
     else:
-        model, x, right = _trained(kind, name, seed, settings, place)
+        model, x, right = _train(kind, name, seed, settings, place)
     model = model.eval().requires_grad_(False)
     parts = [_of_images(model, some, settings, CELLS.get(name, 4)) for some in x.split(settings["at_once"])]
     scores = {key: torch.cat([part[0][key] for part in parts]) for key in parts[0][0]}
@@ -62,7 +62,7 @@ def _of_images(
     groups = measure.cells(x, side)
     options: dict[str, Any] = {"target": target, "feature_groups": groups}
     passing, rest = ([name for name in settings["methods"] if (name in EVALUATING) is there] for there in (False, True))
-    scores, notes = attributed(passing, model, x, target=target)
+    scores, notes = attribute_all(passing, model, x, target=target)
     more, seconds = evaluating(rest, model, x, target, groups)
     scores, notes = scores | more, notes | seconds
     steps = {"steps": settings["steps"]}
@@ -95,10 +95,10 @@ def _of_cells(model: nn.Module, image: Tensor, label: int, cells: Tensor, pairs:
         with torch.no_grad():
             return model(image * present[:, cells])[:, label]
 
-    return paired(value, int(cells.max()) + 1, pairs)
+    return estimate_by_pairs(value, int(cells.max()) + 1, pairs)
 
 
-def _trained(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> tuple[nn.Module, Tensor, float]:
+def _train(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> tuple[nn.Module, Tensor, float]:
     """A network trained by us, test images in float64, and its accuracy on a thousand of them."""
     data = load(name, folder=place.data, rows=settings["train_rows"])
     model = seeded(seed, lambda: NETWORKS[kind](data, settings["width"]))

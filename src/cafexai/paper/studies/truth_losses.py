@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from .infidelity_deep_report import level
 from .record import Finding, Results, Settings, Table
 from .truth import APART, DEFAULT, PUBLISHED
-from .truth_numbers import MEASURES, Level, mean_of, reached, runs
+from .truth_numbers import MEASURES, Level, find_measured, mean_of, runs
 
 STANDARDISED = "standardised "  # networks trained on standardised columns; all others on the paper's scaling
 SINGLE = "openxai"  # the paper's own networks are shown one by one
@@ -32,7 +32,7 @@ def losses(settings: Settings, results: Results) -> Table:
 def groups(settings: Settings, results: Results) -> dict[str, list[tuple[str, str]]]:
     """Networks and data sets by what tables call them: both activations of a depth together."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for kind in reached(settings, results):
+    for kind in find_measured(settings, results):
         for name in settings["networks"][kind]:
             title = f"{kind}, {name}" if kind == SINGLE else kind.removesuffix(" gelu")
             found.setdefault(title, []).append((kind, name))

@@ -60,12 +60,12 @@ def runs(settings: Settings, results: Results, kind: str, name: str) -> list[Any
     return [results[key] for key in keys if key in results]
 
 
-def reached(settings: Settings, results: Results) -> list[str]:
+def find_measured(settings: Settings, results: Results) -> list[str]:
     """The networks that could be measured."""
     return [kind for kind, names in settings["networks"].items() if any(runs(settings, results, kind, name) for name in names)]
 
 
-def compared(runs_of: Sequence[Any], method: str, measure: str, apart: str | None = None) -> Level | None:
+def compare_methods(runs_of: Sequence[Any], method: str, measure: str, apart: str | None = None) -> Level | None:
     """Mean and standard error of a measure on one network and data set, or of its distance to the method ``apart``."""
     if not runs_of or any(measure not in run["methods"].get(method, {}) for run in runs_of):
         return None
@@ -85,7 +85,7 @@ def by_set(
     """The same for every data set of a network on which it is known."""
     found = {}
     for name in settings["networks"][kind]:
-        pair = compared(runs(settings, results, kind, name), method, measure, apart)
+        pair = compare_methods(runs(settings, results, kind, name), method, measure, apart)
         if pair is not None:
             found[name] = pair
     return found

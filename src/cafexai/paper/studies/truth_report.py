@@ -9,7 +9,7 @@ from typing import Any
 from .record import Report, Results, Settings, Table
 from .truth_findings import findings, title
 from .truth_losses import STANDARDISED, losses
-from .truth_numbers import MEASURES, by_set, mean_of, reached, runs
+from .truth_numbers import MEASURES, by_set, find_measured, mean_of, runs
 
 NOTE = (
     "Mean ± standard error over networks trained with different seeds, data sets averaged; where there is one, over its rows. "
@@ -52,7 +52,7 @@ def _tables(settings: Settings, results: Results, name: str) -> Iterable[Table]:
     of = MEASURES[name]
     what = of.title + (", as a multiple of that of Integrated Gradients" if of.ratio else "")
     for apart in (False, True):
-        kinds = [kind for kind in reached(settings, results) if kind.startswith(STANDARDISED) is apart]
+        kinds = [kind for kind in find_measured(settings, results) if kind.startswith(STANDARDISED) is apart]
         every = {kind: [_cell(settings, results, kind, one, name) for one in settings["methods"]] for kind in kinds}
         columns = {kind: cells for kind, cells in every.items() if any(cells)}
         rows = [list(row) for row in zip(map(title, settings["methods"]), *columns.values(), strict=True)]
@@ -72,7 +72,7 @@ def _cell(settings: Settings, results: Results, kind: str, method: str, name: st
 
 
 def _times(settings: Settings, results: Results) -> Table:
-    kinds = reached(settings, results)
+    kinds = find_measured(settings, results)
     rows = []
     for method in settings["methods"]:
         cells = []

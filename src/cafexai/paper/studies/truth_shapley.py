@@ -28,7 +28,7 @@ def exact(outputs: Tensor) -> Tensor:
     return (outputs.double()[:, None] * torch.where(present, joins, -misses)).sum(0)
 
 
-def paired(value: Value, count: int, pairs: int, seed: int = 0) -> Tensor:
+def estimate_by_pairs(value: Value, count: int, pairs: int, seed: int = 0) -> Tensor:
     """Shapley values by the mean over random orders, each with its reverse, (count,)."""
     generator = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(count, generator=generator) for _ in range(pairs)]

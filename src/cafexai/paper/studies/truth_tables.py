@@ -15,7 +15,7 @@ from ... import metrics as measure
 from ..datasets import Dataset, load, openxai_weights
 from ..models import FTTransformer, Recipe, mlp, openxai_mlp, residual_mlp, seeded, train
 from .record import Settings, Study, Task, Workplace
-from .truth import CANDIDATES, CONSTANTS, DEFAULT, FEATURE, PUBLISHED, RIVAL, TRANSFORMERS, attributed, candidate, entry
+from .truth import CANDIDATES, CONSTANTS, DEFAULT, FEATURE, PUBLISHED, RIVAL, TRANSFORMERS, attribute_all, candidate, entry
 from .truth_losses import STANDARDISED
 from .truth_numbers import families, key_of
 from .truth_report import report
@@ -32,15 +32,15 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
         for seed in settings["seeds"][: 1 if kind == GIVEN else None]:
 
             def run(kind: str = kind, name: str = name, seed: int = seed) -> Any:
-                return measured(kind, name, seed, settings, place)
+                return measure_network(kind, name, seed, settings, place)
 
             yield Task(key_of(kind, name, seed), run)
 
 
-def measured(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(kind: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """All measures of all methods on the same test rows and draws, in float64."""
     table = load(name, folder=place.data)
-    table = standardised(table) if kind.startswith(STANDARDISED) else table
+    table = standardise(table) if kind.startswith(STANDARDISED) else table
     kind = kind.removeprefix(STANDARDISED)
     model = network_for_table(kind, table, seed, settings, place).double().eval().requires_grad_(False)
     table = table.to(torch.float64)
@@ -48,7 +48,7 @@ def measured(kind: str, name: str, seed: int, settings: Settings, place: Workpla
     target = model(x).argmax(1)
     right = (model(table.x_test[:1000]).argmax(1) == table.y_test[:1000]).double().mean().item()
     netted = kind not in SLOW and x.shape[1] <= settings["feature_columns"]
-    scores, notes = attributed([one for one in settings["methods"] if netted or one != FEATURE], model, x, target=target)
+    scores, notes = attribute_all([one for one in settings["methods"] if netted or one != FEATURE], model, x, target=target)
     found = _effects(model, table, x, target, scores, settings, seed)
     if len(table.layout) <= settings["shapley_features"]:
         some = {name: own[: settings["shapley_rows"]] for name, own in scores.items()}
@@ -92,7 +92,7 @@ def _sensitivity(model: nn.Module, x: Tensor, target: Tensor, settings: Settings
     return found
 
 
-def standardised(table: Dataset) -> Dataset:
+def standardise(table: Dataset) -> Dataset:
     """The same with mean 0 and standard deviation 1 in every column of the train rows; zeros are then the mean row."""
     mean, deviation = table.x_train.double().mean(0), table.x_train.double().std(0)
     deviation = torch.where(deviation == 0, 1, deviation)

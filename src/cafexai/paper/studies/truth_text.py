@@ -14,9 +14,9 @@ from ... import metrics as measure
 from ..._extras import needs
 from ..datasets import Snippets, movie_snippets
 from ..models import Recipe, seeded, train
-from .photos import installed
+from .photos import is_installed
 from .record import Settings, Study, Task, Workplace
-from .truth import EVALUATING, EXACT, TRANSFORMERS, attributed, entry, evaluating
+from .truth import EVALUATING, EXACT, TRANSFORMERS, attribute_all, entry, evaluating
 from .truth_numbers import families, key_of
 from .truth_report import report
 from .truth_shapley import agreement, exact, subsets
@@ -31,20 +31,20 @@ Measures = dict[str, dict[str, Tensor]]
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     """One task per head and seed of its training; none if the packages are not installed."""
     for kind, name in families(settings):
-        if not installed(*PACKAGES[: 1 if settings["encoder"] == "toy" else None]):
+        if not is_installed(*PACKAGES[: 1 if settings["encoder"] == "toy" else None]):
             continue
         for seed in settings["seeds"][: settings["tuned_seeds"] if kind == TUNED else None]:
 
             def run(kind: str = kind, name: str = name, seed: int = seed) -> Any:
-                return measured(kind, seed, settings, place)
+                return measure_network(kind, seed, settings, place)
 
             yield Task(key_of(kind, name, seed), run)
 
 
-def measured(kind: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_network(kind: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Masked tokens on held-out sentences, and exact Shapley values on short ones; every seed has sentences of its own."""
     snippets = movie_snippets(folder=place.data)
-    model, encoder, right = trained_on_texts(kind, seed, snippets, settings, place)
+    model, encoder, right = train_on_texts(kind, seed, snippets, settings, place)
     held = snippets.texts[settings["train_rows"] + settings["valid_rows"] :]
     at, rows, few = settings["seeds"].index(seed), settings["rows"], settings["short_rows"]
     rest = held[len(settings["seeds"]) * rows :]
@@ -53,7 +53,7 @@ def measured(kind: str, seed: int, settings: Settings, place: Workplace) -> dict
     cache = None if kind == TUNED else place.models
     brief = [_of_short(model, encoder, text, settings["methods"], cache) for text in short[at * few : (at + 1) * few]]
     notes = {key: _note([part[0][key] for part in parts]) for key in parts[0][0]}
-    found = _joined([part[1] for part in parts]) | _joined(brief)
+    found = _join([part[1] for part in parts]) | _join(brief)
     return {"rows": rows, "short_rows": few, "accuracy": right, **entry({EXACT: {}} | notes, found)}
 
 
@@ -63,7 +63,7 @@ def _note(notes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return refused or {"seconds": sum(note["seconds"] for note in notes)}
 
 
-def _joined(parts: Sequence[Measures]) -> Measures:
+def _join(parts: Sequence[Measures]) -> Measures:
     """The measures of all sentences, for methods that refuse none."""
     found: Measures = {}
     for name in parts[0]:
@@ -100,12 +100,12 @@ def _scores(
     model: nn.Module, x: Tensor, baseline: Tensor, groups: Tensor, names: Sequence[str]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     passing = [name for name in names if name not in (*EVALUATING, EXACT)]
-    scores, notes = attributed(passing, model, x, target=0, baselines=baseline)
+    scores, notes = attribute_all(passing, model, x, target=0, baselines=baseline)
     more, seconds = evaluating([name for name in names if name in EVALUATING], model, x, 0, groups, baseline)
     return scores | more, notes | seconds
 
 
-def trained_on_texts(
+def train_on_texts(
     kind: str, seed: int, snippets: Snippets, settings: Settings, place: Workplace
 ) -> tuple[Sentiment, Encoder, float]:
     """A model, the encoder in it, and its accuracy on validation sentences."""
@@ -206,7 +206,9 @@ class Encoder:
         """The mean state of each text, (texts, width)."""
         path = cache / f"{self.name}-{len(texts)}.pt" if cache else None
         return (
-            _kept(path) if path and path.exists() else _keep(torch.cat([self.mean(self.sentence(t)[0]) for t in texts]), path)
+            _load_states(path)
+            if path and path.exists()
+            else _keep(torch.cat([self.mean(self.sentence(t)[0]) for t in texts]), path)
         )
 
     def masked_means(self, text: str, cache: Path | None) -> Tensor:
@@ -214,13 +216,13 @@ class Encoder:
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         path = cache / f"{self.name}-subsets-{name}.pt" if cache else None
         if path and path.exists():
-            return _kept(path)
+            return _load_states(path)
         x, baseline, _ = self.sentence(text)
         present = nn.functional.pad(subsets(x.shape[1] - 2), (1, 1), value=True)[..., None]
         return _keep(torch.cat([self.mean(torch.where(some, x, baseline)) for some in present.split(128)]), path)
 
 
-def _kept(path: Path) -> Tensor:
+def _load_states(path: Path) -> Tensor:
     states: Tensor = torch.load(path, weights_only=True)
     return states
 

@@ -54,12 +54,12 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
     for name in [*UNITS, LOGIT]:
 
         def run(name: str = name) -> Any:
-            return measured(name, settings)
+            return measure_unit(name, settings)
 
         yield Task(name, run)
 
 
-def measured(name: str, settings: Settings) -> dict[str, Any]:
+def measure_unit(name: str, settings: Settings) -> dict[str, Any]:
     """The mean squared error of every method over rows, features and networks; why it refused, or None."""
     found: dict[str, Any] = {}
     for seed in range(settings["networks"]):
@@ -73,13 +73,13 @@ def measured(name: str, settings: Settings) -> dict[str, Any]:
 
 def _error(name: str, unit: Unit) -> float | str:
     try:
-        scores = named(name)(unit.model, unit.x, target=unit.target, baselines=unit.baseline)
+        scores = find_method(name)(unit.model, unit.x, target=unit.target, baselines=unit.baseline)
     except UnsupportedOperation as problem:
         return str(problem)
     return (scores - unit.truth).square().mean().item()
 
 
-def named(name: str) -> Method:
+def find_method(name: str) -> Method:
     """A method by its name, or a variant of CAFE with its c."""
     if not name.startswith("CAFE "):
         return methods.METHODS[name]

@@ -104,7 +104,7 @@ def _table(name: str, scores: Mapping[str, Mapping[str, list[float]]]) -> Table:
         cells: list[Any] = [METHOD_TITLES[key]]
         for column in columns:
             values = found.get(column)
-            cells += [None if values is None else _shown(values), figure_of_paper(name, key, column)]
+            cells += [None if values is None else _format(values), figure_of_paper(name, key, column)]
         rows.append(cells)
     header = ["method", *(part for column in columns for part in (column, "paper"))]
     note = "Methods that sample: lowest to highest value over the seeds; the paper shows one draw."
@@ -116,7 +116,7 @@ def _table(name: str, scores: Mapping[str, Mapping[str, list[float]]]) -> Table:
     return Table(name, TITLES[name], header, rows, note)
 
 
-def _shown(values: list[float]) -> str:
+def _format(values: list[float]) -> str:
     low, high = min(values), max(values)
     return f"{low:.2f}" if len(values) == 1 else f"{low:.2f} to {high:.2f}"
 
