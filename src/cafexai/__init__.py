@@ -54,8 +54,8 @@ _MODULES = {
     "supported": "._engine.support",
 }
 _FOLDERS = tuple(
-    """adapters batch comparison conflicts datasets debug errors explanation explorer methods metrics models onnx paper rules
-       schema sklearn studies""".split()
+    """adapters batch comparison conflicts datasets debug errors explanation explorer generation loading methods metrics models
+       monitor onnx paper plotting refinement reporting rules schema serving sklearn studies""".split()
 )
 __all__ = ["__version__", *_MODULES]
 

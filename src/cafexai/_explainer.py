@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 _INFO = frozenset(field.name for field in dataclasses.fields(ModelInfo))
+_PARAMETERS = ("c", "variant", *sorted(_INFO), *ALLOWED)
 
 
 class ImmutableExplainer:
@@ -47,6 +48,8 @@ class ImmutableExplainer:
         allow_nan: bool = False,
         **options: Unpack[VariantOptions],
     ) -> None:
+        if unknown := sorted(set(options) - set(ALLOWED)):
+            raise TypeError(f"CAFE(..., {unknown[0]}=...): unknown parameter. Parameters: model, {', '.join(_PARAMETERS)}.")
         subject = Subject(model)
         Sensitivity(c, subject.names.values())  # checks c
         info = ModelInfo().replace(
@@ -83,9 +86,8 @@ class ImmutableExplainer:
             >>> CAFE(torch.nn.Linear(2, 1)).replace(c=1).c
             1
         """
-        if unknown := sorted(set(changes) - {"c", "variant", *_INFO, *ALLOWED}):
-            names = ", ".join(["c", "variant", *sorted(_INFO), *ALLOWED])
-            raise ValueError(f"cafe.replace({unknown[0]}=...): unknown parameter. Parameters: {names}.")
+        if unknown := sorted(set(changes) - set(_PARAMETERS)):
+            raise ValueError(f"cafe.replace({unknown[0]}=...): unknown parameter. Parameters: {', '.join(_PARAMETERS)}.")
         made = copy.copy(self)
         info = {name: changes.pop(name) for name in list(changes) if name in _INFO}
         c, variant = changes.pop("c", self.c), changes.pop("variant", None)

@@ -24,8 +24,6 @@ def resolve_variant(variant: str | Variant | None, options: Mapping[str, Any]) -
     this changes the scores.
     """
     named = {name: value for name, value in options.items() if value is not None}
-    if unknown := sorted(set(options) - set(ALLOWED)):
-        raise TypeError(f"CAFE(..., {unknown[0]}=...): unknown parameter. Options of a variant: {', '.join(ALLOWED)}.")
     if isinstance(variant, str) and variant in ALLOWED["netting"] and variant not in Variant.PRESETS:
         warn(
             f"CAFE(model, c, {variant!r}): the third argument is now the variant. Write "

@@ -68,15 +68,20 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
         Args:
             model: See ``CAFE``.
             c: The conflict sensitivity.
-            **options: Further parameters of ``CAFE``.
+            **options: Further parameters of ``CAFE``, all but ``variant``.
 
         Returns:
             The explainer.
+
+        Raises:
+            TypeError: A variant is given: this one is "published".
 
         Example:
             >>> CAFE.published(torch.nn.Linear(2, 1)).variant.netting
             'path'
         """
+        if "variant" in options:
+            raise TypeError(f"CAFE.published(..., variant={options['variant']!r}): its variant is \"published\". Use CAFE(...).")
         return cls(model, c, "published", **options)
 
     @takes_request(Request)
@@ -166,7 +171,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
             The explanation of that neuron.
 
         Raises:
-            ValueError: There is no such module, or it was not called.
+            ValueError: There is no such module, it was not called, or it has several units and ``target`` names none.
 
         Example:
             >>> net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))

@@ -1,7 +1,5 @@
 """``cafexai.datasets`` is ``cafexai.paper.datasets``."""
 
-import sys
+from .paper.moved import move
 
-from .paper import datasets
-
-sys.modules[__name__] = datasets
+move(__name__)

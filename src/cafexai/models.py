@@ -1,7 +1,5 @@
 """``cafexai.models`` is ``cafexai.paper.models``."""
 
-import sys
+from .paper.moved import move
 
-from .paper import models
-
-sys.modules[__name__] = models
+move(__name__)

@@ -1,7 +1,5 @@
 """``cafexai.studies`` is ``cafexai.paper.studies``."""
 
-import sys
+from .paper.moved import move
 
-from .paper import studies
-
-sys.modules[__name__] = studies
+move(__name__)

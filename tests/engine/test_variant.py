@@ -190,7 +190,7 @@ def test_errors_say_what_is_allowed():
     ):
         with pytest.raises(ValueError, match=words):
             CAFE(deep(), **options)
-    with pytest.raises(TypeError, match="Options of a variant: netting"):
+    with pytest.raises(TypeError, match="Parameters: model, c, variant, .*netting"):
         CAFE(deep(), nettings="path")
     with pytest.raises(ValueError, match="unknown option"):
         Variant().replace(nettings="path")
@@ -233,3 +233,10 @@ def test_compare_lists_both():
 def test_what_cannot_be_explained_says_so():
     with pytest.raises(UnsupportedOperation, match="bessel_j0"):
         CAFE(torch.special.bessel_j0).explain(torch.rand(2, 4))
+
+
+def test_wrong_calls_say_what_to_write():
+    with pytest.raises(TypeError, match=r"published\(..., variant='default'\): its variant is"):
+        CAFE.published(deep(), variant="default")
+    with pytest.raises(ValueError, match=r"CAFE\(c='path'\).*variant=\.\.\."):
+        CAFE(deep(), "path")

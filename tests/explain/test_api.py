@@ -220,6 +220,11 @@ def test_a_neuron_of_a_hidden_layer_as_target(model, x):
     same(e, CAFE(model[:3]).explain(x, target=5))
     both = CAFE(model).explain(x, target=3, layer="0", target_layer="2")
     same(both, CAFE(model[1:3]).explain(model[0](x).detach(), target=3))
+    same(e, CAFE(model).explain_neuron(x, "2", target=5))
+    with pytest.raises(ValueError, match=r"explain_neuron\(..., layer='2', target=None\): the layer has \d+ units"):
+        CAFE(model).explain_neuron(x, "2")
+    with pytest.raises(ValueError, match=r"explain_neuron\(..., layer='99'\): the model has no such module"):
+        CAFE(model).explain_neuron(x, "99", target=0)
 
 
 def test_c_by_module_name(x):

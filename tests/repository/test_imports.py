@@ -315,3 +315,17 @@ def test_links_and_files_in_documents_exist(document):
             continue
         known = any((place / name).exists() for place in places) or ("/" not in name and any(PACKAGE.rglob(name)))
         assert known, f"{document.name} names {name}"
+
+
+@pytest.mark.parametrize("name", ["datasets.titanic", "models.training", "studies.record"])
+def test_moved_packages_are_the_same_modules(name):
+    """In a process of its own, as the former name is imported first."""
+    code = f"import cafexai.{name} as old, cafexai.paper.{name} as new; assert old is new and new.__spec__.name == new.__name__"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
+def test_what_users_import_is_an_attribute_of_the_package():
+    code = "import cafexai; [getattr(cafexai, name) for name in dir(cafexai)]; import cafexai.adapters; print(dir(cafexai.adapters))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, timeout=100, capture_output=True, text=True).stdout
+    assert "annotations" not in found
+    assert "for_shap" in found

@@ -50,7 +50,8 @@ class Sensitivity:
 
 def _in_range(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ValueError(f"CAFE(c={value!r}): the conflict sensitivity constant is a number between 0 and 1.")
+        word = " A variant is given by its name: CAFE(model, variant=...)." if isinstance(value, str) else ""
+        raise ValueError(f"CAFE(c={value!r}): the conflict sensitivity constant is a number between 0 and 1.{word}")
     return float(value)
 
 

@@ -106,11 +106,11 @@ class Subject:
         finally:
             guard.restore()
 
-    def has_module(self, option: str, name: str | None) -> None:
+    def has_module(self, call: str, name: str | None) -> None:
         """Refuse a name that no module has."""
         if name is not None and name not in self.names.values():
             known = ", ".join(repr(n) for n in self.names.values() if n)
-            raise ValueError(f"explain(..., {option}={name!r}): the model has no such module. It has: {known}.")
+            raise ValueError(f"{call}(..., layer={name!r}): the model has no such module. It has: {known}.")
 
     def ready(self, call: str = "explain") -> None:
         """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""

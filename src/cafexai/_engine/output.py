@@ -36,7 +36,7 @@ def select_output(raw: Any, output: Any) -> Any:
             return follow_path(raw, output)
         except (KeyError, IndexError, AttributeError, TypeError, ValueError):
             raise ValueError(
-                f"explain(..., output={output!r}): the model's output has {_parts_of(raw)}. Give a key, an index, a function "
+                f"explain(..., output={output!r}): the model returns {_parts_of(raw)}. Give a key, an index, a function "
                 'or a path such as "logits[:, -1]".'
             ) from None
     if isinstance(raw, Tensor):
@@ -53,7 +53,9 @@ def select_output(raw: Any, output: Any) -> Any:
 def _parts_of(raw: Any) -> str:
     if isinstance(raw, Mapping):
         return f"the keys {list(raw)}"
-    return f"{len(raw)} entries" if isinstance(raw, (tuple, list)) else f"a {type(raw).__name__}"
+    if isinstance(raw, (tuple, list)):
+        return f"{len(raw)} entries"
+    return f"one tensor of shape {tuple(raw.shape)}" if isinstance(raw, Tensor) else f"a {type(raw).__name__}"
 
 
 def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Job) -> Passed:
@@ -96,6 +98,11 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
     if job.question.every_class and len(shape) > 2:
         raise ValueError(
             f"explain_classes(...): the output has shape {tuple(shape)}. Select one of shape (rows, classes) with output=."
+        )
+    if job.question.target_layer is not None and job.request.target is None and (units := shape[1:].numel()) > 1:
+        raise ValueError(
+            f"explain_neuron(..., layer={job.question.target_layer!r}, target=None): the layer has {units} units, of shape "
+            f"{tuple(shape[1:])}. Give target=, the index of one."
         )
     target, names = (
         0 if job.question.every_class else job.request.target,
@@ -143,7 +150,7 @@ def _find_explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], lis
     """What the scores are about, with its references."""
     if job.question.layer is not None:
         if not run.leaves:
-            raise ValueError(f"explain(...): the module {job.question.layer!r} was not called in this forward pass.")
+            raise ValueError(f"explain_layer(..., layer={job.question.layer!r}): the module was not called in this forward pass.")
         scores = run.leaves[0].scores
         return [scores.value], [scores.reference]
     met = {leaf.source for leaf in run.leaves}

@@ -39,9 +39,9 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     """Check the call and bring it into one form, before the model runs. ``call`` is its name, for errors."""
     subject, info, layer = explainer.subject, explainer.info, question.layer
     subject.ready(call)
-    for option, name in (("layer", layer), ("target_layer", question.target_layer)):
+    for method, name in (("explain_layer", layer), ("explain_neuron", question.target_layer)):
         if name is not None:
-            subject.has_module(option, name)
+            subject.has_module(method, name)
     only_net = call == "attribute"
     conflict_kind(request.conflict, question)  # checks it
     ready = convert_inputs(
