@@ -60,9 +60,9 @@ than two standard errors on at least one, "undecided" all between. The studies o
 networks are trained (preset `full`), `truth-vit` and `truth-ft` three, the tuned encoder one. Where one network is explained,
 the standard error is over its rows and does not know how another training would turn out.
 
-What putting a feature away says depends on what stands in its place; here it is the baseline of the scores: zeros, for text
+What removing a feature shows depends on what stands in its place; here it is the baseline of the scores: zeros, for text
 the mask token, for standardised columns the mean row. On texts the first and the last token stay in every comparison. Shapley
-values answer another question than putting single features away; they are exact for columns (at most 13 features) and for
+values answer another question than removing single features; they are exact for columns (at most 13 features) and for
 short sentences, and means over pairs of an order and its reverse for the cells of images. How much can be asked of a method
 that shares out f(x) - f(baseline) is seen where exact Shapley values themselves are held against masking. Deletion
 and insertion are measured in units of the distance between the output and that of an empty image, which is near 0 for some

@@ -19,9 +19,9 @@ from ._inputs.background import draw_rows
 from ._inputs.baselines import typical_row
 from ._old_forms import old_form
 from .blocks import explain_in_blocks
-from .changes.methods import ChangeMethods
+from .changes.cafe_mixin import ChangeMethods
 from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
-from .generation.methods import GenerationMethods
+from .generation.cafe_mixin import GenerationMethods
 from .refinement.refine import Refine, refine_explanation
 
 
@@ -81,7 +81,7 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
             'path'
         """
         if "variant" in options:
-            raise TypeError(f"CAFE.published(..., variant={options['variant']!r}): its variant is \"published\". Use CAFE(...).")
+            raise TypeError(f'CAFE.published(..., variant={options["variant"]!r}): its variant is "published". Use CAFE(...).')
         return cls(model, c, "published", **options)
 
     @takes_request(Request)

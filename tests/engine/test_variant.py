@@ -190,7 +190,7 @@ def test_errors_say_what_is_allowed():
     ):
         with pytest.raises(ValueError, match=words):
             CAFE(deep(), **options)
-    with pytest.raises(TypeError, match="Parameters: model, c, variant, .*netting"):
+    with pytest.raises(TypeError, match=r"Parameters: model, c, variant, .*netting"):
         CAFE(deep(), nettings="path")
     with pytest.raises(ValueError, match="unknown option"):
         Variant().replace(nettings="path")

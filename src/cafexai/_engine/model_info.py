@@ -10,7 +10,7 @@ from typing import Any
 from .._inputs import different
 from ..schema import Schema
 from .model import Subject
-from .probability import PROBABILITY
+from .output_probabilities import PROBABILITY
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .._inputs.token_targets import TextRows, token_targets
 from ..errors import RowsMixed
 from .check import check_output
 from .job import Batch, Job
-from .probability import probabilities
+from .output_probabilities import probabilities
 
 
 def select_output(raw: Any, output: Any) -> Any:
@@ -150,7 +150,9 @@ def _find_explained(run: Run, batch: Batch, job: Job) -> tuple[list[Tensor], lis
     """What the scores are about, with its references."""
     if job.question.layer is not None:
         if not run.leaves:
-            raise ValueError(f"explain_layer(..., layer={job.question.layer!r}): the module was not called in this forward pass.")
+            raise ValueError(
+                f"explain_layer(..., layer={job.question.layer!r}): the module was not called in this forward pass."
+            )
         scores = run.leaves[0].scores
         return [scores.value], [scores.reference]
     met = {leaf.source for leaf in run.leaves}

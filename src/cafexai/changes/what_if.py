@@ -13,7 +13,7 @@ from torch import Tensor
 from .._engine.evaluate import Asked, evaluate
 from .._engine.forward import plain_output
 from .._engine.job import Job
-from .._engine.probability import probabilities
+from .._engine.output_probabilities import probabilities
 from .._extras import needs
 from .._inputs.prepare import is_frame, row_names_of
 from .._inputs.table_values import column_of, is_date_column, is_missing

@@ -15,7 +15,7 @@ from torch import Tensor
 from .._core.variant import Variant
 from .._engine.job import as_arguments
 from .._engine.output import select_output
-from .._engine.probability import implied_probability
+from .._engine.output_probabilities import implied_probability
 from .._inputs.background import Background, draw_places, draw_rows
 from .._inputs.baselines import references
 from .._inputs.convert import convert_inputs

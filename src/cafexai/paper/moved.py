@@ -36,7 +36,9 @@ class _Finder(MetaPathFinder):
             return None
         moved = f"{_ROOT}.paper.{inside}"
         found = importlib.util.find_spec(moved)
-        return None if found is None else ModuleSpec(name, _SameModule(moved), is_package=bool(found.submodule_search_locations))
+        return (
+            None if found is None else ModuleSpec(name, _SameModule(moved), is_package=bool(found.submodule_search_locations))
+        )
 
 
 def move(name: str) -> None:

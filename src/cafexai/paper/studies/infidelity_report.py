@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from .infidelity_text import text_findings
 from .methods import CAFES, FAST
 from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
+from .paper_text_claims import text_findings
 from .record import Finding, Report, Results, Settings, Table, brief
 from .variants import AUTHORS, Variant, kinds, own_settings
 

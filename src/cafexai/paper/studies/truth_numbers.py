@@ -27,9 +27,9 @@ class Measure:
 MEASURES = {
     "infidelity": Measure("Infidelity, normalised", "low", True),
     "infidelity_as_is": Measure("Infidelity as is", "low", True),
-    "occlusion_correlation": Measure("Pearson's correlation with putting features (tokens, cells) away one at a time", "high"),
+    "occlusion_correlation": Measure("Pearson's correlation with removing features (tokens, cells) one at a time", "high"),
     "short_correlation": Measure("Pearson's correlation with masking single tokens of short sentences", "high"),
-    "sign_agreement": Measure("Sign agreement with putting features (tokens, cells) away one at a time", "high"),
+    "sign_agreement": Measure("Sign agreement with removing features (tokens, cells) one at a time", "high"),
     "shapley_correlation": Measure("Pearson's correlation with Shapley values", "high"),
     "shapley_rmse": Measure("Root mean square error against Shapley values", "low"),
     "shapley_distance": Measure("L1 distance to Shapley values", "low"),

@@ -10,7 +10,7 @@ from .._engine.request import Question, Request
 from ..explanation import Explanation
 from ..plotting.regions import Cut
 from .check import ChangeCheck, check_explanation
-from .occlusion import Occlusion, occlude
+from .image_regions import Occlusion, occlude
 from .what_if import Calls, WhatIf, vary_feature
 
 
