@@ -204,14 +204,14 @@ def test_pages_filters_and_missing_values(session):
 
 
 def test_changes_are_those_of_the_frame(session):
-    edits = session.rows.checked({"cells": {"age": 33, "city": "Lima"}})
+    edits = session.rows.check_edits({"cells": {"age": 33, "city": "Lima"}})
     e = session.explain([4], Choice(c=0.3), edits)
     changed = frame().drop(columns="paid").iloc[[4]].assign(age=33.0, city="Lima")
     wanted = session.cafe.explain(changed, c=0.3)
     torch.testing.assert_close(e.positive, wanted.positive, rtol=0, atol=0)
     assert session.rows.cells(4)["age"] == frame()["age"][4]  # the data stay as they are
     with pytest.raises(Refused) as error:
-        session.rows.checked({"cells": {"city": "Paris"}})
+        session.rows.check_edits({"cells": {"city": "Paris"}})
     assert error.value.field == "city"
 
 
@@ -254,7 +254,7 @@ def test_overview_groups_and_drift(session):
 )
 def test_choices_are_checked(session, given):
     with pytest.raises(Refused):
-        session.chosen(given)
+        session.read_choice(given)
 
 
 def test_explore_says_what_it_needs(session):
@@ -309,7 +309,7 @@ def test_the_command_that_is_taken_along_leaves_the_label_out(tmp_path, monkeypa
 
 def test_features_at_the_baseline_keep_a_line_of_their_own(session):
     """Their values can be changed, which needs a line."""
-    choice = session.chosen({"baseline": "row:3"})
+    choice = session.read_choice({"baseline": "row:3"})
     shown = row_view(session, 3, choice, {}, 20)["now"]["lines"]
     assert [line["name"] for line in shown if line["same"]] == [line["name"] for line in shown if line["single"]]
     assert not any("as in the baseline" in line["name"] for line in shown)

@@ -188,6 +188,6 @@ def test_typical_rows_are_an_average_over_the_background():
     session.end()
     plain = Session(CAFE(model), Rows(model, table_of(frame()), label="paid"))
     assert plain.start.baseline == "zero"
-    own = plain.explain([0], plain.chosen({"baseline": "background"}))
+    own = plain.explain([0], plain.read_choice({"baseline": "background"}))
     assert any("50 baselines" in note for note in own.notes)
     plain.end()

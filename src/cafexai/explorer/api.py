@@ -48,18 +48,18 @@ class Api:
 
     def _row(self, body: dict[str, Any]) -> tuple[int, Choice, Edits]:
         place = whole(body.get("row"), "row", len(self.session.rows) - 1)
-        return place, self.session.chosen(body.get("choice", {})), self.session.rows.checked(body.get("edits"))
+        return place, self.session.read_choice(body.get("choice", {})), self.session.rows.check_edits(body.get("edits"))
 
     def _rows(self, body: dict[str, Any]) -> tuple[list[int], Choice, Edits]:
         """The chosen rows, or all that the table has found."""
-        choice = self.session.chosen(body.get("choice", {}))
+        choice = self.session.read_choice(body.get("choice", {}))
         if body.get("table") is not None:
             places = self.table.order(mapping(body["table"], "table"), self.scoring).tolist()
             return places, choice, {}
         last = len(self.session.rows) - 1
         places = [whole(one, "rows", last) for one in listing(body.get("rows"), "rows", 20_000)]
-        edits = self.session.rows.checked(body.get("edits")) if len(places) == 1 else {}
-        return places, self.session.aimed(places[0], choice) if edits else choice, edits
+        edits = self.session.rows.check_edits(body.get("edits")) if len(places) == 1 else {}
+        return places, self.session.fix_target(places[0], choice) if edits else choice, edits
 
     def about(self, body: dict[str, Any]) -> dict[str, Any]:
         """What the page must know once."""
@@ -88,7 +88,7 @@ class Api:
         """A page of the table; the first one is there before rows are scored."""
         page = self.table.page(body, self.scoring)
         self._begin_once()
-        return {**page, "scores": [n for n in SCORES if n in self.scoring.columns], "progress": self.scoring.told()}
+        return {**page, "scores": [n for n in SCORES if n in self.scoring.columns], "progress": self.scoring.as_json()}
 
     def distribution(self, body: dict[str, Any]) -> dict[str, Any]:
         """Of one column."""
@@ -96,17 +96,17 @@ class Api:
 
     def progress(self, body: dict[str, Any]) -> dict[str, Any]:
         """How far the scores are."""
-        return self.scoring.told()
+        return self.scoring.as_json()
 
     def score(self, body: dict[str, Any]) -> dict[str, Any]:
         """Score all rows with another choice."""
-        choice = self.session.chosen(body.get("choice", {}))
+        choice = self.session.read_choice(body.get("choice", {}))
         if choice != self.scoring.choice or self.scoring.trouble:
             self.scoring = Scoring(self.session, self.session.rows, choice)
             if self.session.second is not None:
                 self.second = Scoring(self.session, self.session.second, choice)
             self.begin()
-        return self.scoring.told()
+        return self.scoring.as_json()
 
     def row(self, body: dict[str, Any]) -> dict[str, Any]:
         """One row."""
@@ -170,13 +170,13 @@ class Api:
 
     def run(self, body: dict[str, Any]) -> dict[str, Any]:
         """How far another method is."""
-        return self.runs.of(body.get("run")).told()
+        return self.runs.of(body.get("run")).as_json()
 
     def end_method(self, body: dict[str, Any]) -> dict[str, Any]:
         """Give it up."""
         run = self.runs.of(body.get("run"))
         run.ended.set()
-        return run.told()
+        return run.as_json()
 
     def lines(self, body: dict[str, Any]) -> dict[str, Any]:
         """The same explanation in Python and as a command."""

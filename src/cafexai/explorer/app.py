@@ -43,15 +43,15 @@ def application(session: Session, token: str, port: int, host: str) -> Guard:
     async def call(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in WITH_MODEL and name not in OTHERS:
-            return _told(404, {"error": "There is no such request."})
+            return _json_response(404, {"error": "There is no such request."})
         try:
             body = json.loads(await request.body())
             if not isinstance(body, dict):
                 raise ValueError
         except TooLarge:
-            return _told(413, {"error": "The request is too large."})
+            return _json_response(413, {"error": "The request is too large."})
         except ValueError:
-            return _told(400, {"error": "A request is an object of JSON."})
+            return _json_response(400, {"error": "A request is an object of JSON."})
         return await _answer(api, name, body)
 
     routes = [
@@ -71,19 +71,19 @@ async def _answer(api: Api, name: str, body: dict[str, Any]) -> Response:
         else:
             result = await run_in_threadpool(handler, body)
     except Refused as error:
-        return _told(422, {"error": str(error), "field": error.field})
+        return _json_response(422, {"error": str(error), "field": error.field})
     except Superseded:
-        return _told(409, {"superseded": True})
+        return _json_response(409, {"superseded": True})
     except Busy:
-        return _told(503, {"error": "Too much is asked at once; try again."})
+        return _json_response(503, {"error": "Too much is asked at once; try again."})
     except Exception as error:  # of the model, or ours: the page says so and goes on
-        return _told(500, {"error": f"{type(error).__name__}: {error}"[:2000]})
+        return _json_response(500, {"error": f"{type(error).__name__}: {error}"[:2000]})
     if isinstance(result, bytes):
         return Response(result, media_type="application/octet-stream", headers={"content-disposition": "attachment"})
-    return _told(200, result)
+    return _json_response(200, result)
 
 
-def _told(status: int, value: Any) -> Response:
+def _json_response(status: int, value: Any) -> Response:
     return Response(json.dumps(_finite(value), ensure_ascii=True, allow_nan=False), status, media_type="application/json")
 
 

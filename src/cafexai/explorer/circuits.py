@@ -43,9 +43,9 @@ class Held:
 
 def units_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
     """Layers by the influence that cancelled in their units, and the units that hold most of it, with their inputs."""
-    aimed = session.aimed(place, choice)
+    aimed = session.fix_target(place, choice)
     try:
-        held = _held(session, place, aimed, edits)
+        held = _find_held(session, place, aimed, edits)
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         return {"layers": [], "units": [], "refused": f"The layers of this model cannot be taken apart: {error}"}
     layers = [
@@ -95,13 +95,13 @@ def _unit(held: list[Held], order: int, at: int, unit: int, names: list[str]) ->
     }
 
 
-def _held(session: Session, place: int, choice: Choice, edits: Edits) -> list[Held]:
+def _find_held(session: Session, place: int, choice: Choice, edits: Edits) -> list[Held]:
     """All layers of units that a forward pass meets, with the slope of the explained output at what each passes on."""
-    inputs, baseline = session.changed(place, choice, edits)
+    inputs, baseline = session.apply_edits(place, choice, edits)
     ready = convert_inputs(inputs, None, session.tokenizer, None, None, session.takes_raw)
     if ready.extra is not None:
         raise Refused("it takes further arguments beside its inputs.")
-    given = session.given(inputs)
+    given = session.prepare_inputs(inputs)
     start = session.reference(given, baseline)
     at_row, output = _run(session, given.tensors, True)
     at_start, _ = _run(session, start, False)
@@ -157,7 +157,7 @@ def _run(session: Session, tensors: tuple[Tensor, ...], biases: bool) -> tuple[l
 
 
 def _feature_names(session: Session, place: int, edits: Edits) -> list[str]:
-    given = session.given(session.rows.inputs([place], edits)[0])
+    given = session.prepare_inputs(session.rows.inputs([place], edits)[0])
     if given.grouping is not None and session.cafe.schema is not None:
         return [
             f"{column.name}={label}" if label else column.name

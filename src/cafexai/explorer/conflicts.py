@@ -24,7 +24,7 @@ PAIRS = 10
 
 def pairs_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
     """What every two features cancel of each other, by removing them, and what removing one of them does not show."""
-    aimed = session.aimed(place, choice)
+    aimed = session.fix_target(place, choice)
     e = session.explain([place], aimed, edits, feature_groups=_groups(session, place))
     found = session.hidden(e, aimed)
     kept, told = _strongest(found), [fighting_sentence(pair) for pair in found.fights(0, PAIRS)]
@@ -32,7 +32,9 @@ def pairs_view(session: Session, place: int, choice: Choice, edits: Edits) -> di
         "target": e.target_name(),
         "sentences": told or [NO_PAIR],
         "hidden": found.sentences(0),
-        "measured": evaluation_sentence(found.evaluations, len(found.names[0]), found.features, session.named(found, aimed)),
+        "measured": evaluation_sentence(
+            found.evaluations, len(found.names[0]), found.features, session.name_baseline(found, aimed)
+        ),
         **_map(found.conflict[0], found.names[0], kept),
         "hidden_amounts": _amounts(found.hidden[0], kept),
     }
@@ -40,9 +42,9 @@ def pairs_view(session: Session, place: int, choice: Choice, edits: Edits) -> di
 
 def inside_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
     """The engine's view: which features cancelled which at the units of the model, by the variant "feature"."""
-    by_feature = dataclasses.replace(session.aimed(place, choice), variant="feature")
+    by_feature = dataclasses.replace(session.fix_target(place, choice), variant="feature")
     groups = _groups(session, place)
-    count = sum(one[0].numel() for one in session.given(session.rows.inputs([place])[0]).tensors)
+    count = sum(one[0].numel() for one in session.prepare_inputs(session.rows.inputs([place])[0]).tensors)
     if groups is None and count > FEATURES:
         return {"refused": f"Pairs are shown for at most {FEATURES} features; this row has {count}."}
     e = session.explain([place], by_feature, edits, pairs=True, feature_groups=groups, conflict="net")
@@ -57,7 +59,7 @@ def inside_view(session: Session, place: int, choice: Choice, edits: Edits) -> d
 
 def _groups(session: Session, place: int) -> dict[str, list[int]] | None:
     """The nine regions of a picture; None for all else."""
-    tensors = session.given(session.rows.inputs([place])[0]).tensors
+    tensors = session.prepare_inputs(session.rows.inputs([place])[0]).tensors
     return regions(tensors[0].shape[1:]) if len(tensors) == 1 and tensors[0].ndim == 4 else None
 
 

@@ -23,7 +23,7 @@ def curve(session: Session, place: int, choice: Choice, edits: Edits, column: An
         raise Refused("This column holds no values.", name)
     if kind == "number" and now is not None:
         values = sorted({*values, now})
-    aimed = session.aimed(place, choice)
+    aimed = session.fix_target(place, choice)
     found = session.cafe.what_if(frame, name, values, aimed.target, session.output, aimed.against)
     outputs = found.outputs[0].tolist()
     return {

@@ -88,7 +88,7 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
     if not start:
         return ""
     lines = [*start, f"rows = frame[{list(rows.columns)!r}].iloc[{list(places)!r}].copy()"]
-    lines += [f"rows[{name!r}] = {_written(value)}" for name, value in edits.get("cells", {}).items()]
+    lines += [f"rows[{name!r}] = {_write_value(value)}" for name, value in edits.get("cells", {}).items()]
     settings = [f"model, {choice.c!r}", *(f"{name}={value!r}" for name, value in _variant(session, choice))]
     baseline = "None" if session.cafe.background is None else "'zero'"  # None may stand for the background
     if choice.baseline.startswith("row:"):
@@ -111,7 +111,7 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
     return "\n".join([*lines, "print(e.ledger())"])
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     """A cell as Python writes it."""
     if isinstance(value, datetime.date):
         return f"pandas.Timestamp({str(value)!r})"

@@ -62,7 +62,7 @@ class Run:
         self.limit: int | None = None  # calls of the model after which it is given up
         self.ended = threading.Event()
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """How far it is, and what came out."""
         names = ("method", "calls", "seconds", "state", "trouble", "scores", "output")
         return {name: getattr(self, name) for name in names}
@@ -150,10 +150,10 @@ class Runs:
             raise Stopped
         begin, run.state = time.monotonic(), "running"
         session = self.session
-        given = session.given(session.rows.inputs([place], edits)[0])
+        given = session.prepare_inputs(session.rows.inputs([place], edits)[0])
         if len(given.tensors) > 1 or not given.tensors[0].is_floating_point():
             raise Refused("Other methods take one input of numbers; this model takes codes or several inputs.")
-        model = _Watched(session, session.aimed(place, choice).target, choice.against, run)
+        model = _Watched(session, session.fix_target(place, choice).target, choice.against, run)
         x = given.tensors[0].clone()
         (start,) = session.reference(given, session.baseline(choice.baseline))
         features = torch.arange(x[0].numel()) if given.grouping is None else given.grouping.index

@@ -29,7 +29,7 @@ def overview(scoring: Scoring, output: int | None = None) -> dict[str, Any]:
     shares = scoring.columns["share"][: scoring.done]
     own = shares[scoring.explained[: len(shares)] == shown]
     return {
-        **scoring.told(),
+        **scoring.as_json(),
         "kind": scoring.kind,
         "outputs": _outputs(scoring),
         "output": shown,
@@ -128,7 +128,7 @@ def drift(first: Scoring, second: Scoring, output: int | None = None) -> dict[st
     for scoring in (first, second):
         own = scoring.columns["share"][: scoring.done]
         mean = _mean(own)
-        found["files"].append({**scoring.told(), "mean": mean, **_counts(own, ends)})
+        found["files"].append({**scoring.as_json(), "mean": mean, **_counts(own, ends)})
     if first.done and second.done:
         shares = (first.columns["share"][: first.done], second.columns["share"][: second.done])
         found["apart"] = number(_apart(*shares))

@@ -29,15 +29,15 @@ CLASSES = 5  # that are shown with their outputs
 def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: int, order: str = "net") -> dict[str, Any]:
     """A row and, if it was changed, what it was before: both about the output that was explained first."""
     before = session.of_row(place, choice)
-    now = session.explain([place], session.aimed(place, choice), edits) if edits else before
+    now = session.explain([place], session.fix_target(place, choice), edits) if edits else before
     rows = session.rows
     cells = {**rows.cells(place), **edits.get("cells", {})} if rows.data.form == "table" else {}
     cells = {name: plain(value) for name, value in cells.items()}
     view: dict[str, Any] = {
         "place": place,
         "name": rows.name(place),
-        "now": ledger(session.ranked(now, choice), most, order),
-        "before": ledger(session.ranked(before, choice), most, order) if edits else None,
+        "now": ledger(session.rank_conflict(now, choice), most, order),
+        "before": ledger(session.rank_conflict(before, choice), most, order) if edits else None,
         "outputs": _outputs(session, place, edits, now.meta.final),
         "outputs_before": _outputs(session, place, {}, now.meta.final) if edits else None,
         "cells": cells,

@@ -119,7 +119,7 @@ class Rows:
             return []
         return [{"text": text, "struck": i in struck} for i, text in enumerate(self.data.rows[place].split())]
 
-    def checked(self, given: Any) -> Edits:
+    def check_edits(self, given: Any) -> Edits:
         """The changes of a request."""
         edits = mapping({} if given is None else given, "edits")
         found: dict[str, Any] = {}
@@ -224,7 +224,7 @@ def plain(value: Any) -> Any:
     return None if str(value) == "<NA>" else word(value)
 
 
-def painted(inputs: Any, display: Any, regions: Sequence[tuple[int, int, int, int]], baseline: Any) -> tuple[Any, Any]:
+def paint_regions(inputs: Any, display: Any, regions: Sequence[tuple[int, int, int, int]], baseline: Any) -> tuple[Any, Any]:
     """A picture with regions as they are in the baseline."""
 
     def paint(picture: Any, start: Any) -> Any:

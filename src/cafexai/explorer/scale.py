@@ -22,7 +22,7 @@ def make_scale(session: Session, choice: Choice) -> Iterator[None]:
     kinds: set[str] = set()
     for start in range(0, count if count >= ENOUGH else 0, STEP):
         try:
-            e = session.explained(_cut(rows, slice(start, start + STEP)), choice)
+            e = session.explain_inputs(_slice_rows(rows, slice(start, start + STEP)), choice)
         except Refused:  # the rows that are shown say why
             return
         shares += e.conflict_share.tolist()
@@ -32,8 +32,8 @@ def make_scale(session: Session, choice: Choice) -> Iterator[None]:
         session.scales[choice] = ConflictScale(tuple(shares), kinds.pop(), "" if choice.target is None else e.target_name())
 
 
-def _cut(rows: Any, part: slice) -> Any:
+def _slice_rows(rows: Any, part: slice) -> Any:
     """Some rows of a frame, of a tensor or array, of texts, or of each of several inputs."""
     if isinstance(rows, tuple):
-        return tuple(_cut(one, part) for one in rows)
+        return tuple(_slice_rows(one, part) for one in rows)
     return rows.iloc[part] if hasattr(rows, "iloc") else rows[part]

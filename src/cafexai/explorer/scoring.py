@@ -145,7 +145,7 @@ class Scoring:
                     entry[2] += down[row][place]
                     entry[3] += abs(up[row][place] - down[row][place])
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """How far it is."""
         rate = self.done / self.seconds if self.seconds else 0.0
         left = (self.total - self.done) / rate if rate else None

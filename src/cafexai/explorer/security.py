@@ -43,11 +43,11 @@ class Guard:
             cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
             await _answer(guarded, 303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
             return
-        if not self._known(scope):
+        if not self._is_allowed(scope):
             await _answer(guarded, 401, UNKNOWN)
             return
         scope["nonce"] = nonce
-        await self.app(scope, _limited(receive), guarded)
+        await self.app(scope, _limit_body(receive), guarded)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         refusal = refusal_of(scope, self.hosts)
@@ -67,7 +67,7 @@ class Guard:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         return len(given) == 1 and self._is_token(given[0])
 
-    def _known(self, scope: Scope) -> bool:
+    def _is_allowed(self, scope: Scope) -> bool:
         for header in headers_of(scope, b"cookie"):
             try:
                 cookie = SimpleCookie(header).get(self.cookie)
@@ -114,7 +114,7 @@ def _with_headers(send: Send, nonce: str) -> Send:
     return guarded
 
 
-def _limited(receive: Receive) -> Receive:
+def _limit_body(receive: Receive) -> Receive:
     total = 0
 
     async def counted() -> MutableMapping[str, Any]:

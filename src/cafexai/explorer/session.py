@@ -24,7 +24,7 @@ from ..cafe import CAFE
 from ..explanation import Explanation, HiddenConflicts
 from ..explanation.scale import ConflictScale
 from .requests import BACKGROUND, TYPICAL, Choice, Refused
-from .rows import Edits, Rows, painted, plain
+from .rows import Edits, Rows, paint_regions, plain
 from .worker import Worker
 
 RECENT = 6  # results that are remembered
@@ -75,7 +75,7 @@ class Session:
         names = self.cafe.class_names
         return list(names) if len(names) == self.count else [f"output {i}" for i in range(self.count)]
 
-    def chosen(self, given: Any) -> Choice:
+    def read_choice(self, given: Any) -> Choice:
         """The choice of a request."""
         return Choice.of(given, len(self.rows), self.count if self.count > 1 else 0, list(self.variants))
 
@@ -90,16 +90,16 @@ class Session:
         inputs, display = (self.rows if rows is None else rows).inputs(places, edits)
         baseline = self.baseline(choice.baseline)
         if edits and edits.get("regions"):
-            inputs, display = painted(inputs, display, edits["regions"], baseline)
+            inputs, display = paint_regions(inputs, display, edits["regions"], baseline)
         labels = (self.rows if rows is None else rows).data.labels
-        e = self._explained(choice, inputs, baseline, display, more)
+        e = self._explain_with(choice, inputs, baseline, display, more)
         return e if labels is None else e.replace(row_names=tuple(labels[place] for place in places))
 
     def of_row(self, place: int, choice: Choice) -> Explanation:
         """One row as it is; the last ones are remembered, for changes are held against them."""
-        return self._remembered(("explained", place, choice), lambda: self.explain([place], choice))
+        return self._remember(("explained", place, choice), lambda: self.explain([place], choice))
 
-    def ranked(self, e: Explanation, choice: Choice) -> Explanation:
+    def rank_conflict(self, e: Explanation, choice: Choice) -> Explanation:
         """The explanation with the rank of its conflict among background rows, once these are explained in the same way."""
         scale = self.scales.get(choice)
         ranked: Explanation = e if scale is None or scale.kind != e.conflict_kind else e.rank_conflict(scale)
@@ -112,7 +112,7 @@ class Session:
         except (ValueError, RuntimeError) as error:
             raise Refused(str(error)) from error
 
-    def named(self, found: HiddenConflicts, choice: Choice) -> str:
+    def name_baseline(self, found: HiddenConflicts, choice: Choice) -> str:
         """The baseline that a row is held against, in words."""
         word = choice.baseline
         if found.baselines > 1 and self.cafe.background is None:
@@ -126,9 +126,9 @@ class Session:
 
     def outputs_of(self, place: int, edits: Edits) -> Tensor:
         """All outputs for one row; the last ones are remembered, for they do not change with the choice."""
-        return self._remembered(("outputs", place, repr(edits)), lambda: self.outputs(self.rows.inputs([place], edits)[0]))
+        return self._remember(("outputs", place, repr(edits)), lambda: self.outputs(self.rows.inputs([place], edits)[0]))
 
-    def _remembered(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _remember(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._recent:
             made = make()
             while len(self._recent) >= RECENT:
@@ -136,19 +136,19 @@ class Session:
             self._recent[key] = made
         return self._recent[key]
 
-    def aimed(self, place: int, choice: Choice) -> Choice:
+    def fix_target(self, place: int, choice: Choice) -> Choice:
         """The choice with the output that is predicted for the row as it is: changes are told of the same one."""
         if self.count < 2 or choice.target is not None:
             return choice
         outputs = self.outputs_of(place, {})
         return dataclasses.replace(choice, target=int(outputs[0].argmax()))
 
-    def changed(self, place: int, choice: Choice, edits: Edits) -> tuple[Any, Any]:
+    def apply_edits(self, place: int, choice: Choice, edits: Edits) -> tuple[Any, Any]:
         """A row with changes in the form that the model takes, and its baseline."""
         inputs, display = self.rows.inputs([place], edits)
         baseline = self.baseline(choice.baseline)
         if edits.get("regions"):
-            inputs, _ = painted(inputs, display, edits["regions"], baseline)
+            inputs, _ = paint_regions(inputs, display, edits["regions"], baseline)
         return inputs, baseline
 
     def reference(self, given: Inputs, baseline: Any) -> tuple[Tensor, ...]:
@@ -160,11 +160,11 @@ class Session:
             raise Refused("Its baseline is no row of its inputs.", "baseline")
         return tuple(torch.zeros_like(x) if part is None else part for part, x in zip(parts, given.tensors, strict=True))
 
-    def explained(self, inputs: Any, choice: Choice) -> Explanation:
+    def explain_inputs(self, inputs: Any, choice: Choice) -> Explanation:
         """The scores of rows in the form that the model takes."""
-        return self._explained(choice, inputs, self.baseline(choice.baseline), None, {})
+        return self._explain_with(choice, inputs, self.baseline(choice.baseline), None, {})
 
-    def _explained(self, choice: Choice, inputs: Any, baseline: Any, display: Any, more: dict[str, Any]) -> Explanation:
+    def _explain_with(self, choice: Choice, inputs: Any, baseline: Any, display: Any, more: dict[str, Any]) -> Explanation:
         try:
             return self.cafe_for(choice).explain(
                 inputs,
@@ -197,10 +197,10 @@ class Session:
             return None
         with self._lock:
             if word not in self._baselines:
-                self._baselines[word] = self._made(word)
+                self._baselines[word] = self._make_baseline(word)
             return self._baselines[word]
 
-    def _made(self, word: str) -> Any:
+    def _make_baseline(self, word: str) -> Any:
         if self.rows.data.form == "texts":
             raise Refused(f"Texts are compared with: {', '.join(self.baselines)}.", "baseline")
         if word == "mask":
@@ -214,7 +214,7 @@ class Session:
             model = self.cafe.model
             if has_own_columns(model):
                 return model.typical(word, data)
-            given = self.given(self.rows.inputs([0])[0])
+            given = self.prepare_inputs(self.rows.inputs([0])[0])
             (parts, *_) = references(word, given, data, model)
             return tuple(parts) if given.is_tuple or len(parts) > 1 else parts[0]
         except ValueError as error:
@@ -257,7 +257,7 @@ class Session:
         """The model has a preprocessing step of its own."""
         return bool(self.cafe._subject.takes_raw)
 
-    def given(self, inputs: Any) -> Inputs:
+    def prepare_inputs(self, inputs: Any) -> Inputs:
         """Inputs as tensors."""
         ready = convert_inputs(inputs, None, self.tokenizer, None, None, self.takes_raw)
         return prepare(ready.inputs, self.cafe.model, columns=self.cafe.feature_names, schema=self.cafe.schema, mask=ready.mask)
@@ -269,7 +269,7 @@ class Session:
         words, named = ((), extra) if isinstance(extra, dict) else (extra, {})
         subject = self.cafe._subject
         with torch.no_grad(), subject.guard_state():
-            raw = subject.model(*self.given(inputs).tensors, *words, **named)
+            raw = subject.model(*self.prepare_inputs(inputs).tensors, *words, **named)
         return select_output(raw, self.output).detach().cpu().double()
 
     def probabilities(self, outputs: Tensor, final: str | None) -> Tensor | None:

@@ -51,7 +51,7 @@ class Table:
         """The places of the rows that fit a filter, in the order of the file; None if all do."""
         if asked is None:
             return None
-        wanted = self._wanted(mapping(asked, "table"), scoring)
+        wanted = self._select_rows(mapping(asked, "table"), scoring)
         return None if wanted is None else np.flatnonzero(wanted)
 
     def order(self, given: Mapping[str, Any], scoring: Scoring) -> np.ndarray:
@@ -59,21 +59,21 @@ class Table:
         by, down = given.get("by") or "", bool(given.get("down"))
         if by and by not in SCORES:
             word(by, self.names, "by")
-        wanted = self._wanted(given, scoring)
-        places = self._sorted(by, down, scoring)
+        wanted = self._select_rows(given, scoring)
+        places = self._sort_rows(by, down, scoring)
         return places if wanted is None else places[wanted[places]]
 
-    def _sorted(self, by: str, down: bool, scoring: Scoring) -> np.ndarray:
+    def _sort_rows(self, by: str, down: bool, scoring: Scoring) -> np.ndarray:
         if not by:
             return np.arange(len(self.rows))
         if by in SCORES:
             known = scoring.columns.get(by, np.zeros(0))[: scoring.done]
-            order = self._once((by, scoring.choice, scoring.done), lambda: ranked(known, True))
+            order = self._once((by, scoring.choice, scoring.done), lambda: rank_values(known, True))
         else:
-            order = self._once((by,), lambda: ranked(self._numbers(by), self._is_number(by)))
+            order = self._once((by,), lambda: rank_values(self._numbers(by), self._is_number(by)))
         return order[::-1] if down else order
 
-    def _wanted(self, given: Mapping[str, Any], scoring: Scoring) -> np.ndarray | None:
+    def _select_rows(self, given: Mapping[str, Any], scoring: Scoring) -> np.ndarray | None:
         text = given.get("text") or ""
         if not isinstance(text, str) or len(text) > 200:
             raise Refused("Search for at most 200 letters.", "text")
@@ -200,7 +200,7 @@ class Table:
         return {"name": name, "words": words, "counts": counted.iloc[:TOP].tolist(), "kinds": len(counted)}
 
 
-def ranked(values: Any, numbers: bool) -> np.ndarray:
+def rank_values(values: Any, numbers: bool) -> np.ndarray:
     """The places by value, smallest first, those without one left out."""
     if numbers:
         order = np.argsort(values, kind="stable")

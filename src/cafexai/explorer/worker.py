@@ -69,14 +69,14 @@ class Worker:
                     del self._jobs[key]
                     self._jobs[key] = job  # jobs take turns
             if task is not None:
-                _answered(*task)
-            elif key is not None and job is not None and not _stepped(job):
+                _answer(*task)
+            elif key is not None and job is not None and not _step_job(job):
                 with self._change:
                     if self._jobs.get(key) is job:
                         del self._jobs[key]
 
 
-def _answered(call: Callable[[], Any], future: Future[Any]) -> None:
+def _answer(call: Callable[[], Any], future: Future[Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -85,7 +85,7 @@ def _answered(call: Callable[[], Any], future: Future[Any]) -> None:
         future.set_exception(error)
 
 
-def _stepped(job: Iterator[None]) -> bool:
+def _step_job(job: Iterator[None]) -> bool:
     """Whether there is more to do; a job says itself what went wrong."""
     try:
         next(job)
