@@ -29,9 +29,10 @@ LAYERS = """
     _carriers                                              how influence is propagated
     rules                                                  torch operations
     _inputs schema                                         what goes in
-    explanation plotting reporting adapters                what comes out
+    explanation                                            what comes out
     _engine                                                one explained pass
     -- what people use
+    plotting reporting adapters                            how it is shown
     refinement blocks                                      scores corrected by evaluations; two blocks of features
     changes                                                what the model does if rows are changed
     generation                                             what language models write
@@ -103,6 +104,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 def test_every_file_has_its_layer():
     assert {layer(file) for file in FILES} == set(PLACE)
     assert len(list(PACKAGE.glob("*.py"))) <= 18
+
+
+def test_the_page_on_the_engine_names_every_folder():
+    page = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
+    folders = sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists())
+    assert [name for name in folders if f"`{name}/`" not in page] == []
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
