@@ -11,7 +11,7 @@ from torch import Tensor
 from .contract import Move
 from .lazy import OnDemand
 from .math_functions import ONE_TO_ONE, Function
-from .provenance import SUM, add_up
+from .provenance import SUM, MadeBy, add_up
 from .run import Run
 from .steps import apply_linear
 from .value import Scores
@@ -76,11 +76,11 @@ class Pending(Scores):
         last = () if bias is None else (bias() if callable(bias) else bias,)
         value = fn(self.template, *constants, *last)
         result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
-        return self._behind_map(result, fn in ONE_TO_ONE)
+        return self._behind_map(result, lambda v: fn(v, *constants, *last), fn in ONE_TO_ONE)
 
-    def _behind_map(self, result: Pending, one_to_one: bool) -> Pending:
-        """The result of a linear map, with the record of what it is made of."""
-        result.made_by = None if self.made_by is None else self.made_by.through_map(one_to_one)
+    def _behind_map(self, result: Pending, fn: Callable[[Tensor], Tensor], one_to_one: bool) -> Pending:
+        """The result of an affine map, with the record of what it is made of."""
+        result.made_by = None if self.made_by is None else self.made_by.through_map(fn, one_to_one)
         return result
 
     def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
@@ -94,7 +94,8 @@ class Pending(Scores):
         if self.firm:
             return self.full().linear_layer(weight, bias, aligned)
         value = apply_linear(self.template, weight, bias)
-        return self._behind_map(Pending(self.run, value, lambda: self.full().linear_layer(weight, bias, aligned)), False)
+        result = Pending(self.run, value, lambda: self.full().linear_layer(weight, bias, aligned))
+        return self._behind_map(result, lambda v: apply_linear(v, weight, bias), False)
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
         return super().product(other, fn, True, aligned) if routing else self.full().product(other, fn, False, aligned)
@@ -109,7 +110,10 @@ class Pending(Scores):
         if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
             return self.full().add(other, alpha)
         value = torch.add(self.template, other.template, alpha=alpha)  # a sum of exponentials, written out
-        return self._behind_map(Pending(self.run, value, lambda: self.full().add(other.full(), alpha)), False)
+        result = Pending(self.run, value, lambda: self.full().add(other.full(), alpha))
+        one, two = self.made_by, other.made_by
+        result.made_by = MadeBy(SUM, one.of, one.detail, by=lambda v: torch.add(one.apply(v), two.apply(v), alpha=alpha))
+        return result
 
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
         return self.full().mix(weights, dims, reference)
