@@ -11,7 +11,7 @@ from torch import Tensor
 from .contract import Move
 from .lazy import OnDemand
 from .math_functions import ONE_TO_ONE, Function
-from .provenance import SUM, MadeBy, add_up
+from .provenance import SUM, add_up
 from .run import Run
 from .steps import apply_linear
 from .value import Scores
@@ -107,12 +107,12 @@ class Pending(Scores):
         return self.full().take_step(parts, step, composed)
 
     def add(self, other: Any, alpha: float = 1) -> Any:
-        if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
+        made_by = add_up(self.made_by, other.made_by, alpha) if self.pending and other.pending else None
+        if made_by is None:
             return self.full().add(other, alpha)
         value = torch.add(self.template, other.template, alpha=alpha)  # a sum of exponentials, written out
         result = Pending(self.run, value, lambda: self.full().add(other.full(), alpha))
-        one, two = self.made_by, other.made_by
-        result.made_by = MadeBy(SUM, one.of, one.detail, by=lambda v: torch.add(one.apply(v), two.apply(v), alpha=alpha))
+        result.made_by = made_by
         return result
 
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:

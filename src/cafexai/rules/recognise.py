@@ -1,7 +1,8 @@
 """What several operations are together: all that is recognised by how a value was made (``_core/provenance.py``).
 
 - A softmax, however it is written: exponentials over, or times the inverse of, a sum of the same ones; exp of a log_softmax;
-  exponentials scaled to a 1-norm of 1. Any base, any way to add up. What the numbers are decides, not the spelling.
+  exponentials scaled to a 1-norm of 1. Any base, any way to add up. What the numbers are decides, not the spelling. Masked and
+  scattered ones, and weights over their sum, are in ``quotients.py``.
 - Weights of sparse softmaxes: a ramp behind a sorted sequence, with sums of 1.
 - A log_softmax: a value less the log of the sum of its exponentials.
 - A norm: a division by a root, and the scale that it multiplies by.
@@ -83,9 +84,9 @@ def softmax_of(terms: Scores, value: Tensor, whole: Function) -> Any:
     if weights is not None:
         return weights
     # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
-    sums, whole = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
+    sums, every = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
     in_groups = any(bool((((s - 1).abs() <= near) | (s == 0)).all()) for s in sums)
-    in_groups = in_groups or abs(whole - round(whole)) <= near * whole
+    in_groups = in_groups or abs(every - round(every)) <= near * every
     if not in_groups or not bool(((value >= 0) & (value <= 1 + near)).all()):
         return None
     terms.run.note_frozen(SPELLED_OUT, "softmax")
