@@ -6,7 +6,8 @@ w = m exp(x) / S change by
     dw_i = m_i l_i (dx_i - sum_j l_j dx_j / (sum_j l_j + l_0)),
 
 j running through the group. This is the formula of the softmax (``softmax.py``), l being the logarithmic mean of exp(x) / S at
-both ends. A constant in S is one more logit that does not change; l_0 is the logarithmic mean of its share. The sums are those of the model: along dimensions, or by an index.
+both ends. A constant in S is one more logit that does not change; l_0 is the logarithmic mean of its share. The sums are those
+of the model: along dimensions, or by an index.
 """
 
 from __future__ import annotations
