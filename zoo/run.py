@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results.jsonl"
+RESULTS, EXACT = FOLDER / "results.jsonl", FOLDER / "exactness.jsonl"
 FAMILIES = [path.stem for path in sorted((FOLDER / "families").glob("[a-z]*.py"))]
 GIGABYTE = 2**30
 RUNS = "runs"  # what the process says of a model that has run by itself
 
 
-def work(pipe: Connection, memory: float) -> None:
-    """The process that does the work: list the models of a family, or judge one of them."""
+def work(pipe: Connection, memory: float, exact: bool) -> None:
+    """The process that does the work: list the models of a family, or judge one of them; ``exact``: by its sums alone."""
     resource.setrlimit(resource.RLIMIT_AS, (int(memory * GIGABYTE),) * 2)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -38,15 +38,15 @@ def work(pipe: Connection, memory: float) -> None:
     import torch
 
     torch.set_num_threads(1)
+    import exactness
     import verdict
 
+    judge = exactness.hold if exact else verdict.judge
     while True:
         family, name = pipe.recv()
         try:
             module = importlib.import_module(f"families.{family}")
-            pipe.send(
-                list(module.names()) if name is None else verdict.judge(lambda: module.build(name), lambda: pipe.send(RUNS))
-            )
+            pipe.send(list(module.names()) if name is None else judge(lambda: module.build(name), lambda: pipe.send(RUNS)))
         except Exception as error:
             pipe.send([] if name is None else {"verdict": "not run", "why": f"{type(error).__name__}: {error}"[:1500]})
 
@@ -54,15 +54,15 @@ def work(pipe: Connection, memory: float) -> None:
 class Worker:
     """A process that is replaced whenever it fails or takes too long."""
 
-    def __init__(self, seconds: float, memory: float) -> None:
-        self.seconds, self.memory, self.process = seconds, memory, None
+    def __init__(self, seconds: float, memory: float, exact: bool) -> None:
+        self.seconds, self.memory, self.exact, self.process = seconds, memory, exact, None
 
     def ask(self, family: str, name: str | None) -> Any:
         """The answer, or a record that says why there is none."""
         if self.process is None:
             context = multiprocessing.get_context("spawn")
             self.pipe, there = context.Pipe()
-            self.process = context.Process(target=work, args=(there, self.memory), daemon=True)
+            self.process = context.Process(target=work, args=(there, self.memory, self.exact), daemon=True)
             self.process.start()
             there.close()
         self.pipe.send((family, name))
@@ -105,7 +105,7 @@ def known(path: Path) -> dict[str, dict[str, Any]]:
 
 def run(families: Iterable[str], path: Path, options: argparse.Namespace) -> bool:
     """Judge what is not yet judged; False if time was up before the end."""
-    worker, until = Worker(options.seconds, options.memory), time.monotonic() + options.minutes * 60
+    worker, until = Worker(options.seconds, options.memory, options.exact), time.monotonic() + options.minutes * 60
     done = known(path)
     listed = {family: worker.ask(family, None) for family in families}
     todo = [(family, name) for family, names in listed.items() if isinstance(names, list) for name in names]
@@ -134,7 +134,8 @@ def run(families: Iterable[str], path: Path, options: argparse.Namespace) -> boo
             file.write(json.dumps(record) + "\n")
         counts[record["verdict"]] += 1
         left = (time.monotonic() - start) / (number + 1) * (len(todo) - number - 1)
-        why = record.get("why", f"sum misses {record.get('missing')}, {record.get('ratio')} x forward + backward")
+        said = f"sum misses {record.get('missing')}, {record.get('ratio')} x forward + backward"
+        why = record.get("why", f"misses {record.get('misses')}, frozen {record.get('frozen')}" if options.exact else said)
         took = time.monotonic() - began
         print(
             f"{number + 1}/{len(todo)} ({left / 60:.0f} min left) {took:.1f} s {name}: {record['verdict']}: {why[:200]}",
@@ -159,8 +160,10 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=12, help="limit for one model, GB of addresses")
     parser.add_argument("--only", nargs="*", help="models whose name has one of these words")
     parser.add_argument("--again", nargs="*", help="judge anew what has one of these verdicts")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--exact", action="store_true", help="only whether scores sum to model(x) - model(baseline)")
+    parser.add_argument("--results", type=Path)
     options = parser.parse_args()
+    options.results = options.results or (EXACT if options.exact else RESULTS)
     finished = run(options.families, options.results, options)
     compact(options.results)
     if finished and options.results == RESULTS:

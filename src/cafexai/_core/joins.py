@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .contract import Move
-from .provenance import same_exponentials
+from .provenance import join_exponentials, same_exponentials
 from .run import Run
 
 
@@ -43,7 +43,8 @@ def join_lazily(join: Callable[..., Any], run: Run, fn: Move, parts: Sequence[An
         if cut is not None:
             return cut
     values = fn(*[part if isinstance(part, Tensor) else part.value for part in parts])
-    single, same = isinstance(values, Tensor), same_exponentials([part.made_by for part in pending])
+    records = [part.made_by for part in pending]
+    single, same = isinstance(values, Tensor), same_exponentials(records)
     if not single and not same:
         return None
 
@@ -57,7 +58,7 @@ def join_lazily(join: Callable[..., Any], run: Run, fn: Move, parts: Sequence[An
     for place, value in enumerate([values] if single else values):
         making = compute if single else functools.partial(lambda place: compute()[place], place)
         results.append(type(pending[0])(run, value, making, firm))
-        results[-1].made_by = pending[0].made_by if same else None
+        results[-1].made_by = join_exponentials(records, fn, parts, None if single else place) if same else None
     return results[0] if single else tuple(results)
 
 

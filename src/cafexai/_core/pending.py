@@ -76,11 +76,11 @@ class Pending(Scores):
         last = () if bias is None else (bias() if callable(bias) else bias,)
         value = fn(self.template, *constants, *last)
         result = Pending(self.run, value, lambda: self.full().linear(fn, *constants, **options))
-        return self._behind_map(result, fn in ONE_TO_ONE)
+        return self._behind_map(result, lambda v: fn(v, *constants, *last), fn in ONE_TO_ONE)
 
-    def _behind_map(self, result: Pending, one_to_one: bool) -> Pending:
-        """The result of a linear map, with the record of what it is made of."""
-        result.made_by = None if self.made_by is None else self.made_by.through_map(one_to_one)
+    def _behind_map(self, result: Pending, fn: Callable[[Tensor], Tensor], one_to_one: bool) -> Pending:
+        """The result of an affine map, with the record of what it is made of."""
+        result.made_by = None if self.made_by is None else self.made_by.through_map(fn, one_to_one)
         return result
 
     def elementwise(self, phi: Function, keeps_zero: bool = False, routing: bool = False) -> Any:
@@ -94,7 +94,8 @@ class Pending(Scores):
         if self.firm:
             return self.full().linear_layer(weight, bias, aligned)
         value = apply_linear(self.template, weight, bias)
-        return self._behind_map(Pending(self.run, value, lambda: self.full().linear_layer(weight, bias, aligned)), False)
+        result = Pending(self.run, value, lambda: self.full().linear_layer(weight, bias, aligned))
+        return self._behind_map(result, lambda v: apply_linear(v, weight, bias), False)
 
     def product(self, other: Any, fn: Callable[[Tensor, Tensor], Tensor], routing: bool = False, aligned: bool = False) -> Any:
         return super().product(other, fn, True, aligned) if routing else self.full().product(other, fn, False, aligned)
@@ -106,10 +107,13 @@ class Pending(Scores):
         return self.full().take_step(parts, step, composed)
 
     def add(self, other: Any, alpha: float = 1) -> Any:
-        if not self.pending or not other.pending or not add_up((self.made_by, other.made_by)):
+        made_by = add_up(self.made_by, other.made_by, alpha) if self.pending and other.pending else None
+        if made_by is None:
             return self.full().add(other, alpha)
         value = torch.add(self.template, other.template, alpha=alpha)  # a sum of exponentials, written out
-        return self._behind_map(Pending(self.run, value, lambda: self.full().add(other.full(), alpha)), False)
+        result = Pending(self.run, value, lambda: self.full().add(other.full(), alpha))
+        result.made_by = made_by
+        return result
 
     def mix(self, weights: Tensor, dims: tuple[int, ...], reference: Tensor | None) -> Any:
         return self.full().mix(weights, dims, reference)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .input_origin import Origin
@@ -40,6 +41,13 @@ class MadeBy:
     of: Any = None
     detail: Any = None
     origin: Origin | None = None  # where the value was made of an input, element by element
+    by: Callable[[Tensor], Tensor] | None = (
+        None  # of exponentials: the affine map that made the value of them; None: they are it
+    )
+
+    def apply(self, exponentials: Tensor) -> Tensor:
+        """What other exponentials would have given."""
+        return exponentials if self.by is None else self.by(exponentials)
 
     def copy(self) -> MadeBy | None:
         """Of the same value as another object."""
@@ -56,11 +64,26 @@ class MadeBy:
             return [self] * count
         return None
 
-    def through_map(self, one_to_one: bool) -> MadeBy | None:
-        """Behind a linear map: exponentials that are scaled stay what they are, others are added up."""
+    def through_map(self, fn: Callable[[Tensor], Tensor], one_to_one: bool) -> MadeBy | None:
+        """Behind an affine map: exponentials that are scaled stay what they are, others are added up."""
         if self.kind not in _EXPONENTIALS or (self.kind == INVERSE and not one_to_one):
             return None
-        return self if one_to_one else MadeBy(SUM, self.of, self.detail)
+        return MadeBy(self.kind if one_to_one else SUM, self.of, self.detail, by=lambda v: fn(self.apply(v)))
+
+
+def join_exponentials(
+    records: Sequence[MadeBy | None], fn: Callable[..., Any], parts: Sequence[Any], place: int | None
+) -> MadeBy:
+    """The record of one result of a move of parts, of which those that are no tensors are such exponentials."""
+    first = records[0]
+    assert first is not None
+
+    def apply(v: Tensor) -> Any:
+        waiting = iter(records)
+        moved = fn(*[part if isinstance(part, Tensor) else next(waiting).apply(v) for part in parts])  # type: ignore[union-attr]
+        return moved if place is None else moved[place]
+
+    return MadeBy(first.kind, first.of, first.detail, by=apply)
 
 
 def same_exponentials(records: Sequence[MadeBy | None]) -> bool:
@@ -71,10 +94,11 @@ def same_exponentials(records: Sequence[MadeBy | None]) -> bool:
     return all(one is not None and (one.kind, one.of, one.detail) == (first.kind, first.of, first.detail) for one in records)
 
 
-def add_up(records: Sequence[MadeBy | None]) -> bool:
-    """Whether what all are made of adds up to a sum of exponentials of one value."""
-    known = [one for one in records if one is not None and one.kind in (TERMS, SUM)]
-    return len(known) == len(records) and len({(one.of, one.detail) for one in known}) == 1
+def add_up(one: MadeBy | None, two: MadeBy | None, alpha: float) -> MadeBy | None:
+    """The record of one + alpha * two, if that is a sum of exponentials of one value."""
+    if one is None or two is None or not {one.kind, two.kind} <= {TERMS, SUM} or (one.of, one.detail) != (two.of, two.detail):
+        return None
+    return MadeBy(SUM, one.of, one.detail, by=lambda v: torch.add(one.apply(v), two.apply(v), alpha=alpha))
 
 
 def of_input(origin: Origin | None) -> MadeBy | None:

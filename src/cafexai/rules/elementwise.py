@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -161,8 +162,8 @@ def invert(x: Scores, result: Scores) -> Scores:
     if kind_of(x) != SUM:
         return result
     assert x.made_by is not None
-    inverse: Scores = record(result, INVERSE, x.made_by.of, x.made_by.detail)
-    return inverse
+    result.made_by = dataclasses.replace(x.made_by, kind=INVERSE)
+    return result
 
 
 @rule("rsqrt", in_place=False)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from .._core.math_functions import affine
 from .._core.pending import Pending
-from .._core.provenance import ROOT, record
+from .._core.provenance import ROOT, TERMS, kind_of, record
 from .._core.value import Scores
 from .elementwise import finite
 from .norm_step import NormStep
@@ -202,7 +202,9 @@ def std_mean(x: Scores, dim: Any = None, unbiased: Any = None, keepdim: bool = F
 @rule("normalize", in_place=False)
 def normalize(x: Scores, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """x divided by its norm; of exponentials, the sum of their sizes makes it a softmax."""
-    weights = softmax_of(x, F.normalize(x.value, p, dim, eps)) if p == 1 else None
+    weights, made_by = None, x.made_by
+    if p == 1 and made_by is not None and kind_of(x) == TERMS:
+        weights = softmax_of(x, F.normalize(x.value, p, dim, eps), lambda v: made_by.apply(v).sum(dim, keepdim=True))
     return of_length_one(x, "normalize", p, dim, eps) if weights is None else weights
 
 

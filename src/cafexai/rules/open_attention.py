@@ -1,4 +1,4 @@
-"""Open attention in one step: the patterns of weights are computed again where they are needed, some queries at a time.
+"""Open attention in one step: the patterns of weights are computed again where they are needed, a chunk at a time.
 
 With O = P V, bars for the mean of input and reference, and l the logarithmic mean of both patterns (``softmax.py``), the change
 is
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .._core.value import Scores
 
-BLOCK = 2**19  # elements of a pattern that are held at once: most stay in the cache
+BLOCK = 2**17  # elements of a pattern that are held at once, so that they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,21 @@ class Attention:
 
     def pull(self, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         """What flows back to queries, keys and values."""
-        (query, key, value), (queries, keys, values) = self._inputs(), self._means()
-        found = [torch.zeros_like(part) if want else None for part, want in zip((query, key, value), wanted, strict=True)]
-        for place, pattern, secant in self._patterns(query, key):
-            here = gradient[..., place, :]
-            if found[2] is not None:
-                found[2] += pattern.mT @ here
-            if found[0] is None and found[1] is None:
+        parts, (queries, keys, values) = self._inputs(), self._means()
+        found = [torch.zeros_like(part) if want else None for part, want in zip(parts, wanted, strict=True)]
+        to_query, to_key, to_value = found
+        gradient, queries, keys = gradient * 0.5, queries * self.scale, keys * self.scale
+        for heads, place, pattern, secant in self._patterns(*parts[:2]):
+            here = _cut(gradient, heads, place)
+            if to_value is not None:
+                _cut(to_value, heads).add_(pattern.mT @ here)
+            if to_query is None and to_key is None:
                 continue
-            to_logits = _along(here @ values.mT, secant).mul_(self.scale)
-            if found[0] is not None:
-                found[0][..., place, :] = to_logits @ keys
-            if found[1] is not None:
-                found[1] += to_logits.mT @ queries[..., place, :]
+            to_logits = _along(here @ _cut(values, heads).mT, secant)
+            if to_query is not None:
+                to_query[..., heads, place, :] = to_logits @ _cut(keys, heads)
+            if to_key is not None:
+                _cut(to_key, heads).add_(to_logits.mT @ _cut(queries, heads, place))
         return found
 
     def push(self, *changes: Tensor | None) -> Tensor:
@@ -86,16 +88,18 @@ class Attention:
         query, key, _ = self._inputs()
         queries, keys, values = self._means()
         of_query, of_key, of_value = changes
-        parts = []
-        for place, pattern, secant in self._patterns(query, key):
+        parts: dict[int, list[Tensor]] = {}
+        for heads, place, pattern, secant in self._patterns(query, key):
             logits: Any = 0
             if of_query is not None:
-                logits = of_query[..., place, :] @ keys.mT
+                logits = _cut(of_query, heads, place) @ _cut(keys, heads).mT
             if of_key is not None:
-                logits = logits + queries[..., place, :] @ of_key.mT
-            result: Any = 0 if isinstance(logits, int) else _along(logits.mul_(self.scale), secant) @ values
-            parts.append(result if of_value is None else result + pattern @ of_value)
-        return torch.cat(parts, -2)
+                logits = logits + _cut(queries, heads, place) @ _cut(of_key, heads).mT
+            result: Any = 0 if isinstance(logits, int) else _along(logits.mul_(self.scale), secant) @ _cut(values, heads)
+            if of_value is not None:
+                result = result + pattern @ _cut(of_value, heads)
+            parts.setdefault(heads.start, []).append(result)
+        return torch.cat([torch.cat(some, -2) for some in parts.values()], -3).mul_(0.5)
 
     def _inputs(self) -> tuple[Tensor, ...]:
         return tuple(map(_at_input, self.starts, self.changes))
@@ -103,37 +107,57 @@ class Attention:
     def _means(self) -> tuple[Tensor, ...]:
         return tuple(_at_input(start, change, 0.5) for start, change in zip(self.starts, self.changes, strict=True))
 
-    def _patterns(self, query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Some queries at a time: the mean of both patterns, and their logarithmic mean."""
-        count, tiny = key.shape[-2], torch.finfo(query.dtype).tiny ** 0.5
-        at_once = max(1, BLOCK // max(1, query[..., 0, 0].numel() * count))
+    def _patterns(self, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+        """Some heads and queries at a time: the sum of both patterns, and twice their logarithmic mean."""
         start, start_key, _ = self._starts()
-        keys = key.mT * self.scale, start_key.mT * self.scale
-        for first in range(0, query.shape[-2], at_once):
-            place = slice(first, first + at_once)
-            here, there = query[..., place, :] @ keys[0], start[..., place, :] @ keys[1]
-            half = here - there
-            mask = self._mask(place, here)
-            patterns = []
-            for sign, logits in ((-1, here), (1, there)):
-                logits = logits if mask is None else logits + mask
-                whole = logits.logsumexp(-1, keepdim=True)
-                whole.masked_fill_(whole == -torch.inf, 0)  # a row without any key has weights of 0
-                half.add_(whole, alpha=sign)
-                patterns.append(logits.sub_(whole).exp_())
-            pattern = patterns[0].add_(patterns[1]).mul_(0.5)
-            half.mul_(0.5).abs_().clamp_min_(tiny)
+        keys, start_keys = key.mT * self.scale, start_key.mT * self.scale
+        for heads, place in _chunks(query, key):
+            here, there = _cut(query, heads, place) @ _cut(keys, heads), _cut(start, heads, place) @ _cut(start_keys, heads)
+            half, mask = here - there, self._mask(heads, place, here)
+            (now, whole), (then, whole_then) = (_softmax(logits, mask) for logits in (here, there))
+            shift = (whole_then - whole).mul_(0.5)
+            torch.add(shift, half, alpha=0.5, out=half)
+            both = now + then if then.shape != now.shape else now.add_(then)
             # (P - P_r) / (P + P_r) = tanh((log P - log P_r) / 2): no difference of close numbers, nor log of 0
-            yield place, pattern, torch.tanh(half).div_(half).mul_(pattern)
+            yield heads, place, both, torch.tanh(half).div_(half).nan_to_num_(1).mul_(both)
 
-    def _mask(self, place: slice, logits: Tensor) -> Tensor | None:
+    def _mask(self, heads: slice, place: slice, logits: Tensor) -> Tensor | None:
         mask = self.mask
+        if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
+            mask = mask[..., heads, :, :]
         if mask is not None and mask.ndim > 1 and mask.shape[-2] > 1:
             mask = mask[..., place, :]
         if self.causal:
             later = later_keys(logits.shape[-2], logits.shape[-1], place.start, logits)
             mask = later if mask is None else mask + later
         return mask
+
+
+def _chunks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Heads and queries whose pattern has at most ``BLOCK`` elements, if one query of one head has."""
+    heads, queries = query.shape[-3:-1]
+    one_query = max(1, query[..., 0, 0, 0].numel() * key.shape[-2])
+    some_queries = max(1, min(queries, BLOCK // one_query))
+    some_heads = max(1, BLOCK // (one_query * some_queries))
+    for head in range(0, heads, some_heads):
+        for first in range(0, queries, some_queries):
+            yield slice(head, min(heads, head + some_heads)), slice(first, min(queries, first + some_queries))
+
+
+def _cut(x: Tensor, heads: slice, place: slice | None = None) -> Tensor:
+    """The part of some heads and places; one head for all stays."""
+    x = x if x.shape[-3] == 1 else x[..., heads, :, :]
+    return x if place is None else x[..., place, :]
+
+
+def _softmax(logits: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The weights, and the logarithm of what exponentials were divided by; 0 in a row without any key."""
+    if mask is None:
+        weights = torch.softmax(logits, -1)
+        return weights, logits.amax(-1, keepdim=True).sub_(weights.amax(-1, keepdim=True).log_())
+    logits = logits + mask
+    weights = torch.softmax(logits, -1).nan_to_num_(0)
+    return weights, logits.amax(-1, keepdim=True).sub_(weights.amax(-1, keepdim=True).log_()).nan_to_num_(0, 0, 0)
 
 
 def _at_input(start: Tensor, change: Tensor | None, share: float = 1) -> Tensor:
@@ -143,8 +167,8 @@ def _at_input(start: Tensor, change: Tensor | None, share: float = 1) -> Tensor:
 def _along(v: Tensor, secant: Tensor) -> Tensor:
     """The secant of the softmax, which is its own transpose: l (v - sum l v / sum l)."""
     total = secant.sum(-1, keepdim=True)
-    total = total.masked_fill_(total == 0, 1)
-    v = v * secant
+    total.masked_fill_(total == 0, 1)
+    v = v.mul_(secant) if v.shape == secant.shape else v * secant
     return v.addcmul_(secant, v.sum(-1, keepdim=True).div_(total), value=-1)
 
 

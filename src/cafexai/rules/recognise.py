@@ -1,7 +1,8 @@
 """What several operations are together: all that is recognised by how a value was made (``_core/provenance.py``).
 
 - A softmax, however it is written: exponentials over, or times the inverse of, a sum of the same ones; exp of a log_softmax;
-  exponentials scaled to a 1-norm of 1. Any base, any way to add up. What the numbers are decides, not the spelling.
+  exponentials scaled to a 1-norm of 1. Any base, any way to add up. What the numbers are decides, not the spelling. Masked and
+  scattered ones, and weights over their sum, are in ``quotients.py``.
 - Weights of sparse softmaxes: a ramp behind a sorted sequence, with sums of 1.
 - A log_softmax: a value less the log of the sum of its exponentials.
 - A norm: a division by a root, and the scale that it multiplies by.
@@ -17,10 +18,12 @@ import torch
 from torch import Tensor
 
 from .._core.cumsum import between
+from .._core.math_functions import Function
 from .._core.provenance import ADDED, BOUNDED, FINAL, INVERSE, LARGER, LOG_OF_SUM, ROOT, SCALE, SUBTRACTED, SUM, TERMS, kind_of
 from .._core.tensors import Softmaxed
 from .._core.tolerance import gap, tolerance
 from .._core.value import Scores
+from .quotients import open_quotient, scaled_weights
 from .softmax import is_open, open_softmax
 
 SORTED = "sort (order)"  # what is frozen of a sort
@@ -33,15 +36,17 @@ difference_of_running_sums = between
 
 
 def softmax_of_quotient(a: Scores, b: Scores) -> Any:
-    """a / b, if that is a softmax."""
-    return softmax_of(a, a.value / b.value) if _of_the_same(a, b, SUM) else None
+    """a / b, if that is a softmax, or weights that are scaled to a sum of 1."""
+    if _of_the_same(a, b, SUM):
+        return softmax_of(a, a.value / b.value, b.made_by.apply)  # type: ignore[union-attr]
+    return scaled_weights(a, b)
 
 
 def softmax_of_product(a: Scores, b: Scores) -> Any:
     """a * b, if one of them is the inverse of a sum and the product a softmax."""
     for terms, inverse in ((a, b), (b, a)):
         if _of_the_same(terms, inverse, INVERSE):
-            weights = softmax_of(terms, terms.value * inverse.value)
+            weights = softmax_of(terms, terms.value * inverse.value, inverse.made_by.apply)  # type: ignore[union-attr]
             if weights is not None:
                 return weights
     return None
@@ -57,8 +62,11 @@ def _of_the_same(terms: Scores, others: Scores, kind: str) -> bool:
     )
 
 
-def softmax_of(terms: Scores, value: Tensor) -> Any:
-    """What was made of exponentials as a softmax: frozen, with its logits if these can be told. None if it is none."""
+def softmax_of(terms: Scores, value: Tensor, whole: Function) -> Any:
+    """What was made of exponentials as a softmax, with its logits if these can be told. None if it is none.
+
+    ``whole`` says what the exponentials were divided by.
+    """
     if kind_of(terms) != TERMS:
         return None
     assert terms.made_by is not None
@@ -72,10 +80,13 @@ def softmax_of(terms: Scores, value: Tensor) -> Any:
                 if is_open(own, dim):
                     return open_softmax(own, dim)
                 return Softmaxed.of(own.freeze(SPELLED_OUT, lambda _: value, "softmax", dim), own)
+    weights = open_quotient(terms.made_by, value, whole)
+    if weights is not None:
+        return weights
     # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
-    sums, whole = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
+    sums, every = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
     in_groups = any(bool((((s - 1).abs() <= near) | (s == 0)).all()) for s in sums)
-    in_groups = in_groups or abs(whole - round(whole)) <= near * whole
+    in_groups = in_groups or abs(every - round(every)) <= near * every
     if not in_groups or not bool(((value >= 0) & (value <= 1 + near)).all()):
         return None
     terms.run.note_frozen(SPELLED_OUT, "softmax")
