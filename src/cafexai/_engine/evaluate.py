@@ -17,7 +17,8 @@ from .._core.run import Run
 from .._core.tolerance import all_finite
 from .._inputs.target import pick_outputs
 from ..rules.registry import TABLE
-from .forward import forward, plain_output
+from .faults import refuse_own_slip
+from .forward import chain_output, forward, plain_output
 from .job import Batch, Job
 from .zeroed_codes import ZeroedCodes, ZeroedPass
 
@@ -48,8 +49,8 @@ def without(batch: Batch, removed: Tensor) -> Batch:
     return dataclasses.replace(batch, tensors=tuple(tensors), zeroed=tuple(zeroed))
 
 
-def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
-    """The explained number at these rows, (rows,).
+def evaluate(job: Job, batch: Batch, asked: Asked, chain: bool = False) -> Tensor:
+    """The explained number at these rows, (rows,). ``chain``: the model is a plain chain of layers, which needs no guard.
 
     Raises:
         NotEvaluated: It is not finite there. Errors of the model itself are passed on.
@@ -62,7 +63,8 @@ def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
         batch = dataclasses.replace(batch, tensors=tensors)
     with ZeroedPass() if zeroed else contextlib.nullcontext():
         if asked.final is None:
-            found = pick_outputs(plain_output(job, batch), asked.target, asked.against)
+            output = chain_output(job, batch) if chain else plain_output(job, batch)
+            found = pick_outputs(output, asked.target, asked.against)
         else:
             logits = _logits(job, batch, asked)
             if logits is None and zeroed:
@@ -73,6 +75,27 @@ def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
     if not all_finite(found):
         raise NotEvaluated("the output of the model is not finite there")
     return found.detach()
+
+
+def evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, chain: bool = False) -> Tensor | None:
+    """The explained number with several sets of elements at the baseline, in one pass: (sets, rows).
+
+    ``removed`` is (sets, rows, elements). None if the model does not take so many rows, or is not finite at one of them.
+    """
+    many, rows = removed.shape[:2]
+
+    def repeat(part: Tensor) -> Tensor:
+        return part.repeat(many, *(1,) * (part.ndim - 1))
+
+    wide = Asked(repeat(asked.target), None if asked.against is None else repeat(asked.against), asked.final)
+    references = tuple(None if part is None else repeat(part) for part in batch.references)
+    tensors = tuple(map(repeat, batch.tensors))
+    large = dataclasses.replace(batch, tensors=tensors, references=references, rows=slice(0, many * rows))
+    try:
+        return evaluate(job, without(large, removed.flatten(0, 1)), wide, chain).view(many, rows)
+    except Exception as error:  # of the model
+        refuse_own_slip(error)
+        return None
 
 
 class _LastFinal(TorchFunctionMode):
