@@ -37,15 +37,20 @@ class Asked:
 
 
 def without(batch: Batch, removed: Tensor) -> Batch:
-    """The rows with some elements at their baseline; ``removed`` is (rows, elements), input after input."""
+    """The rows with some elements at their baseline; ``removed`` is (rows, elements), input after input.
+
+    With one dimension more in front, (sets, rows, elements), the rows without each of the sets, one below the other.
+    """
     sizes = [x[0].numel() for x in batch.tensors]
+    sets = removed.shape[:-2]
     tensors: list[Tensor] = []
     zeroed: list[Tensor | None] = []
-    for x, reference, part in zip(batch.tensors, batch.references, removed.split(sizes, 1), strict=True):
-        away, coded = part.reshape(x.shape), reference is None and not x.is_floating_point()
-        start = torch.zeros_like(x) if reference is None else reference.to(x)
-        tensors.append(x if coded else torch.where(away, start, x))
-        zeroed.append(away if coded and bool(away.any()) else None)
+    for x, reference, part in zip(batch.tensors, batch.references, removed.split(sizes, -1), strict=True):
+        away, coded = part.reshape(*sets, *x.shape), reference is None and not x.is_floating_point()
+        start: Any = 0 if reference is None else reference.to(x)
+        made = x.expand(away.shape) if coded else torch.where(away, start, x)
+        tensors.append(made.flatten(0, 1) if sets else made)
+        zeroed.append((away.flatten(0, 1) if sets else away) if coded and bool(away.any()) else None)
     return dataclasses.replace(batch, tensors=tuple(tensors), zeroed=tuple(zeroed))
 
 
@@ -84,15 +89,15 @@ def evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, cha
     """
     many, rows = removed.shape[:2]
 
-    def repeat(part: Tensor) -> Tensor:
-        return part.repeat(many, *(1,) * (part.ndim - 1))
+    def repeat(part: Tensor | None) -> Tensor | None:
+        return None if part is None else part.repeat(many, *(1,) * (part.ndim - 1))
 
-    wide = Asked(repeat(asked.target), None if asked.against is None else repeat(asked.against), asked.final)
-    references = tuple(None if part is None else repeat(part) for part in batch.references)
-    tensors = tuple(map(repeat, batch.tensors))
-    large = dataclasses.replace(batch, tensors=tensors, references=references, rows=slice(0, many * rows))
+    wide = Asked(asked.target.repeat(many, 1), repeat(asked.against), asked.final)
+    large = dataclasses.replace(without(batch, removed), rows=slice(0, many * rows))
+    if asked.final is not None:
+        large = dataclasses.replace(large, references=tuple(map(repeat, batch.references)))
     try:
-        return evaluate(job, without(large, removed.flatten(0, 1)), wide, chain).view(many, rows)
+        return evaluate(job, large, wide, chain).view(many, rows)
     except Exception as error:  # of the model
         refuse_own_slip(error)
         return None

@@ -13,7 +13,6 @@ from .faults import refuse_own_slip
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Batch, Job
 from .request import conflict_kind
-from .sequential import steps_of
 
 TOGETHER, FEW = 512, 16  # rows of which both sides are evaluated in one pass: of a chain of layers, of any other model
 
@@ -47,30 +46,32 @@ def _sides(job: Job, piece: Piece, batch: Batch, sets: FeatureSets, nets: Tensor
     away = torch.stack([sets.spread(nets < 0), sets.spread(nets > 0)]) & differs
     changed, at_baseline = away.any(2), ~(differs & ~away).any(2)
     needed = (changed & ~at_baseline).any(1).tolist()  # else every row is the input or the baseline
-    u, more = _both(job, batch, asked, away, y) if all(needed) else _each(job, batch, asked, away, y, needed)
+    if all(needed):
+        u, more = _both(job, batch, asked, away, y, piece.chain)
+    else:
+        u, more = _each(job, batch, asked, away, y, needed, piece.chain)
     p, q = torch.where(changed, torch.where(at_baseline, r, u), y)
     return torch.stack([r, p, q, y], 1)[:, None], count + more
 
 
-def _both(job: Job, batch: Batch, asked: Asked, away: Tensor, y: Tensor) -> tuple[Tensor, int]:
+def _both(job: Job, batch: Batch, asked: Asked, away: Tensor, y: Tensor, chain: bool) -> tuple[Tensor, int]:
     """The output without either side, (2, rows), and how many evaluations of a row it took: of few rows in one pass.
 
     A pass over more rows gives the same only if the model treats each row by itself. A plain chain of layers does. Any other
     model is given the rows as they are, too, and must give y for them.
     """
-    chain, rows = steps_of(job, batch, job.settings) is not None, len(y)
-    if not job.arguments() and rows <= (TOGETHER if chain else FEW):
+    if not job.arguments() and len(y) <= (TOGETHER if chain else FEW):
         sets = away if chain else torch.cat([torch.zeros_like(away[:1]), away])
         found = evaluate_together(job, batch, asked, sets, chain)
         if found is not None and (chain or gap(found[0], y.to(found)) <= tolerance(found.dtype)):
             return found[-2:].to(y), len(sets)
-    return _each(job, batch, asked, away, y, [True, True])
+    return _each(job, batch, asked, away, y, [True, True], chain)
 
 
-def _each(job: Job, batch: Batch, asked: Asked, away: Tensor, y: Tensor, needed: list[bool]) -> tuple[Tensor, int]:
+def _each(job: Job, batch: Batch, asked: Asked, away: Tensor, y: Tensor, needed: list[bool], chain: bool) -> tuple[Tensor, int]:
     """The output without either side, (2, rows), as far as it is needed, by a pass each."""
     pairs = zip(away, needed, strict=True)
-    found = [evaluate(job, without(batch, one), asked).to(y) if asks else y for one, asks in pairs]
+    found = [evaluate(job, without(batch, one), asked, chain).to(y) if asks else y for one, asks in pairs]
     return torch.stack(found), 2
 
 
