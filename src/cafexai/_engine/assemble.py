@@ -44,6 +44,7 @@ class Piece:
     cut: list[Tensor] | None = None  # which elements of the inputs reached what was cut off, if anything may have been
     net_conflict: ConflictInfo | None = None  # from net scores
     sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y, where the conflict was measured
+    chain: bool = False  # the model is a plain chain of layers
 
 
 def pieces(passed: Passed, every_class: bool) -> list[Piece]:
@@ -77,6 +78,7 @@ def _piece(passed: Passed, keep: bool = False) -> Piece:
         probability=_probability(passed),
         class_names=passed.class_names,
         cut=_join_cut(passed, outcome),
+        chain=passed.run.steps is not None,
     )
 
 

@@ -17,7 +17,8 @@ from .._core.run import Run
 from .._core.tolerance import all_finite
 from .._inputs.target import pick_outputs
 from ..rules.registry import TABLE
-from .forward import forward, plain_output
+from .faults import refuse_own_slip
+from .forward import chain_output, forward, plain_output
 from .job import Batch, Job
 from .zeroed_codes import ZeroedCodes, ZeroedPass
 
@@ -36,20 +37,25 @@ class Asked:
 
 
 def without(batch: Batch, removed: Tensor) -> Batch:
-    """The rows with some elements at their baseline; ``removed`` is (rows, elements), input after input."""
+    """The rows with some elements at their baseline; ``removed`` is (rows, elements), input after input.
+
+    With one dimension more in front, (sets, rows, elements), the rows without each of the sets, one below the other.
+    """
     sizes = [x[0].numel() for x in batch.tensors]
+    sets = removed.shape[:-2]
     tensors: list[Tensor] = []
     zeroed: list[Tensor | None] = []
-    for x, reference, part in zip(batch.tensors, batch.references, removed.split(sizes, 1), strict=True):
-        away, coded = part.reshape(x.shape), reference is None and not x.is_floating_point()
-        start = torch.zeros_like(x) if reference is None else reference.to(x)
-        tensors.append(x if coded else torch.where(away, start, x))
-        zeroed.append(away if coded and bool(away.any()) else None)
+    for x, reference, part in zip(batch.tensors, batch.references, removed.split(sizes, -1), strict=True):
+        away, coded = part.reshape(*sets, *x.shape), reference is None and not x.is_floating_point()
+        start: Any = 0 if reference is None else reference.to(x)
+        made = x.expand(away.shape) if coded else torch.where(away, start, x)
+        tensors.append(made.flatten(0, 1) if sets else made)
+        zeroed.append((away.flatten(0, 1) if sets else away) if coded and bool(away.any()) else None)
     return dataclasses.replace(batch, tensors=tuple(tensors), zeroed=tuple(zeroed))
 
 
-def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
-    """The explained number at these rows, (rows,).
+def evaluate(job: Job, batch: Batch, asked: Asked, chain: bool = False) -> Tensor:
+    """The explained number at these rows, (rows,). ``chain``: the model is a plain chain of layers, which needs no guard.
 
     Raises:
         NotEvaluated: It is not finite there. Errors of the model itself are passed on.
@@ -62,7 +68,8 @@ def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
         batch = dataclasses.replace(batch, tensors=tensors)
     with ZeroedPass() if zeroed else contextlib.nullcontext():
         if asked.final is None:
-            found = pick_outputs(plain_output(job, batch), asked.target, asked.against)
+            output = chain_output(job, batch) if chain else plain_output(job, batch)
+            found = pick_outputs(output, asked.target, asked.against)
         else:
             logits = _logits(job, batch, asked)
             if logits is None and zeroed:
@@ -73,6 +80,27 @@ def evaluate(job: Job, batch: Batch, asked: Asked) -> Tensor:
     if not all_finite(found):
         raise NotEvaluated("the output of the model is not finite there")
     return found.detach()
+
+
+def evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, chain: bool = False) -> Tensor | None:
+    """The explained number with several sets of elements at the baseline, in one pass: (sets, rows).
+
+    ``removed`` is (sets, rows, elements). None if the model does not take so many rows, or is not finite at one of them.
+    """
+    many, rows = removed.shape[:2]
+
+    def repeat(part: Tensor | None) -> Tensor | None:
+        return None if part is None else part.repeat(many, *(1,) * (part.ndim - 1))
+
+    wide = Asked(asked.target.repeat(many, 1), repeat(asked.against), asked.final)
+    large = dataclasses.replace(without(batch, removed), rows=slice(0, many * rows))
+    if asked.final is not None:
+        large = dataclasses.replace(large, references=tuple(map(repeat, batch.references)))
+    try:
+        return evaluate(job, large, wide, chain).view(many, rows)
+    except Exception as error:  # of the model
+        refuse_own_slip(error)
+        return None
 
 
 class _LastFinal(TorchFunctionMode):

@@ -196,6 +196,11 @@ def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
         guard.restore()
 
 
+def chain_output(job: Job, batch: Batch) -> Tensor:
+    """The output of a model that is a plain chain of layers (``sequential.py``): it keeps nothing and draws nothing."""
+    return _plain(job, batch)
+
+
 def redraw_output(job: Job, batch: Batch, seed: int) -> Tensor:
     """The output of the model as it is, with other random numbers."""
     guard = _guard(job, batch)

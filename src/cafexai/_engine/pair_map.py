@@ -7,7 +7,6 @@ V_ij = min(|e_i|, |e_j|) if e_i and e_j have different signs, else 0. hidden_ij 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from dataclasses import dataclass
 
@@ -18,10 +17,9 @@ from .._core.tolerance import gap, tolerance
 from .._extras import progress
 from ..explanation import Explanation
 from ..explanation.conflict import counteraction
-from .evaluate import Asked, evaluate, without
-from .faults import refuse_own_slip
+from .evaluate import Asked, evaluate, evaluate_together, without
 from .feature_sets import FeatureSets, feature_sets
-from .job import Batch, Job
+from .job import Job
 
 AT_ONCE = 4096  # rows that are evaluated at a time
 
@@ -85,7 +83,7 @@ def _evaluate_sets(job: Job, e: Explanation, removed: Tensor, of: FeatureSets, b
     together = not job.arguments() and not of.by_row and step > 1
     for start in progress(starts, told, "batch", job.request.show_progress):
         part = removed[start : start + step]
-        values = _evaluate_together(job, batch, asked, part, of) if together else None
+        values = evaluate_together(job, batch, asked, _spread(of, part)) if together else None
         if values is None or (start == 0 and gap(values[0], e.output.to(values)) > tolerance(values.dtype)):
             together = False  # the model does not treat each row by itself
             values = torch.stack([evaluate(job, without(batch, of.spread(one)), asked) for one in part])
@@ -93,20 +91,6 @@ def _evaluate_sets(job: Job, e: Explanation, removed: Tensor, of: FeatureSets, b
     return torch.cat(found)
 
 
-def _evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, of: FeatureSets) -> Tensor | None:
-    """Several sets in one pass; None if the model does not take so many rows."""
-    many, rows = removed.shape[:2]
-
-    def repeat(part: Tensor | None) -> Tensor | None:
-        return None if part is None else part.repeat(many, *(1,) * (part.ndim - 1))
-
-    target = asked.target.repeat(many, 1)
-    wide = Asked(target, repeat(asked.against), asked.final)
-    tensors = tuple(x.repeat(many, *(1,) * (x.ndim - 1)) for x in batch.tensors)
-    references = tuple(map(repeat, batch.references))
-    large = dataclasses.replace(batch, tensors=tensors, references=references, rows=slice(0, many * rows))
-    try:
-        return evaluate(job, without(large, of.spread(removed.flatten(0, 1))), wide).view(many, rows)
-    except Exception as error:  # of the model
-        refuse_own_slip(error)
-        return None
+def _spread(of: FeatureSets, removed: Tensor) -> Tensor:
+    """Sets of features, (sets, rows, features), as sets of elements."""
+    return of.spread(removed.flatten(0, 1)).unflatten(0, removed.shape[:2])

@@ -44,15 +44,16 @@ class ConflictInfo:
 
 def from_sides(sides: Tensor) -> ConflictInfo:
     """The measured conflict. ``sides`` is (rows, baselines, 4); conflicts and distances are averaged over baselines."""
-    r, p, q, y = sides.double().unbind(-1)
-    amount = torch.maximum(counteraction(y - p, p - r), counteraction(y - q, q - r))
-    return ConflictInfo(amount.mean(1).to(sides.dtype), (y - r).abs().mean(1).to(sides.dtype), MEASURED, sides)
+    known = sides.double()
+    r, u, y = known[..., :1], known[..., 1:3], known[..., 3:]
+    amount = counteraction(y - u, u - r).amax(-1)
+    return ConflictInfo(amount.mean(1).to(sides.dtype), (y - r)[..., 0].abs().mean(1).to(sides.dtype), MEASURED, sides)
 
 
 def counteraction(first: Tensor, second: Tensor) -> Tensor:
     """Definition 3: the smaller of what is changed by removing one side, and then the other, if their signs differ."""
     size = torch.minimum(first.abs(), second.abs())
-    return torch.where(first * second.sign() < 0, size, torch.zeros_like(size))
+    return torch.where(first * second.sign() < 0, size, 0)
 
 
 def from_nets(nets: Tensor) -> ConflictInfo:
