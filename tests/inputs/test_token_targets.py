@@ -121,7 +121,7 @@ def test_mistakes_are_named(tokenizer):
     with pytest.raises(ValueError, match="target=-1"):
         cafe.explain(PROMPTS[0])
     ids = tokenizer(PROMPTS, padding=True, return_tensors="pt")["input_ids"]
-    with pytest.raises(ValueError, match="some rows end with padding"):
+    with pytest.raises(ValueError, match="may be padding: row 1 ends with '<pad>'"):
         cafe.explain(ids, target=-1)
     with pytest.raises(ValueError, match="that is the explained output itself"):
         cafe.explain(PROMPTS[0], target=" copy", against=" copy")

@@ -29,19 +29,13 @@ class TextRows:
     mask: Tensor | None
     tokenizer: Any
 
-    def last(self, call: str) -> Tensor:
+    def last(self) -> Tensor:
         """The position of the last real token of each row."""
         count = self.ids.shape[1]
-        if self.mask is not None and self.mask.shape == self.ids.shape:
-            places = torch.arange(count, device=self.mask.device)
-            return torch.where(self.mask != 0, places, 0).amax(1).cpu()
-        pad, end = (getattr(self.tokenizer, name, None) for name in ("pad_token_id", "eos_token_id"))
-        if pad is not None and pad != end and bool((self.ids[:, -1] == pad).any()):
-            raise ValueError(
-                f"{call}(..., target=...): some rows end with padding. Say which tokens are padding: "
-                "additional_forward_args={'attention_mask': mask}, or give the encoding of the tokenizer."
-            )
-        return torch.full((len(self.ids),), count - 1)
+        if self.mask is None or self.mask.shape != self.ids.shape:  # padding without a mask was refused before
+            return torch.full((len(self.ids),), count - 1)
+        places = torch.arange(count, device=self.mask.device)
+        return torch.where(self.mask != 0, places, 0).amax(1).cpu()
 
 
 def token_targets(target: Any, output: Tensor, text: TextRows, rows: slice, names: Sequence[str], call: str) -> Any:
@@ -78,7 +72,7 @@ def token_targets(target: Any, output: Tensor, text: TextRows, rows: slice, name
                 f"{text.ids.shape[1]} tokens. Give the position of each row, target=[(position, token id), ...]."
             )
         return target
-    last = text.last(call)
+    last = text.last()
     index = torch.zeros(len(text.ids), 2, dtype=torch.long)
     for row, one in enumerate(listed):
         place, token = one if isinstance(one, tuple) else (LAST, one)
