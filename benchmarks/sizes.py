@@ -2,9 +2,9 @@
 
     python benchmarks/sizes.py [--only TEXT]
 
-Every cell runs in a process of its own: once to warm up, then once measured. The backward pass goes to the input. Memory is the peak above the loaded model; time is
-seconds of the processor. Integrated Gradients runs 10 of its 50 steps, and its time is multiplied by 5. Linux only: peaks come
-from /proc.
+Every cell runs in a process of its own: once to warm up, then once measured. The backward pass goes to the input. Memory is
+the peak above the loaded model; time is seconds of the processor. Integrated Gradients runs 10 of its 50 steps, and its time
+is multiplied by 5. Linux only: peaks come from /proc.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from torch import Tensor, nn
+
 from beside_deeplift import CASES as BESIDE
-from beside_deeplift import NextToken, Pictures
+from beside_deeplift import NextToken
 from cafexai import CAFE
 from cases import Case, Encoder
 from language_memory import peak
 from memory import ALLOCATOR
-from torch import Tensor, nn
 from ways import BASE, DEEPLIFT, input_gradient
 
 STEPS, SHARE = 10, 5  # of Integrated Gradients that are run; the part of all 50 that they are

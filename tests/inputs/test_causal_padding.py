@@ -121,7 +121,9 @@ def test_padding_without_a_mask_is_refused(make, side):
     ids[mask == 0] = pad
     model.config.eos_token_id = model.generation_config.eos_token_id = pad  # no padding token: people pad with the end
     for options in ({"target": -1}, {"target": (-1, 3)}, {"output": "logits[:, -1]", "target": 3}):
-        with pytest.raises(ValueError, match=f"row 0 {'begins' if side == 'left' else 'ends'} with '0'.*'attention_mask': mask"):
+        with pytest.raises(
+            ValueError, match=f"row 0 {'begins' if side == 'left' else 'ends'} with '0'.*'attention_mask': mask"
+        ):
             CAFE(model).explain(ids, **options)
     with pytest.raises(ValueError, match="there is no attention mask"):
         CAFE(model).attribute(ids, target=(-1, 3))
