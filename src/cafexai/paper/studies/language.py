@@ -171,7 +171,7 @@ LANGUAGE = Study(
     "no data; the packages transformers and captum",
     {
         "toy": COMMON | {"width": 16, "layers": 1, "batch": 2, "steps": 2, "seeds": [0], "questions": 2},
-        "quick": COMMON | {"steps": 800, "seeds": [0, 1, 2, 3, 4], "questions": 20},
+        "quick": COMMON | {"steps": 700, "seeds": [0, 1, 2, 3, 4], "questions": 12},
         "full": COMMON | {"layers": 4, "steps": 4000, "seeds": [0, 1, 2, 3, 4], "questions": 100},
     },
     {"toy": "0.1", "quick": "12", "full": "90"},
