@@ -245,8 +245,8 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
             The explanation with ``e.refinement`` (correction, errors) and ``e.refined``.
 
         Raises:
-            ValueError: The explanation is of words or of a layer, was read from a file, or there is no background to take
-                the noise from.
+            ValueError: The explanation is of a layer or was read from a file, or numbers have no background to take the noise
+                from.
 
         Example:
             >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(50, 2))

@@ -171,6 +171,10 @@ def test_chats_and_segments(tokenizer):
     tokenizer.chat_template = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
     try:
         g = cafe.generation(chat, max_new_tokens=2)
+        parts = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in chat]
+        torch.testing.assert_close(cafe.generation(parts, max_new_tokens=2).scores, g.scores)
+        with pytest.raises(ValueError, match="parts of the types 'image'"):
+            cafe.generation([{"role": "user", "content": [{"type": "image", "url": "x"}]}], max_new_tokens=2)
     finally:
         tokenizer.chat_template = None
     messages = g.by("message")
@@ -201,6 +205,11 @@ def test_mistakes_are_named(tokenizer):
         CAFE(torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Linear(4, 9))).generation([1, 2])
     with pytest.raises(ValueError, match="max_new_tokens=0"):
         cafe.generation(PROMPT, max_new_tokens=0)
+    with pytest.raises(ValueError, match=r"the model has 64 positions\. Shorten the prompt, or give max_new_tokens fewer"):
+        cafe.generation(PROMPT, max_new_tokens=64)
+    with pytest.raises(ValueError, match="the prompt has 70 tokens"):
+        cafe.generation([5] * 70, continuation=" and")
+    assert len(cafe.generation([5] * 63, max_new_tokens=2)) <= 2  # as many as fit
     with pytest.raises(ValueError, match=r"target=\(-1, token id\)"):
         cafe.explain(PROMPT)
 

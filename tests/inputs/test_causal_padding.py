@@ -111,3 +111,31 @@ def test_other_models_and_rows_without_padding_are_left_alone():
     ids = torch.tensor([TOKENS[1]])
     e = CAFE(model).explain(ids, additional_forward_args={"attention_mask": torch.ones_like(ids)}, target=(-1, 3))
     assert not any("position_ids" in note for note in e.notes)
+
+
+@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_without_a_mask_is_refused(make, side):
+    model, (ids, mask) = make(), padded(side)
+    pad = 0 if model.config.pad_token_id is None else model.config.pad_token_id
+    ids[mask == 0] = pad
+    model.config.eos_token_id = model.generation_config.eos_token_id = pad  # no padding token: people pad with the end
+    for options in ({"target": -1}, {"target": (-1, 3)}, {"output": "logits[:, -1]", "target": 3}):
+        with pytest.raises(
+            ValueError, match=f"row 0 {'begins' if side == 'left' else 'ends'} with '0'.*'attention_mask': mask"
+        ):
+            CAFE(model).explain(ids, **options)
+    with pytest.raises(ValueError, match="there is no attention mask"):
+        CAFE(model).attribute(ids, target=(-1, 3))
+    said = {"additional_forward_args": {"attention_mask": torch.ones_like(ids)}}  # the user says that all are real
+    assert CAFE(model).explain(ids, target=(-1, 3), **said).combined.shape == ids.shape
+
+
+def test_a_text_that_begins_with_its_end_token_is_no_padding():
+    model = gpt2()  # its bos and eos are 0
+    ids = torch.tensor([[0, 5, 9], [0, 7, 2]])
+    assert len(CAFE(model).explain(ids, target=-1)) == 2
+    for row in ([0, 0, 9], [0, 5, 0]):
+        with pytest.raises(ValueError, match="may be padding"):
+            CAFE(model).explain(torch.tensor([row]), target=-1)
+    assert len(CAFE(model).explain(torch.tensor([[5, 9, 0]]), target=(1, 3))) == 1  # padding behind it is not read

@@ -121,7 +121,44 @@ def test_mistakes_are_named(tokenizer):
     with pytest.raises(ValueError, match="target=-1"):
         cafe.explain(PROMPTS[0])
     ids = tokenizer(PROMPTS, padding=True, return_tensors="pt")["input_ids"]
-    with pytest.raises(ValueError, match="some rows end with padding"):
+    with pytest.raises(ValueError, match="may be padding: row 1 ends with '<pad>'"):
         cafe.explain(ids, target=-1)
     with pytest.raises(ValueError, match="that is the explained output itself"):
         cafe.explain(PROMPTS[0], target=" copy", against=" copy")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_against_all_others_or_several_tokens(kind, side, tokenizer, tmp_path):
+    model = build(kind, len(tokenizer)).eval().double()
+    cafe = CAFE(model, tokenizer=tokenizer)
+    tokenizer.padding_side = side
+    copy, may, you = (tokenizer(text)["input_ids"][0] for text in (" copy", " may", " you"))
+    logits = torch.stack([logits_after(model, tokenizer, prompt) for prompt in PROMPTS])
+    rest = (logits.sum(1) - logits[:, you]) / (logits.shape[1] - 1)
+    expected = {"others": logits[:, you] - rest, "several": logits[:, you] - logits[:, [copy, may]].mean(1)}
+    for name, against in (("others", "others"), ("several", {" copy", may})):
+        e = cafe.explain(PROMPTS, target=" you", against=against)
+        torch.testing.assert_close(e.output, expected[name], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(e.baseline_output + e.bias + e.combined.sum(1), e.output)
+        alone = cafe.explain(PROMPTS[1], target=" you", against=[" copy", may] if name == "several" else against)
+        torch.testing.assert_close(alone.combined[0], e.combined[1, : alone.combined.shape[1]], rtol=1e-4, atol=1e-6)
+        assert e.conflict_kind == "measured"  # which evaluates the model again
+        assert e.target_name(1).endswith("rather than the others" if name == "others" else "rather than ' copy' or ' may'")
+        e.save(tmp_path / "e.safetensors")
+        again = type(e).load(tmp_path / "e.safetensors")
+        assert again.against.equal(e.against)
+        assert len(e.to_frame().against.unique()) <= 2
+    with pytest.raises(ValueError, match="that is the explained output itself"):
+        cafe.explain(PROMPTS[0], target=" you", against=[" you", " copy"])
+    with pytest.raises(ValueError, match="give different tokens"):
+        cafe.explain(PROMPTS[0], target=" you", against=[" copy", " copy"])
+    with pytest.raises(ValueError, match="several outputs are for language models"):
+        CAFE(torch.nn.Linear(2, 4)).explain(torch.ones(1, 2), against=[1, 2])
+
+
+def test_a_word_against_others_is_generation(tokenizer):
+    cafe = CAFE(build("gpt2", len(tokenizer)).eval(), tokenizer=tokenizer, words=False)
+    one = cafe.explain(PROMPTS[0], target=" and", against="others", conflict="net")
+    g = cafe.generation(PROMPTS[0], continuation=" and")
+    torch.testing.assert_close(one.combined[0], g.explanation.combined[0], check_dtype=False, rtol=1e-4, atol=1e-6)

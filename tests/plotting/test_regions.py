@@ -113,6 +113,25 @@ def test_tokens_are_drawn_on_the_patch_grid():
     assert find_places(e).prefix == 1
     np.testing.assert_allclose(maps(e)["net"], e.combined[0, 1:].double().sum(1).reshape(4, 4).numpy())
     assert "16 other" not in texts(e.plot(0, most=3))
+    apart = f"{e.combined[0, 0].double().sum().item():.4f}"[:5]
+    for view in ("regions", "detail"):
+        told = texts(e.plot(0, view=view))
+        assert "class token" in told
+        assert apart in told
+    assert "Almost all" not in texts(e.plot(0))
+
+
+def test_a_map_without_scores_names_the_class_token():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, image_size=16, patch_size=4
+    )
+    e = CAFE(transformers.ViTForImageClassification(config).eval()).explain_layer(torch.randn(1, 3, 16, 16), "vit.layers.1")
+    assert e.combined[0, 1:].abs().max() == 0
+    told = texts(e.plot(0))
+    assert "Almost all of the net is at the class token, outside of the image" in told
+    assert "16 places +0" in told
 
 
 def test_one_scale_is_the_largest_region_of_all_rows():

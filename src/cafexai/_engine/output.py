@@ -17,8 +17,8 @@ from .._core.value import Scores
 from .._inputs.baselines import Reference
 from .._inputs.causal import find_mask, is_causal
 from .._inputs.output_path import follow_path
-from .._inputs.target import OTHERS, choose_target, is_others, names_of_outputs, other_outputs
-from .._inputs.token_targets import TextRows, token_targets
+from .._inputs.target import OTHERS, choose_target, is_others, names_of_outputs, other_outputs, split_index
+from .._inputs.token_targets import TextRows, index_several, several_tokens, token_targets
 from ..errors import RowsMixed
 from .check import check_output
 from .job import Batch, Job
@@ -111,31 +111,56 @@ def select_target(output: Any, expected: Tensor, batch: Batch, run: Run, job: Jo
     against, text = job.request.against, text_rows(job)
     if text is not None and target is not None:
         target = token_targets(target, scores.value, text, batch.rows, names, "explain")
-        if against is not None and not is_others(against, names):
+        if against is not None and not is_others(against, names) and several_tokens(against, job.given.rows) is None:
             against = token_targets(against, scores.value, text, batch.rows, names, "explain")
     pick, index = choose_target(scores.value, target, batch.rows, job.given.rows, names=names)
     other = None
     if against is None:
         chosen = scores.reshape(pick, aligned=True)
     elif is_others(against, names):
-        others = other_outputs(scores.value, index)
-        chosen, other = _minus_mean(scores, pick, others), torch.full_like(index, OTHERS)
+        others = other_outputs(scores.value, index, text=text is not None and scores.value.ndim == 3)
+        chosen, other = _minus_mean(scores, pick, index[:, :-1], others), torch.full_like(index, OTHERS)
+    elif (other := _index_several(job, batch, scores.value, text, index)) is not None:
+        ids = torch.stack([one[:, -1] for one in split_index(other, index.shape[1])], 1)
+        _refuse_same(job, batch, index, (ids == index[:, -1:]).any(1))
+        chosen = _minus_mean(scores, pick, index[:, :-1], ids)
     else:
         try:
             subtract, other = choose_target(scores.value, against, batch.rows, job.given.rows, names=names)
         except ValueError as error:
             raise ValueError(str(error).replace("target=", "against=")) from None
         chosen = _difference(scores, pick, subtract)
-        if bool((same := (index == other).all(1)).any()):
-            row = batch.rows.start + int(same.nonzero()[0])
-            raise ValueError(
-                f"explain(..., against={job.request.against!r}): for row {row} that is the explained output itself, "
-                f"{index[row - batch.rows.start].tolist()}. Give two different ones."
-            )
+        _refuse_same(job, batch, index, (index == other).all(1))
     likely = probabilities(job, scores.value, found if final is not None else None)
     called = names_of_outputs(names, scores.template.shape[1:])
     about = _find_explained(run, batch, job)
     return Passed(run, *about, found, scores, chosen, index, expected, final, notes, other, likely, called)
+
+
+def _index_several(job: Job, batch: Batch, output: Tensor, text: TextRows | None, index: Tensor) -> Tensor | None:
+    """Several outputs whose mean is subtracted, side by side, (rows of the batch, n * dimensions); None if it is one."""
+    against = job.request.against
+    if isinstance(against, Tensor) and against.ndim == 2 and against.shape[1] > index.shape[1] > 0:  # of an explanation
+        return against[batch.rows] if len(against) == job.given.rows else against
+    tokens = several_tokens(against, job.given.rows)
+    if tokens is None:
+        return None
+    if text is None or output.ndim != 3:
+        raise ValueError(
+            f"explain(..., against={against!r}): several outputs are for language models with an output (rows, positions, "
+            'vocabulary). Give one output, or "others".'
+        )
+    return index_several(tokens, index, output.shape[-1], text, "explain")
+
+
+def _refuse_same(job: Job, batch: Batch, index: Tensor, same: Tensor) -> None:
+    """Refuse an output that is held against itself."""
+    if bool(same.any()):
+        row = int(same.nonzero()[0])
+        raise ValueError(
+            f"explain(..., against={job.request.against!r}): for row {batch.rows.start + row} that is the explained output "
+            f"itself, {index[row].tolist()}. Give two different ones."
+        )
 
 
 def text_rows(job: Job) -> TextRows | None:
@@ -172,11 +197,12 @@ def _difference(scores: Scores, pick: Callable[[Tensor], Tensor], subtract: Call
     return difference
 
 
-def _minus_mean(scores: Scores, pick: Callable[[Tensor], Tensor], others: Tensor) -> Scores:
-    """One output minus the mean of others, (rows, others) being their index."""
+def _minus_mean(scores: Scores, pick: Callable[[Tensor], Tensor], places: Tensor, others: Tensor) -> Scores:
+    """One output minus the mean of others, (rows, others) in the last dimension, at (rows, dimensions before it)."""
     index = others.to(scores.template.device)
     rows = torch.arange(len(index), device=index.device)[:, None]
-    rest = scores.reshape(lambda v: v[rows, index], aligned=True).linear(lambda v: v.mean(1), aligned=True)
+    before = tuple(one[:, None] for one in places.to(index.device).unbind(1))
+    rest = scores.reshape(lambda v: v[(rows, *before, index)], aligned=True).linear(lambda v: v.mean(1), aligned=True)
     difference: Scores = scores.reshape(pick, aligned=True).add(rest, alpha=-1)
     return difference
 

@@ -47,8 +47,8 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     ready = convert_inputs(
         inputs, request.additional_forward_args, info.tokenizer, info.preprocess, request.display, subject.takes_raw
     )
-    inputs_given = len(ready.inputs) if isinstance(ready.inputs, (tuple, list)) else 1
-    extra, padded = with_positions(subject.model, ready.extra, request, inputs_given, call)
+    parts = tuple(ready.inputs) if isinstance(ready.inputs, (tuple, list)) else (ready.inputs,)
+    extra, padded = with_positions(subject.model, parts, ready.extra, request, info.tokenizer, call)
     given = prepare(
         ready.inputs,
         subject.model,

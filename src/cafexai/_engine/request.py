@@ -38,7 +38,8 @@ class Request:
         additional_forward_args: Further arguments of forward: a tuple, or a dictionary of keywords. With ``batch_size``,
             tensors among them with one entry per row are cut along with the rows.
         against: Explain the difference between the target and this output, given like a target; "others" is the mean of all
-            other outputs.
+            other outputs. For causal language models also several tokens, whose mean is taken: a set (``{" a", " the"}``), or
+            for a single row a list.
         output: Which part of the model's output is meant: a key, an index, a function, or a path such as
             ``"logits[:, -1]"``.
         feature_groups: One score per group: ``{"sex": [3, 4]}``, or an integer mask shaped like one row, or one per row;

@@ -155,12 +155,13 @@ def _read_chat(messages: Sequence[Mapping[str, Any]], tokenizer: Any, call: str)
         raise ValueError(
             f"{call}(messages): the tokenizer has no chat template. Set tokenizer.chat_template, or give a string."
         )
-    text = tokenizer.apply_chat_template([dict(one) for one in messages], tokenize=False, add_generation_prompt=True)
+    messages = [{**one, "content": _content(one["content"], call)} for one in messages]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     tokens = from_text(text, tokenizer, False)
     spans: dict[str, Span] = {}
     at = 0
     for number, message in enumerate(messages, 1):
-        content = str(message["content"]).strip()
+        content = message["content"].strip()
         start = text.find(content, at)
         if start < 0:
             told = f"The template changes message {number}, so that scores cannot be summed by message."
@@ -168,6 +169,21 @@ def _read_chat(messages: Sequence[Mapping[str, Any]], tokenizer: Any, call: str)
         at = start + len(content)
         spans[f"{number} {message['role']}: {content}"] = (start, at)
     return replace(tokens, groups={"message": _group_tokens(tokens, spans, "(template)")})
+
+
+def _content(content: Any, call: str) -> str:
+    """The text of a message, which may be a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    texts = [part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        kinds = [part.get("type", "?") if isinstance(part, Mapping) else type(part).__name__ for part in parts]
+        raise ValueError(
+            f"{call}(messages): a message has parts of the types {', '.join(map(repr, kinds))}. Only texts are explained: give "
+            'content="...", or [{"type": "text", "text": "..."}].'
+        )
+    return "".join(texts)
 
 
 def _with_segments(tokens: Tokens, segments: Mapping[str, Any], call: str) -> Tokens:

@@ -22,15 +22,15 @@ def is_others(against: Any, names: Sequence[str] = ()) -> bool:
     return isinstance(against, str) and against == "others" and against not in names
 
 
-def other_outputs(output: Tensor, target: Tensor, call: str = "explain") -> Tensor:
-    """The index of all outputs but the target of each row, (rows, classes - 1)."""
-    if output.ndim != 2 or output.shape[1] < 2:
+def other_outputs(output: Tensor, target: Tensor, call: str = "explain", text: bool = False) -> Tensor:
+    """The index of all outputs but the target of each row, (rows, classes - 1); of a text, of all tokens at its position."""
+    if output.ndim != 2 + text or output.shape[-1] < 2:
         raise ValueError(
             f'{call}(..., against="others"): the output of shape {tuple(output.shape)} is not one of several classes, (rows, '
             "classes). Give a single output, or pick a part with output=."
         )
-    places = torch.arange(output.shape[1] - 1).expand(len(output), -1)
-    return places + (places >= target).long()
+    places = torch.arange(output.shape[-1] - 1).expand(len(output), -1)
+    return places + (places >= target[:, -1:]).long()
 
 
 def choose_target(
@@ -69,13 +69,28 @@ def choose_target(
 
 
 def pick_outputs(outputs: Tensor, target: Tensor, against: Tensor | None = None) -> Tensor:
-    """The explained outputs of (rows, *output, ...), minus those that they are held against; indices (rows, dimensions)."""
+    """The explained outputs of (rows, *output, ...), minus those that they are held against.
+
+    ``target`` is an index (rows, dimensions). ``against`` is such an index, or several side by side, whose mean is taken.
+    """
     rows = torch.arange(len(outputs), device=outputs.device)
+
+    def pick(index: Tensor) -> Tensor:
+        return outputs[(rows, *index.to(outputs.device).unbind(1)[: outputs.ndim - 1])]
+
+    one = pick(target)
+    if against is None:
+        return one
     if is_others(against):
-        one = outputs[rows, target.to(outputs.device)[:, 0]]
-        return one - (outputs.sum(1) - one) / (outputs.shape[1] - 1)
-    places = [(rows, *one.to(outputs.device).unbind(1)[: outputs.ndim - 1]) for one in (target, against) if one is not None]
-    return outputs[places[0]] if against is None else outputs[places[0]] - outputs[places[1]]
+        here = outputs[(rows, *target.to(outputs.device).unbind(1)[:-1])]
+        return one - (here.sum(1) - one) / (here.shape[1] - 1)
+    several = split_index(against, target.shape[1])
+    return one - (pick(several[0]) if len(several) == 1 else torch.stack([pick(index) for index in several]).mean(0))
+
+
+def split_index(index: Tensor, dimensions: int) -> list[Tensor]:
+    """The indices of several outputs that stand side by side."""
+    return list(index.split(dimensions, 1)) if dimensions else [index]
 
 
 def names_of_outputs(names: Sequence[str], sizes: torch.Size, call: str = "explain") -> tuple[str, ...] | None:

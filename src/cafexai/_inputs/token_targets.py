@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .prompt import token_text
+from .target import OTHERS
 
 LAST = -1  # as a target: the predicted token at the last real position
 
@@ -29,19 +30,13 @@ class TextRows:
     mask: Tensor | None
     tokenizer: Any
 
-    def last(self, call: str) -> Tensor:
+    def last(self) -> Tensor:
         """The position of the last real token of each row."""
         count = self.ids.shape[1]
-        if self.mask is not None and self.mask.shape == self.ids.shape:
-            places = torch.arange(count, device=self.mask.device)
-            return torch.where(self.mask != 0, places, 0).amax(1).cpu()
-        pad, end = (getattr(self.tokenizer, name, None) for name in ("pad_token_id", "eos_token_id"))
-        if pad is not None and pad != end and bool((self.ids[:, -1] == pad).any()):
-            raise ValueError(
-                f"{call}(..., target=...): some rows end with padding. Say which tokens are padding: "
-                "additional_forward_args={'attention_mask': mask}, or give the encoding of the tokenizer."
-            )
-        return torch.full((len(self.ids),), count - 1)
+        if self.mask is None or self.mask.shape != self.ids.shape:  # padding without a mask was refused before
+            return torch.full((len(self.ids),), count - 1)
+        places = torch.arange(count, device=self.mask.device)
+        return torch.where(self.mask != 0, places, 0).amax(1).cpu()
 
 
 def token_targets(target: Any, output: Tensor, text: TextRows, rows: slice, names: Sequence[str], call: str) -> Any:
@@ -78,7 +73,7 @@ def token_targets(target: Any, output: Tensor, text: TextRows, rows: slice, name
                 f"{text.ids.shape[1]} tokens. Give the position of each row, target=[(position, token id), ...]."
             )
         return target
-    last = text.last(call)
+    last = text.last()
     index = torch.zeros(len(text.ids), 2, dtype=torch.long)
     for row, one in enumerate(listed):
         place, token = one if isinstance(one, tuple) else (LAST, one)
@@ -90,6 +85,22 @@ def token_targets(target: Any, output: Tensor, text: TextRows, rows: slice, name
     return index
 
 
+def several_tokens(against: Any, rows: int) -> list[Any] | None:
+    """Tokens whose mean is subtracted: a set, or for a single row a list. None for all other forms of ``against``."""
+    if isinstance(against, (set, frozenset)):
+        return sorted(against, key=str)
+    listed = isinstance(against, list) and rows == 1 and len(against) > 1
+    return against if listed and all(type(one) is int or isinstance(one, str) for one in against) else None
+
+
+def index_several(tokens: Sequence[Any], target: Tensor, size: int, text: TextRows, call: str) -> Tensor:
+    """The tokens at the position of each target, as indices side by side: (rows, 2 * tokens)."""
+    ids = [token_id(one, text.tokenizer, size, f"{call}(..., against=...)") for one in tokens]
+    if not ids or len(set(ids)) < len(ids):
+        raise ValueError(f"{call}(..., against={list(tokens)!r}): give different tokens, at least one.")
+    return torch.cat([torch.stack([target[:, 0], torch.full_like(target[:, 0], one)], 1) for one in ids], 1)
+
+
 def name_next_tokens(text: TextRows, target: Tensor, against: Tensor | None) -> tuple[str, ...] | None:
     """What is explained in each row in words, from (rows, 2) indices; None where outputs are no tokens."""
     if text.tokenizer is None or target.shape[1] != 2 or len(target) != len(text.ids):
@@ -99,10 +110,18 @@ def name_next_tokens(text: TextRows, target: Tensor, against: Tensor | None) -> 
         before = token_text(text.tokenizer, int(text.ids[row, place]))
         called = f"next token {token_text(text.tokenizer, token)!r} after {before!r}"
         if against is not None:
-            where, other = against[row].tolist()
-            called += f" rather than {token_text(text.tokenizer, other)!r}" + (f" at {where}" if where != place else "")
+            called += " rather than " + _name_against(text.tokenizer, against[row].view(-1, 2).tolist(), place)
         found.append(called)
     return tuple(found)
+
+
+def _name_against(tokenizer: Any, pairs: Sequence[Sequence[int]], place: int) -> str:
+    """The tokens that a target is held against."""
+    if pairs[0][0] == OTHERS:
+        return "the others"
+    return " or ".join(
+        repr(token_text(tokenizer, token)) + (f" at {where}" if where != place else "") for where, token in pairs
+    )
 
 
 def list_targets(target: Any, rows: int) -> list[Any] | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._extras import needs
+from .._inputs.target import OTHERS
 from ..explanation import Explanation, Tensors
 from ..plotting.row_lines import feature_lines, strongest_first
 
@@ -61,7 +62,9 @@ def output_labels(e: Explanation, index: Tensor) -> list[Any]:
     names = e.class_names if e.meta.settings.get("target_layer") is None else None
     found: list[Any] = []
     for place in index.tolist():
-        if len(place) <= 1 and names is not None:
+        if place and place[0] == OTHERS:
+            found.append("others")
+        elif len(place) <= 1 and names is not None:
             found.append(names[place[0] if place else 0])
         else:
             found.append(0 if not place else place[0] if len(place) == 1 else str(tuple(place)))

@@ -97,8 +97,8 @@ def _refuse(job: Job) -> None:
     for place, x in enumerate(job.given.tensors):
         if not x.is_floating_point() and any(references[place] is None for references in job.stack):
             raise ValueError(
-                "explain_blocks(...): codes can only be left out in favour of another code. Give one, such as "
-                "baselines=tokenizer.mask_token_id."
+                "explain_blocks(...): codes can only be left out in favour of another code, and there is none. Give one: "
+                'baselines="mask" if the tokenizer has a mask token, else an id, such as baselines=tokenizer.eos_token_id.'
             )
 
 

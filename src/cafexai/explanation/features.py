@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._inputs.groups import default_names
+from .._inputs.target import split_index
 from .parts import name_output
 
 if TYPE_CHECKING:
@@ -201,9 +202,11 @@ class FeatureFields:
             return self.target_names[self.position(row)]
         layer, seen_at = self.meta.settings.get("target_layer"), self.meta.settings.get("layer")
         names = self.class_names if layer is None else None
-        parts = [self.target] if self.against is None else [self.target, self.against]
         place = self.position(row)
-        called = [name_output(index[place].tolist(), names) for index in parts]
+        called = [name_output(self.target[place].tolist(), names)]
+        if self.against is not None:
+            several = split_index(self.against[place][None], self.target.shape[1])
+            called.append(" or ".join(name_output(index[0].tolist(), names) for index in several))
         kind = "unit" if layer is not None else "output" if names is None else "logit"
         words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
         words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)

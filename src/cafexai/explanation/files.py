@@ -76,6 +76,12 @@ def _rebuild(tensors: dict[str, Tensor], described: dict[str, Any]) -> dict[str,
     return values
 
 
+def _is_index_like(against: Tensor, target: Tensor) -> bool:
+    """One index per row, or several side by side."""
+    rows, dimensions = target.shape
+    return against.ndim == 2 and len(against) == rows and against.shape[1] in range(dimensions, 10**6, max(dimensions, 1))
+
+
 def find_fault(e: Explanation) -> str | None:
     """What contradicts the definition of an explanation: shapes, signs, or sums; None if nothing does."""
     rows, biases = len(e), list(e.bias_by_layer.values())
@@ -107,7 +113,7 @@ def find_fault(e: Explanation) -> str | None:
             for one in (e.features.baseline_display, e.features.at_baseline)
         )
         or any(names is not None and len(names) != rows for names in (e.row_names, e.target_names))
-        or (e.against is not None and e.against.shape != e.target.shape)
+        or (e.against is not None and not _is_index_like(e.against, e.target))
         or (e.features.names is not None and len(e.features.names) != e.flat(e.positive).shape[1])
         or (e.features.tokens is not None and len(e.features.tokens) != rows)
         or (e.features.tokens is not None and any(len(row) != e.flat(e.positive).shape[1] for row in e.features.tokens))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .._engine.model import Subject
 from .._inputs.prepare import model_dtype
@@ -47,6 +48,7 @@ def generate_tokens(
         )
     if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
         raise ValueError(f"{CALL}(..., max_new_tokens={max_new_tokens!r}): give a whole number of at least 1.")
+    _check_length(model, len(prompt.ids), max_new_tokens, "max_new_tokens")
     ids = _row(prompt.ids, model)
     given: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "do_sample": False, "num_beams": 1}
     pad = getattr(tokenizer, "pad_token_id", None)
@@ -80,6 +82,7 @@ def read_continuation(continuation: Any, prompt: Tokens, tokenizer: Any, joint: 
 
 def plan_steps(model: Any, prompt: Tokens, made: list[int]) -> Steps:
     """The call of forward that has the logits of all generated tokens."""
+    _check_length(model, len(prompt.ids), len(made), "continuation")
     known = _parameters(model)
     ids, tokens, count = _row(prompt.ids, model), torch.tensor(made), len(made)
     options: dict[str, Any] = {"use_cache": False} if "use_cache" in known else {}
@@ -96,6 +99,25 @@ def plan_steps(model: Any, prompt: Tokens, made: list[int]) -> Steps:
         options["logits_to_keep"] = count
         return Steps({"input_ids": whole}, options, torch.arange(count), tokens, places)
     return Steps({"input_ids": whole}, options, places, tokens, places)
+
+
+def _check_length(model: Any, prompt: int, more: int, option: str) -> None:
+    """Refuse more tokens than the model has learnt positions for; the last generated one is never read."""
+    limit = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if not isinstance(limit, int) or not _has_learnt_positions(model, limit):
+        return
+    longest = max(prompt, more) if is_encoder_decoder(model) else prompt + more - 1
+    if longest > limit:
+        raise ValueError(
+            f"{CALL}(...): the prompt has {prompt} tokens and {option} asks for {more}, but the model has {limit} positions. "
+            f"Shorten the prompt, or give {option} fewer tokens."
+        )
+
+
+def _has_learnt_positions(model: Any, limit: int) -> bool:
+    """There is an embedding of as many positions; some models keep up to two for padding."""
+    tables = (one for one in model.named_modules() if isinstance(one[1], nn.Embedding))
+    return any(re.search("pos|wpe", name) and 0 <= table.num_embeddings - limit <= 2 for name, table in tables)
 
 
 def describe_generated(tokenizer: Any, made: list[int]) -> Tokens:

@@ -14,6 +14,7 @@ from .looks import points
 from .palette import CONFLICT, DOWN, UP, both_signs, fading
 from .pixels import find_places, maps, reach, visible_image
 from .regions import RegionScores
+from .row_lines import number
 from .table_plot import describe_conflict, headline
 from .totals import in_total, sentence
 
@@ -52,8 +53,18 @@ def details(explanation: Explanation, regions: RegionScores | None = None, besid
         axes[-1].set_title(name_of_other(beside), fontsize=points(10))
     where = "pixel" if explanation.meta.settings.get("layer") is None else "place"
     row = in_total(explanation, f"{height * width} {where}{'s' * (height * width > 1)}")
-    add_heading(drawn, headline(explanation, row), "\n".join([sentence(row), describe_conflict(row), *explanation.notes]))
+    said = [sentence(row), describe_conflict(row), _told_apart(explanation), *explanation.notes]
+    add_heading(drawn, headline(explanation, row), "\n".join(line for line in said if line))
     return drawn
+
+
+def _told_apart(explanation: Explanation) -> str:
+    """The net of class tokens, which are not on the maps; "" if there are none."""
+    places = find_places(explanation)
+    if places is None or not places.prefix:
+        return ""
+    apart = places.sum_prefix(explanation.parts(explanation.combined)[0])
+    return f"Not on the maps: {places.prefix_name}, net {number(apart)}."
 
 
 def _by_region(regions: RegionScores) -> dict[str, np.ndarray]:

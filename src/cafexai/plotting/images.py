@@ -230,21 +230,29 @@ def _in_total(one: Explanation, found: RegionScores, outlined: Sequence[int]) ->
     for rank, i in enumerate(outlined, 1):
         up, down, net = (float(side[i]) for side in sides)
         lines.append(Line(str(rank), "", up, down, net, True))
-    whole = [one.flat(part)[0].double().sum().item() for part in (one.positive, one.negative, one.combined)]
-    up, down, net = (total - sum(float(side[i]) for i in outlined) for total, side in zip(whole, sides, strict=True))
+    parts, places = (one.positive, one.negative, one.combined), find_places(one)
+    whole = [one.flat(part)[0].double().sum().item() for part in parts]
+    before = [0.0] * 3 if places is None else [places.sum_prefix(one.parts(part)[0]) for part in parts]
+    up, down, net = (
+        total - apart - sum(float(side[i]) for i in outlined) for total, apart, side in zip(whole, before, sides, strict=True)
+    )
     lines.append(Line("others", "", max(up, 0.0), max(down, 0.0), net))
+    if places is not None and places.prefix:
+        lines.append(Line(f"{places.prefix_name} (not on the map)", "", *before))
     start, end = one.baseline_output.item(), one.output.item()
     return in_digits([*lines, bias_line(one)], start, end, conflict_of=one)
 
 
 def _sentence(shown: Shown, found: RegionScores, outlined: Sequence[int]) -> str:
     """The sum in words: baseline, the outlined regions by their number, all others, biases, output."""
-    *first, others, bias = shown.lines
-    rest = len(found.names) - len(outlined)
+    count = len(outlined)
+    first, (others, *before, bias) = shown.lines[:count], shown.lines[count:]
+    rest = len(found.names) - count
     parts = [f"{line.name}: {_add_sign(line.net)}" for line in first]
     told = f"outlined {', '.join(parts)};  " if parts else ""
     kind = f"{found.kind}{'s' * (rest != 1)}"
     words = f"{told}{rest} {'other ' * bool(parts)}{kind} {_add_sign(others.net)}"
+    words += "".join(f";  {line.name} {_add_sign(line.net)}" for line in before)
     words += f";  bias {_add_sign(bias.net)}" if bias.exact.net else ""
     return f"baseline output {shown.start};  {words};  output {shown.end}" + (
         f"   (all numbers {shown.times})" if shown.times else ""

@@ -37,6 +37,17 @@ class Places:
             return values.sum(-1)[self.prefix :].reshape(self.height, self.width).numpy()
         return values.sum(-1 if self.last else 0).numpy()
 
+    def sum_prefix(self, scores: Tensor) -> float:
+        """The sum of the scores of one row that have no place in the image: those of class tokens and registers."""
+        return float(scores[0, : self.prefix or 0].double().sum())
+
+    @property
+    def prefix_name(self) -> str:
+        """What has no place in the image; "" if all has one."""
+        if not self.prefix:
+            return ""
+        return "class token" if self.prefix == 1 else f"{self.prefix} tokens before the patches"
+
 
 def find_places(explanation: Explanation) -> Places | None:
     """Where the scores of each row lie in an image; None if the rows are no images."""

@@ -16,6 +16,7 @@ from .pixels import find_places, maps, visible_image
 
 PALE, STRONG = 0.55, 0.85  # the darkest grey of a picture below a map; how opaque the strongest colour is
 SLIC, SUPERPIXELS, COMPACT = "slic", 64, 10.0  # the only kind; how many are asked for; how much closeness counts
+ALL = 0.95  # share of the scores that makes a map of the rest say nothing
 NO_SCIKIT = "superpixels: scikit-image is not installed, so these are cells of a grid"
 
 
@@ -119,6 +120,10 @@ def region_scores(explanation: Explanation, row: int = 0, cut: Cut | None = None
     index, names, kind, note = _cut(one, row, len(explanation), cut, (places.height, places.width))
     found, count = maps(one), len(names)
     up, down, net = (np.bincount(index.ravel(), found[side].ravel(), count) for side in ("positive", "negative", "net"))
+    apart = places.sum_prefix(one.parts(one.combined)[0])
+    if abs(apart) > ALL * (abs(apart) + np.abs(net).sum()):
+        told = f"Almost all of the net is at the {places.prefix_name}, outside of the image. Explain an earlier layer."
+        note = "; ".join(filter(None, (note, told)))
     return RegionScores(index, names, up, down, net, kind, note)
 
 

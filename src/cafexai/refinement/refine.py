@@ -28,6 +28,7 @@ from .._inputs.perturbations import DataNoise
 from .._inputs.target import pick_outputs
 from ..explanation import Explanation, Refinement, Tensors
 from .fit import Fit, fit_correction, fit_slopes
+from .removal import fit_by_removal
 
 SLOPE = 2.5  # evaluations that a row with its slopes costs
 
@@ -42,7 +43,8 @@ class Refine:
 
     Args:
         samples: The price: evaluations of the model for each row, an even number.
-        perturb: None is the noise of the background, ``DataNoise(data, ...)`` that of other data. Else a function (rows,
+        perturb: None is the noise of the background; for texts, and for codes without a background, random words, tokens or
+            groups are set to their baseline. ``DataNoise(data, ...)`` is the noise of other data. Else a function (rows,
             generator) -> perturbed rows, which gets copies of one row at a time (a tuple for several inputs).
         ridge: The weight of small corrections against a good fit.
         seed: Decides the draws.
@@ -82,9 +84,16 @@ def refine_explanation(subject: Subject, explanation: Explanation, refine: Refin
         raise ValueError("refine(explanation): it was read from a file or copied. Explain the rows again, then refine.")
     if kept.question.layer is not None:
         raise ValueError("refine(explanation): it is of a layer. Rows are perturbed at the inputs; refine scores of these.")
-    if kept.given.words is not None:
-        raise ValueError("refine(explanation): corrections are those of tokens. Explain with CAFE(model, words=False) first.")
+    if kept.given.words is not None and refine.perturb is not None:
+        raise ValueError(
+            "refine(explanation, Refine(..., perturb=...)): it perturbs tokens, and the scores are of words. Drop perturb=, "
+            "which sets random words to their baseline, or explain with CAFE(model, words=False)."
+        )
     job: Job = dataclasses.replace(kept, subject=subject)
+    codes = not any(x.is_floating_point() for x in job.given.tensors)
+    if kept.given.words is not None or (codes and refine.perturb is None and background is None):
+        how = {"samples": int(refine.samples), "ridge": refine.ridge, "seed": int(refine.seed), "slopes": False}
+        return _with_fit(explanation, fit_by_removal(job, explanation, refine), how)
     shapes = [x.shape[1:] for x in job.given.tensors]
     groups = job.request.feature_groups
     names = job.given.names if job.given.names is not None else default_names(shapes)
