@@ -38,7 +38,7 @@ def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
 def measure_network(family: str, name: str, seed: int, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Both shares over the test rows of one network."""
     own = {"family": family, "mimic_demo": settings["mimic_demo"]} | {
-        key: settings[key][family] for key in ("epochs", "train_rows")
+        key: settings[key][family] for key in ("epochs", "demo_epochs", "train_rows")
     }
     table, model = prepare(name, seed, own, place)
     x, y = table.x_test[: settings["rows"]], table.y_test[: settings["rows"]]
@@ -148,15 +148,16 @@ def _findings(family: str, settings: Settings, shares: Shares) -> Iterable[Findi
     )
 
 
-COMMON = {"mimic_demo": True, "families": list(FAMILIES)}
+# The recipes of the infidelity studies, so that both studies ask the same networks.
 EPOCHS = {"mlp": 100, "ft": 100}
+COMMON = {"mimic_demo": True, "families": list(FAMILIES), "demo_epochs": {"mlp": 2000, "ft": 100}}
 PREVALENCE = Study(
     "prevalence",
     "share of hidden units in conflict, MLPs and FT-Transformers (section and appendix on conflict prevalence)",
     "compas, heloc, adult, german with OpenXAI's networks; titanic, covertype, mimic",
     {
         "toy": COMMON | {"data": ["titanic"], "rows": 40, "train_rows": {"mlp": 100, "ft": 100}, "epochs": {"mlp": 1, "ft": 1},
-                         "seeds": [42]},
+                         "demo_epochs": {"mlp": 1, "ft": 1}, "seeds": [42]},
         "quick": COMMON | {"data": list(TABLES), "rows": 2000, "train_rows": {"mlp": None, "ft": 5000}, "epochs": EPOCHS,
                            "seeds": [42]},
         "full": COMMON | {"data": list(TABLES), "rows": None, "train_rows": {"mlp": None, "ft": None}, "epochs": EPOCHS,
