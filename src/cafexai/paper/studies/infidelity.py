@@ -242,7 +242,7 @@ FT = Study(
         "quick": COMMON | WHOLE | TRANSFORMER | {"seeds": [42, 43, 44], "rows": 400, "train_rows": 5000, "units": 3,
                                                  "unit_rows": 20, "limits": SLOW,
                                                  "per_data": {key: {"seeds": [42]} for key in _AUTHORS}},
-        # All rows and the paper's seeds, with the limits of quick; mimic's demo and Covertype (half a day per network) stay there.
+        # All rows to train on and the paper's seeds, with the limits of quick. Half a day per network for Covertype: not here.
         "full": COMMON | WHOLE | TRANSFORMER | {"data": list(AT_FULL_ROWS), "rows": 400, "units": 3, "unit_rows": 20,
                                                 "limits": SLOW},
     },
