@@ -6,8 +6,8 @@ words of ``activation.py``. Where phi has its minimum inside of one, it does mor
     rise = phi(upper end) - min phi,    fall = phi(lower end) - min phi    over an interval,
 
 up and down are replaced: K = max(rises of the first and last interval), M = max(their falls). For a monotone phi this is the
-rule as it was. What the values from r to a do and undo, V = min(rise, fall) of the middle interval, is added to the positive and to
-the negative output alike, c times: it belongs to the positive inputs where d >= 0 and to the negative ones else. So
+rule as it was. What the values from r to a do and undo, V = min(rise, fall) of the middle interval, is added to the positive
+and to the negative output alike, c times: it belongs to the positive inputs where d >= 0 and to the negative ones else. So
 
     delta' = D        total' = |D| + 2 (k + m) + 2 c V.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    activation_conflicts,
     authors_protocol,
     awareness,
     circuit,
@@ -49,6 +50,7 @@ STUDIES: dict[str, Study] = {
         circuit.CIRCUIT,
         properties.PROPERTIES,
         *worked_tables.STUDIES,
+        *activation_conflicts.STUDIES,
         *authors_protocol.STUDIES,
         awareness.AWARENESS,
         units.UNIT_STUDY,
