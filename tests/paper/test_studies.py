@@ -39,6 +39,7 @@ ELSEWHERE = {
     "prevalence",
     "shift-tabular",
     "shift-images",
+    "shift-clothes",
     "monitor",
     "worked-tables",
 }
