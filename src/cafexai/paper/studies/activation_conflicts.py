@@ -7,8 +7,8 @@ Three statements hold by argument, and the study looks for counterexamples:
 - GELU falls up to its minimum and rises from there. Where all sums of inputs lie above the minimum, it is strictly increasing.
   Elsewhere inputs of the same sign conflict: the first makes the output fall, the second makes it rise again. What they do and
   undo is at most the depth of the minimum, 0.17.
-- GELU differs from ReLU by at most that depth, a difference of two values by at most twice as much. So sets with a conflict
-  larger than 0.34 in one of both units are in conflict in the other, with magnitudes that differ by at most 0.34.
+- GELU lies below ReLU, by at most that depth, so that differences of two values differ by at most the depth. So sets with a
+  conflict larger than 0.17 in one of both units are in conflict in the other, with magnitudes that differ by at most 0.17.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def search_units(name: str, settings: Settings) -> dict[str, Any]:
                 shown = max(side[place, list(one.second)].sum().item() for side in (positive, negative))
                 shown = min(shown, max(side[place, list(one.first)].sum().item() for side in (positive, negative)))
                 counts[f"less than the magnitude shown, {flows}"] += shown < one.magnitude - EXACT
-    return {"depth": depth_of(name), "counts": found, "against ReLU": compare_with_relu(phi, rows, 2 * depth_of(name))}
+    return {"depth": depth_of(name), "counts": found, "against ReLU": compare_with_relu(phi, rows, depth_of(name))}
 
 
 COUNTS = (
@@ -194,7 +194,7 @@ def _judge(name: str, result: Mapping[str, Any]) -> Iterable[Finding]:
     )
     against = result["against ReLU"]
     yield Finding(
-        f"{name}: conflicts of any sets beyond twice the depth are those of ReLU, to within that",
+        f"{name}: conflicts of any sets beyond that depth are those of ReLU, to within it",
         not against["missing"] and against["largest difference"] <= against["limit"] + EXACT,
         f"{against['missing']} of {against['count']:.0f} missing in one of both; magnitudes differ by up to "
         f"{against['largest difference']:.3f}, limit {against['limit']:.3f}.",
