@@ -92,10 +92,10 @@ STUDIES = (
         {
             "toy": {"networks": ["narrow"], "rows": 60, "explained": 30, "clothes": ["all ten", "shoes"],
                     "epochs": {"narrow": 1}, "seeds": [42]},
-            "quick": WHOLE | {"networks": ["narrow"], "seeds": [42]},
+            "quick": WHOLE | {"networks": ["narrow"], "seeds": [42], "explained": 500, "epochs": {"narrow": 5}},
             "full": WHOLE | {"networks": list(CONCAT_WIDTHS), "seeds": [42, 43, 44, 45, 46]},
         },
-        {"toy": "0.1", "quick": "10 (estimated)", "full": "300 (estimated)"},
+        {"toy": "0.1", "quick": "3 (estimated)", "full": "300 (estimated)"},
         tasks,
         report,
     ),
