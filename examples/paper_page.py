@@ -153,7 +153,9 @@ def _line(entry: Entry, studies: Path) -> str:
     if not entry.study:
         source = f"[test](../tests/{entry.elsewhere})"
         return f"| {entry.place} | {entry.claim} | holds | exact, tested | {source} |\n"
-    folder = _folder(entry.study, studies)
+    if not (folder := _folder(entry.study, studies)):
+        command = f"`cafexai study {entry.study} --preset quick`"
+        return f"| {entry.place} | {entry.claim} | not measured | | {command} |\n"
     judged = [finding for finding in _findings(folder) if entry.takes(finding)]
     if not judged:
         raise ValueError(f"{entry.place}: {folder} has no finding that begins with one of {list(entry.starts)}.")
@@ -161,9 +163,17 @@ def _line(entry: Entry, studies: Path) -> str:
     return f"| {entry.place} | {entry.claim} | {_verdict(judged)} | {_numbers(judged)} | {source} |\n"
 
 
-def _folder(study: str, studies: Path) -> Path:
+def _folder(study: str, studies: Path) -> Path | None:
     """The results at full size, or the smaller ones. A folder without findings is not finished: it does not count."""
-    return next(path for preset in ("full", "quick") if (path := studies / f"{study}-{preset}") and _done(path))
+    folders = (studies / f"{study}-{preset}" for preset in ("full", "quick"))
+    return next((folder for folder in folders if _done(folder)), None)
+
+
+def _measured(study: str, studies: Path) -> Path:
+    """The same for a study that has results."""
+    folder = _folder(study, studies)
+    assert folder is not None, study
+    return folder
 
 
 def _done(folder: Path) -> bool:
@@ -230,7 +240,7 @@ def other_findings(studies: Path) -> str:
     lines = []
     for study in dict.fromkeys(entry.study for entry in ENTRIES if entry.study not in ("", "activation-conflicts")):
         folder, asked = _folder(study, studies), [entry for entry in ENTRIES if entry.study == study]
-        for finding in _findings(folder):
+        for finding in _findings(folder) if folder else ():
             if not any(entry.takes(finding) for entry in asked):
                 verdict, numbers = _verdict([finding]), _numbers([finding])
                 lines.append(f"| [{study}](../studies/{folder.name}/README.md) | {finding.claim} | {verdict} | {numbers} |\n")
@@ -241,7 +251,7 @@ def levels(studies: Path) -> str:
     """How far infidelity is from the paper's, lowest and highest of the compared methods."""
     lines = ["| networks | data | small perturbation | large perturbation |\n| --- | --- | --- | --- |\n"]
     for study in (MLPS, SPLIT, TRANSFORMERS):
-        folder = _folder(study, studies)
+        folder = _measured(study, studies)
         settings = json.loads((folder / "config.json").read_text())["settings"]
         ours = collect(settings, json.loads((folder / "results.json").read_text()))
         for name in settings["data"]:
@@ -262,7 +272,7 @@ def _range(values: Sequence[float]) -> str:
 
 def misaligned(studies: Path) -> str:
     """Shares of rows that are judged by scores of others, and what the draw of units alone changes."""
-    folder = _folder("authors-protocol", studies)
+    folder = _measured("authors-protocol", studies)
     results = json.loads((folder / "results.json").read_text())
     shares = ", ".join(
         f"{result['misaligned'] / result['rows']:.1%} of {key.removeprefix('alignment-').upper()}"
@@ -282,16 +292,18 @@ def misaligned(studies: Path) -> str:
 
 def of_activations(studies: Path) -> str:
     """The findings about units that are not ReLUs."""
-    return "".join(f"{finding}\n" for finding in _findings(_folder("activation-conflicts", studies)))
+    return "".join(f"{finding}\n" for finding in _findings(_measured("activation-conflicts", studies)))
 
 
 def smaller(studies: Path) -> str:
-    """The presets that are not at full size, what they cost, and the command."""
-    lines = ["| study | here | full, minutes on one core | command |\n| --- | --- | --- | --- |\n"]
-    for study in dict.fromkeys(entry.study for entry in ENTRIES if entry.study):
-        if not _done(studies / f"{study}-full"):
-            line = f"cafexai study {study} --preset full --jobs 2"
-            lines.append(f"| {study} | {_size(_folder(study, studies))} | {STUDIES[study].minutes['full']} | `{line}` |\n")
+    """The presets that are at full size; those that are not, what they cost, and the command."""
+    full = [name for name in STUDIES if _done(studies / f"{name}-full")]
+    lines = [f"At full size: {', '.join(full)}.\n\n"]
+    lines.append("| study | here | full, minutes on one core | command |\n| --- | --- | --- | --- |\n")
+    for name in [name for name in STUDIES if name not in full]:
+        here = _size(studies / f"{name}-quick") if _done(studies / f"{name}-quick") else "no results"
+        line = f"cafexai study {name} --preset full --jobs 2"
+        lines.append(f"| {name} | {here} | {STUDIES[name].minutes['full']} | `{line}` |\n")
     return "".join(lines)
 
 
