@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from cafexai.studies import Finding
+from cafexai.paper.studies import STUDIES, Finding
+from cafexai.paper.studies.infidelity_report import COMPARED, SIZES, collect
+from cafexai.paper.studies.paper import figure_of_paper
 
 ROOT = Path(__file__).parent.parent
 FAST = "as low as that of every comparably fast method, or lower"
+KINDS = {"rate": ("@5e-4", "at a rate of"), "authors": ("@authors", "built as the authors do")}  # of networks, in claims
 
 
 @dataclass(frozen=True)
@@ -23,188 +28,196 @@ class Entry:
     study: str = ""
     starts: Sequence[str] = ()  # beginnings of the claims of the findings
     elsewhere: str = ""  # where it is checked, if by no study
+    kind: str = ""  # of the networks: see KINDS; "" for the usual ones
+    ends: str = ""  # how the claims end
+    detail: bool = False  # for the second table
+
+    def takes(self, finding: Finding) -> bool:
+        """Whether a finding of the study judges this entry."""
+        kind = next((kind for kind, words in KINDS.items() if any(word in finding.claim for word in words)), "")
+        return kind == self.kind and finding.claim.startswith(tuple(self.starts)) and finding.claim.endswith(self.ends)
 
 
-TESTS = "tests/explain/test_worked_examples.py"
-MLPS, TRANSFORMERS = "infidelity-mlp", "infidelity-ft"
+WORKED, CONFLICTS, TWIN = "explain/test_worked_examples.py", "conflicts/test_conflicts.py", "rules/test_rules.py"
+MLPS, TRANSFORMERS, SPLIT = "infidelity-mlp", "infidelity-ft", "infidelity-covertype"
+RIVALS = {"that of Integrated Gradients, or lower": "Integrated Gradients", "the sampling methods, or lower": "slow methods"}
+
+
+def of_family(study: str, name: str, table: str, kinds: Mapping[str, str]) -> Iterable[Entry]:
+    """The rows of a table on infidelity, for each kind of networks."""
+    for kind, words in kinds.items():
+        where = f"{table}{words}"
+        yield Entry(where, f"infidelity, {name}: CAFE 0.5 is lowest of the comparably fast methods, by data set", study,
+                    ["infidelity of CAFE 0.5 on "], kind=kind, ends=FAST, detail=kind == "authors")  # fmt: skip
+        for rivals, they in RIVALS.items():
+            yield Entry(where, f"infidelity, {name}: CAFE 0.5 is as low as {they}", study, ["infidelity of CAFE 0.5 on "],
+                        kind=kind, ends=rivals, detail=True)  # fmt: skip
+        yield Entry(where, f"the order of the methods, {name}, by data set", study, ["methods in the paper's order"], kind=kind,
+                    detail=bool(kind))  # fmt: skip
+
+
+def of_appendix(study: str, name: str, tables: Sequence[str], kinds: Mapping[str, str]) -> Iterable[Entry]:
+    """The rows of the tables of the appendix on structural infidelity, max-sensitivity and complexity."""
+    robust = "is lowest of the comparably fast methods" + (" on all data sets" if study == MLPS else " on 4 of 7 data sets")
+    alike = "is about as complex as other explanations" if study == MLPS else "is more complex than other explanations"
+    for kind, words in kinds.items():
+        yield Entry(f"{tables[0]}{words}", f"structural infidelity, {name}: CAFE 0.5 is best overall", study,
+                    ["structural infidelity of CAFE 0.5"], kind=kind, ends=FAST, detail=bool(kind))  # fmt: skip
+        for rivals, they in RIVALS.items():
+            yield Entry(f"{tables[0]}{words}", f"structural infidelity, {name}: CAFE 0.5 is as low as {they}", study,
+                        ["structural infidelity of CAFE 0.5"], kind=kind, ends=rivals, detail=True)  # fmt: skip
+        yield Entry(f"{tables[1]}{words}", f"max-sensitivity, {name}: CAFE 1 {robust}", study, ["max-sensitivity"], kind=kind,
+                    detail=bool(kind))  # fmt: skip
+        yield Entry(f"{tables[2]}{words}", f"complexity, {name}: CAFE 0.5 {alike}", study, ["complexity of CAFE"], kind=kind,
+                    detail=bool(kind))  # fmt: skip
+
+
+OURS, HIGHER, AUTHORS = "", ", networks at a rate of 5e-4", ", networks as the authors build them"
 ENTRIES = (
-    Entry("Figure 1 a", "the heart-attack neuron: gradients give 0, CAFE shows both features", elsewhere=TESTS),
+    Entry("Figure 1 a", "the heart-attack neuron: gradients give 0, CAFE shows both features", elsewhere=WORKED),
+    Entry("Figure 1 b", "conflicts and shifts, a sketch: measured in Figures 3 and 4", "shift-tabular", ["s_conf rises"]),
+    Entry("Propositions 1, 2", "conflicts are symmetric; features at their reference are in none", elsewhere=CONFLICTS),
+    Entry("Proposition 3", "minimal conflicts of a linear model are pairs of opposite sign", elsewhere=CONFLICTS),
+    Entry("Figure 2", "peak and linear score flows of a GELU unit", elsewhere=WORKED),
     Entry("Theorem 1", "CAFE 1 underreports no conflict of a ReLU unit", "awareness", ["Theorem 1", "every other method"]),
-    Entry("Figure 2", "score flows of a GELU unit", elsewhere=TESTS),
-    Entry("Table 1", "infidelity on MLPs: CAFE 0.5 is lowest of the comparably fast methods", MLPS,
-          [f"infidelity of CAFE 0.5 on {name}: {FAST}"
-           for name in ("compas", "heloc", "adult", "german", "titanic", "mimic", "covertype")]),
-    Entry("Table 1, networks at a rate of 5e-4", "the same on networks that reach the paper's level", MLPS,
-          [f"infidelity of CAFE 0.5 on {name}: {FAST}" for name in ("titanic@5e-4", "covertype@5e-4")]),
-    Entry("Table 1, fixed networks", "levels and order of all methods", MLPS,
-          [f"infidelity on {name} within" for name in ("compas", "heloc", "adult", "german")]),
-    Entry("Table 1, Covertype", "five trainings of the largest network", "infidelity-covertype",
-          [f"infidelity of CAFE 0.5 on covertype{rate}: {FAST}" for rate in ("", "@5e-4")]),
-    Entry("Table 2", "infidelity on FT-Transformers", TRANSFORMERS,
-          [f"infidelity of CAFE 0.5 on {name}: {FAST}"
-           for name in ("compas", "heloc", "adult", "german", "titanic", "mimic", "covertype")]),
+    Entry("Theorem 2; Propositions 6 to 8", "missingness, linearity, completeness", "properties",
+          [f"ticks for '{name}'" for name in ("Missingness", "Linearity", "Completeness")]),
+    *of_family(MLPS, "MLPs", "Table 1", {"": OURS, "rate": HIGHER}),
+    Entry("Table 1, OpenXAI's networks", "the levels, which can be compared on fixed networks", MLPS, ["infidelity on "]),
+    *of_family(SPLIT, "five MLPs for Covertype", "Table 1", {"": OURS, "rate": HIGHER}),
+    *of_family(TRANSFORMERS, "FT-Transformers", "Table 2", {"": OURS, "authors": AUTHORS}),
+    Entry("Section on real data", "accuracies of the networks, MLPs", MLPS, ["accuracy of"]),
+    Entry("Section on real data", "accuracies of the networks, MLPs at 5e-4", MLPS, ["accuracy of"], kind="rate", detail=True),
+    Entry("Section on real data", "accuracies of FT-Transformers built as the authors do", TRANSFORMERS, ["accuracy of"],
+          kind="authors", detail=True),
+    Entry("Section on real data", "accuracies of the networks, FT-Transformers", TRANSFORMERS, ["accuracy of"]),
     Entry("Section on prevalence", "49 % of the units of MLPs are in conflict, 31 % to 80 %", "prevalence",
           ["49%", "31%", "80%"]),
     Entry("Section on prevalence", "30 % in FT-Transformers, 24 % to 37 %", "prevalence", ["30%", "24%", "37%"]),
-    Entry("Figure on shifts, tables", "s_conf rises under a correlation shift, falls if a feature is missing", "shift-tabular",
+    Entry("Figure 3 (shifts, tables)", "s_conf rises under a correlation shift, falls if a feature is missing", "shift-tabular",
           ["s_conf rises", "s_conf falls"]),
-    Entry("Figure on shifts, images", "both shifts lower MaxLogit; the correlation shift raises s_conf more", "shift-images",
-          ["MaxLogit falls", "s_conf of latent features rises", "s_conf rises more"]),
-    Entry("Figure on XNOR", "1 / 1 for each input, 1 / 0 for the bias", elsewhere=TESTS),
-    Entry("Figure on robustness, a", "two inputs that differ little have scores that differ little", elsewhere=TESTS),
-    Entry("Figure on robustness, c", "scores of all methods on the GELU unit", "worked-tables", ["explosion"]),
-    Entry("Tables of runtimes", "sampling methods take more than 10 times as long as CAFE, MLPs", MLPS, ["sampling methods"]),
-    Entry("Tables of runtimes", "CAFE takes about as long as other gradient-based methods, MLPs", MLPS, ["CAFE 0.5 takes"]),
-    Entry("Tables of runtimes", "the same, FT-Transformers", TRANSFORMERS, ["CAFE 0.5 takes", "sampling methods"]),
-    Entry("Table of properties", "13 properties of six methods", "properties", ["ticks"]),
-    Entry("Table on trained networks", "CAFE 1 has the lowest RMSE in all columns", "synthetic-trained",
+    Entry("Figure 4 (shifts, images)", "both shifts lower MaxLogit; the correlation shift raises s_conf more, the semantic one "
+          "not", "shift-images", ["MaxLogit falls", "s_conf of latent features rises", "s_conf rises more", "the semantic"]),
+    Entry("Figure 4", "the same with other articles of clothing, which the paper does not name", "shift-clothes", ["which"]),
+    Entry("FAQ on conflicts", "GELU(-2 - 5) shows nothing; extrema could be taken into account",
+          elsewhere="core/test_extrema.py"),
+    Entry("FAQ on overestimates", "ReLU(-ReLU(1 - x)): CAFE 1 gives +1 and -1", elsewhere=WORKED),
+    Entry("Propositions 4, 5", "minimal conflicts of active and inactive ReLU units", "activation-conflicts", ["Propositions"]),
+    Entry("Figure 5 (XNOR)", "1 / 1 for each input, 1 / 0 for the bias", elsewhere=WORKED),
+    Entry("Figure 6 a (robustness)", "two inputs that differ little have scores that differ little", elsewhere=WORKED),
+    Entry("Figure 6 b, c", "scores of all methods on the GELU unit", "worked-tables", ["explosion"]),
+    Entry("Appendix, definitions of score flows", "the eight peak and the eight linear flows", elsewhere=TWIN),
+    Entry("Table 3 (runtimes, MLPs)", "CAFE takes about as long as other gradient-based methods", MLPS, ["CAFE 0.5 takes"]),
+    Entry("Table 3", "sampling methods take more than 10 times as long as CAFE", MLPS, ["sampling methods"]),
+    Entry("Table 4 (runtimes, FT-Transformers)", "the same", TRANSFORMERS, ["CAFE 0.5 takes", "sampling methods"]),
+    Entry("Table 5 (properties)", "13 properties of six methods", "properties", ["ticks"]),
+    Entry("Table 6 (trained networks)", "CAFE 1 has the lowest RMSE in all columns", "synthetic-trained",
           ["CAFE 1 has the lowest RMSE of the paper's"]),
-    Entry("Table on constructed networks", "CAFE 1 is exact in all columns", "synthetic-procedural",
-          ["CAFE 1 is exactly", "CAFE 0 = Gradient", "RMSE within 5 %"]),
-    Entry("Tables of structural infidelity", "CAFE 0.5 is lowest of the comparably fast methods, MLPs", MLPS,
-          ["structural infidelity of CAFE 0.5 on all data sets: as low as that of every"]),
-    Entry("Tables of structural infidelity", "the same, FT-Transformers", TRANSFORMERS,
-          ["structural infidelity of CAFE 0.5 on five sevenths of the data sets: as low as that of every"]),
-    Entry("Tables of max-sensitivity", "CAFE 1 is lowest of the comparably fast methods, MLPs (the paper: on 5 of 7)", MLPS,
-          ["max-sensitivity of CAFE 1: lowest among comparably fast methods on all data sets"]),
-    Entry("Tables of max-sensitivity", "the same, FT-Transformers (the paper: on 4 of 7)", TRANSFORMERS,
-          ["max-sensitivity of CAFE 1"]),
-    Entry("Tables of complexity", "MLPs: about as complex as other explanations", MLPS, ["complexity of CAFE"]),
-    Entry("Tables of complexity", "FT-Transformers: more complex than others", TRANSFORMERS, ["complexity of CAFE"]),
-    Entry("Section on real data", "accuracies of the networks, MLPs", MLPS, ["accuracy of"]),
-    Entry("Section on real data", "accuracies of the networks, FT-Transformers", TRANSFORMERS, ["accuracy of"]),
-    Entry("Figure on a circuit", "scores of all methods on the circuit of the paper", "worked-tables", ["circuit"]),
-    Entry("Figure on a circuit", "circuits of trained networks behave alike", "circuit", ["circuit from"]),
-    Entry("Figures of tabular examples", "the bias has a part that other methods do not show", "examples-tabular",
+    Entry("Table 7 (constructed networks)", "CAFE 1 is exact, and has the lowest RMSE, in all columns", "synthetic-procedural",
+          ["CAFE 1 is exactly", "CAFE 1 has the lowest RMSE of the paper's", "CAFE 0 = Gradient", "RMSE within 5 %"]),
+    *of_appendix(MLPS, "MLPs", ("Table 8", "Table 9", "Table 10"), {"": OURS, "rate": HIGHER}),
+    *of_appendix(TRANSFORMERS, "FT-Transformers", ("Table 11", "Table 12", "Table 13"), {"": OURS, "authors": AUTHORS}),
+    Entry("Figure 7 (circuit)", "scores of all methods on the circuit of the paper", "worked-tables", ["circuit"]),
+    Entry("Figure 7", "circuits of trained networks behave alike", "circuit", ["circuit from"]),
+    Entry("Figure 8 (stacked digits)", "the three data sets of digits and clothes", elsewhere="paper/test_datasets.py"),
+    Entry("Figures 9 to 12 (MIMIC)", "the bias has a part that other methods do not show", "examples-tabular",
           ["mimic:", "titanic:", "adult:"]),
-    Entry("Figures of image examples", "CAFE 1 shows more negative pixels than CAFE 0", "examples-images",
+    Entry("Figures 13 to 15 (images)", "CAFE 1 shows more negative pixels than CAFE 0", "examples-images",
           ["mnist:", "cifar10:", "shapes:"]),
 )  # fmt: skip
 HEAD = """# The paper, table by table
 
-Written by `make claims` from the results under `studies/`, in the order of the paper. A preset other than `full` is smaller
-than the paper's experiment. The verdict counts the findings of a study that judge a claim: how many hold, how many do not,
-and how many our numbers leave undecided (differences below two standard errors are ties). `cafexai study NAME --preset PRESET`
-runs a study again. `mimic` is the open demo of 93 patients, not the paper's data. What we claim beyond the paper is in
-[the evidence](evidence.md).
+Written by `make claims` from the results under `studies/`, in the order of the paper; figures and tables are counted as the
+paper counts them. A preset other than `full` is smaller than the paper's experiment. The verdict counts the findings of a
+study that judge a claim: how many hold, how many do not, and how many our numbers leave undecided (differences below two
+standard errors are ties); those that do not hold are named. `cafexai study NAME --preset PRESET` runs a study again. `mimic`
+is the open demo, not the paper's data. What we claim beyond the paper is in [the evidence](evidence.md).
 
-| in the paper | claim | verdict | measured | study |
-| --- | --- | --- | --- | --- |
 """
-REASONS = """
-## Why numbers differ
-
-- **Rows of the last batch.** The authors' evaluation reads the scores of batch i from row i times the length of *that*
-  batch. If the last batch is shorter, its rows are judged by the scores of other rows: 17.1 % of COMPAS, 9.3 % of HELOC, 28
-  % of Titanic, none of German. [authors-protocol](../studies/authors-protocol-full/README.md) computes infidelity both
-  ways, with the same noise.
-- **Units for structural infidelity.** The authors' seed draws 26 outputs among 50 units, where half would be expected. The
-  same study weights all units both ways.
-- **Trained synthetic networks.** Of five networks per data set the paper explains the one with the lowest validation loss,
-  and its data are drawn row by row. `synthetic-trained` does both. SmoothGrad in the last column (paper 2.26, neighbours
-  4.25 to 4.27) may be a misprint for 4.26; this is a guess.
-- **Learning rate.** The paper names none. At 1e-4, the rate of the authors' published code, our networks for Titanic stay
-  at a quarter of the paper's infidelity and those for Covertype below its accuracy; at 5e-4 they reach both. Both rates are
-  shown.
-- **Semantic shift.** The paper does not name the classes of clothing that replace digits, and the verdict depends on them.
-- **FT-Transformers.** Ours read [CLS], multiply one-hot blocks with their embeddings and give every token a bias. Those
-  marked `@authors` read the last token, look blocks up by argmax, so that gradients are 0 there, and give blocks no bias;
-  on OpenXAI's data they see the rows in a new order in every epoch.
-
-## Where we leave the paper's protocol on purpose
-
-| what | the paper | here | reason |
-| --- | --- | --- | --- |
-| rows of the last batch | misaligned | aligned | the paper's numbers for these rows are not those of the method |
-| prevalence | signs of activations ignored | both counts | see [prevalence](../studies/prevalence-quick/README.md) |
-| head of FT-Transformers | last token | [CLS], and `@authors` | the paper describes [CLS] |
-| MIMIC-IV | credentialed data | open demo, 2000 epochs | its files may not be passed on; an epoch of the demo is one batch |
-| FT-Transformers on OpenXAI's data | rows shuffled | rows in order, and `@authors` | as on the other data sets |
-| slow methods | all rows | some rows, marked in each table | time |
-
-## Choices made after a first look
-
-Some settings were chosen after a first look at results, which the reader should know.
-
-- `infidelity-ft`, quick: FT-Transformers trained for only 20 epochs (3000 rows) were tried first; there CAFE 0.5 was as good as
-  every comparably fast method on 1 of 4 data sets (heloc). Then came the paper's 100 epochs (2000 rows, 60 test rows): it was
-  so on 4 of 4, mostly ties. Then all seven data sets, up to 5000 rows to train on and up to 400 to test on: it was so on 4 of 7
-  with one network each. Now there are three networks each, a number fixed beforehand by the time at hand: on 5 of 7, on none of
-  them by more than two standard errors over the networks.
-- `infidelity-*`: "as low as that of every comparably fast method" was first judged by the method with the lowest mean alone.
-  Now no method may be lower by more than two standard errors; german (FT-Transformer) fails by this, and would not have before.
-- `infidelity-mlp`, `infidelity-covertype`: the paper names no learning rate. At 1e-4, the rate of the authors' published code,
-  our networks for Titanic stay at a quarter of the paper's level of infidelity, and those for Covertype below its accuracy. A
-  higher rate was looked for after that: on Titanic the levels of all methods come nearest to the paper's at 5e-4 (Gradient x
-  Input 1.1, 2.6, 5.0 and 13.4 at 1e-4, 3e-4, 5e-4 and 1e-3; paper 4.9; 450 epochs at 1e-4 reach it too). Covertype was then
-  trained at 5e-4 and at no other rate: its levels, which had no part in the choice, come within 6 % of the paper's under the
-  small perturbation and within 12 % under the large one. Both rates are shown; which one the authors used, we do not know.
-- How faithful CAFE 0.5 is beside other fast methods depends on how far a network is trained. On Covertype methods that use
-  gradients have the lower infidelity at an accuracy of 74 and 78 % (`infidelity-covertype`, quick) and at 94.3 % (full, 1e-4),
-  CAFE 0.5 at 95.2 % (full, 5e-4); on Titanic it is alike.
-- `shift-images`, quick: s_conf rose more under the correlation shift than under the semantic one in 1 of 4 networks with 600
-  images and 3 epochs, the first preset, and in 2 of 4 with all images and 4 epochs. The preset now has all of the paper's 25
-  epochs and one seed instead of five. Its networks were trained anew, on another machine, when rows of unit netting were added:
-  it was so in 1 of 4 before and is in 2 of 4 now; as a share of all influence, s_conf was highest under the correlation shift
-  in 3 of 4 and is in 4 of 4 now, in two of them by less than .003.
-- `prevalence`, quick: with 5000 rows for the MLPs and 10 epochs for the FT-Transformers, the first preset, the lowest share of
-  the MLPs was 13.9 % (covertype), and FT-Transformers had 42.6 % with signs. MLPs are now trained as in the paper,
-  FT-Transformers on at most 5000 rows for 100 epochs.
-- `synthetic-trained`: of five networks per data set the one with the lowest validation loss at its last epoch is explained, and
-  data are drawn row by row, as the authors do. Before, all five were averaged, and data were drawn in blocks: CAFE 1 had 0.80,
-  0.64, 0.69, 0.90 (ReLU) and 0.79, 0.77, 0.99, 0.90 (GELU) in 2 to 5 dimensions.
-- `infidelity-deep`: biases in the reference with c = 0.5 at the first activation was chosen among some twenty variants (c by
-  layer, several steps between baseline and input, RevealCancel's rule with feature netting) by their infidelity on one or two
-  networks for each of the same data sets. The study has further networks, but its numbers for that variant flatter it a little.
-- `circuit`: only units without a positive bias are considered. A unit that is active at the reference and switched off by
-  features is partly seen by DeepLIFT Rescale and Integrated Gradients (71 % of the effect in one that we met).
-- `depth-ft`, quick: its networks were trained anew, with the same settings on another machine, when rows of unit netting were
-  added. Rounding is enough for 100 epochs to end elsewhere: positive scores with feature netting were 45.5 times the output on
-  HELOC, within the limit of the claim, and are 51.2 times now; infidelity was as low as with path netting in 7 of 16 cases, now
-  in 2.
-- `properties`: implementation invariance is tested on three pairs of equal functions; the first pair alone showed no difference
-  for LRP and DeepLIFT RevealCancel.
-- The MLPs for the MIMIC demo are trained for 2000 epochs instead of 100 (not in `prevalence`), because an epoch is a single
-  batch there. Its test set has 10 patients.
-
-Results of `examples-tabular`, `examples-images` and `circuit` hold scores, maps and names, but no values of rows and no
-pictures of data sets, which are not ours to pass on; `--set show_data=true` shows them. HELOC is not among them: its terms
-are not open, and with OpenXAI's public weights the scores of a row would tell the row. `cafexai study list` says how long
-presets take that are missing here. Runtimes were taken on one thread of a machine that did other work at the same time, and
-say little about single methods.
-"""
+COLUMNS = "| in the paper | claim | verdict | measured | study |\n| --- | --- | --- | --- | --- |\n"
 
 
 def page(studies: Path) -> str:
-    """The table of all entries, then the reasons for differences."""
-    return HEAD + "".join(_line(entry, studies) for entry in ENTRIES) + REASONS
+    """The table of all entries, what else the same studies say, then the reasons for differences."""
+    text = (ROOT / "examples" / "paper_reasons.md").read_text()
+    for name, make in PARTS.items():
+        text = text.replace(f"<!-- {name} -->\n", make(studies))
+    return HEAD + _lines(studies, detail=False) + text
+
+
+def _lines(studies: Path, detail: bool) -> str:
+    return COLUMNS + "".join(_line(entry, studies) for entry in ENTRIES if entry.detail == detail)
 
 
 def _line(entry: Entry, studies: Path) -> str:
     if not entry.study:
-        source = f"[test](../{entry.elsewhere})"
-        return f"| {entry.place} | {entry.claim} | holds | exact numbers, tested | {source} |\n"
-    folder = next(
-        path for preset in ("full", "quick") if (path := studies / f"{entry.study}-{preset}" / "findings.json").exists()
-    )
-    findings = [Finding(**one) for one in json.loads(folder.read_text())]
-    judged = [finding for finding in findings if finding.claim.startswith(tuple(entry.starts))]
+        source = f"[test](../tests/{entry.elsewhere})"
+        return f"| {entry.place} | {entry.claim} | holds | exact, tested | {source} |\n"
+    if not (folder := _folder(entry.study, studies)):
+        command = f"`cafexai study {entry.study} --preset quick`"
+        return f"| {entry.place} | {entry.claim} | not measured | | {command} |\n"
+    judged = [finding for finding in _findings(folder) if entry.takes(finding)]
     if not judged:
         raise ValueError(f"{entry.place}: {folder} has no finding that begins with one of {list(entry.starts)}.")
-    config = json.loads((folder.parent / "config.json").read_text())
-    seeds = config["settings"].get("seeds")
-    drawn = f", {len(seeds)} seeds" if isinstance(seeds, list) else ""
-    source = f"[{entry.study}](../studies/{folder.parent.name}/README.md), {config['preset']}{drawn}"
+    source = f"[{entry.study}](../studies/{folder.name}/README.md), {_size(folder)}"
     return f"| {entry.place} | {entry.claim} | {_verdict(judged)} | {_numbers(judged)} | {source} |\n"
+
+
+def _folder(study: str, studies: Path) -> Path | None:
+    """The results at full size, or the smaller ones. A folder without findings is not finished: it does not count."""
+    folders = (studies / f"{study}-{preset}" for preset in ("full", "quick"))
+    return next((folder for folder in folders if _done(folder)), None)
+
+
+def _measured(study: str, studies: Path) -> Path:
+    """The same for a study that has results."""
+    folder = _folder(study, studies)
+    assert folder is not None, study
+    return folder
+
+
+def _done(folder: Path) -> bool:
+    return (folder / "findings.json").exists()
+
+
+def _findings(folder: Path) -> list[Finding]:
+    return [Finding(**one) for one in json.loads((folder / "findings.json").read_text())]
+
+
+def _size(folder: Path) -> str:
+    """Preset and seeds."""
+    config = json.loads((folder / "config.json").read_text())
+    seeds = config["settings"].get("seeds")
+    if not isinstance(seeds, list):
+        return str(config["preset"])
+    fewer = sum(len(own.get("seeds", seeds)) < len(seeds) for own in config["settings"].get("per_data", {}).values())
+    count = f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    return f"{config['preset']}, {count}" + (f" (fewer for {fewer} data sets)" if fewer else "")
 
 
 def _verdict(findings: Sequence[Finding]) -> str:
     if len({finding.holds for finding in findings}) == 1:
         return {True: "holds", False: "does not hold", None: "undecided"}[findings[0].holds]
-    counts = [
-        (sum(one.holds is kind for one in findings), word) for kind, word in ((True, "hold"), (False, "not"), (None, "open"))
-    ]
-    return ", ".join(f"{count} {word}" for count, word in counts if count)
+    names = _names([finding.claim for finding in findings])
+    parts = []
+    for kind, word in ((True, "hold"), (False, "not"), (None, "open")):
+        chosen = [name for name, finding in zip(names, findings, strict=True) if finding.holds is kind]
+        if chosen:
+            parts.append(f"{len(chosen)} {word}" + ("" if kind else f" ({'; '.join(chosen)})"))
+    return ", ".join(parts).replace("|", "/")
+
+
+def _names(claims: Sequence[str]) -> list[str]:
+    """What is different about each of several claims."""
+    words = [claim.split() for claim in claims]
+    first = _shared(words)
+    last = _shared([part[first:][::-1] for part in words])
+    return [" ".join(part[first : len(part) - last]).rstrip(":,") or claim for part, claim in zip(words, claims, strict=True)]
+
+
+def _shared(parts: Sequence[Sequence[str]]) -> int:
+    """How many words all of them begin with."""
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False)))
 
 
 def _numbers(findings: Sequence[Finding]) -> str:
@@ -213,6 +226,95 @@ def _numbers(findings: Sequence[Finding]) -> str:
     about = f"{shown.claim.partition(':')[0]}: " if len(findings) > 1 else ""
     return (about + shown.numbers.partition(". ")[0].rstrip(".")).replace("|", "/")
 
+
+# ---- parts of the text below the table
+
+
+def details(studies: Path) -> str:
+    """The rows of the second table."""
+    return _lines(studies, detail=True)
+
+
+def other_findings(studies: Path) -> str:
+    """Findings of the same studies that no row above shows: nothing is left out."""
+    lines = []
+    for study in dict.fromkeys(entry.study for entry in ENTRIES if entry.study not in ("", "activation-conflicts")):
+        folder, asked = _folder(study, studies), [entry for entry in ENTRIES if entry.study == study]
+        for finding in _findings(folder) if folder else ():
+            if not any(entry.takes(finding) for entry in asked):
+                verdict, numbers = _verdict([finding]), _numbers([finding])
+                lines.append(f"| [{study}](../studies/{folder.name}/README.md) | {finding.claim} | {verdict} | {numbers} |\n")
+    return "| study | claim | verdict | measured |\n| --- | --- | --- | --- |\n" + "".join(lines)
+
+
+def levels(studies: Path) -> str:
+    """How far infidelity is from the paper's, lowest and highest of the compared methods."""
+    lines = ["| networks | data | small perturbation | large perturbation |\n| --- | --- | --- | --- |\n"]
+    for study in (MLPS, SPLIT, TRANSFORMERS):
+        folder = _measured(study, studies)
+        settings = json.loads((folder / "config.json").read_text())["settings"]
+        ours = collect(settings, json.loads((folder / "results.json").read_text()))
+        for name in settings["data"]:
+            cells = [_range(_apart(ours, settings["family"], name, size)) for size in SIZES]
+            lines.append(f"| [{study}](../studies/{folder.name}/README.md) | {name} | {' | '.join(cells)} |\n")
+    return "".join(lines)
+
+
+def _apart(ours: Mapping[Any, Any], family: str, name: str, size: str) -> list[float]:
+    theirs = {key: figure_of_paper(f"infidelity {family}", key, f"{name.partition('@')[0]} {size}") for key in COMPARED}
+    known = [(key, value) for key, value in theirs.items() if value and ("infidelity", f"{name} {size}", key) in ours]
+    return [ours["infidelity", f"{name} {size}", key][0] / value - 1 for key, value in known]
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):+.1%} to {max(values):+.1%}" if values else ""
+
+
+def misaligned(studies: Path) -> str:
+    """Shares of rows that are judged by scores of others, and what the draw of units alone changes."""
+    folder = _measured("authors-protocol", studies)
+    results = json.loads((folder / "results.json").read_text())
+    shares = ", ".join(
+        f"{result['misaligned'] / result['rows']:.1%} of {key.removeprefix('alignment-').upper()}"
+        for key, result in results.items()
+        if key.startswith("alignment-")
+    )
+    found = [
+        sizes["small"]["authors"][0] / sizes["small"]["ours"][0] - 1 for sizes in results["units-german"]["methods"].values()
+    ]
+    lines = [f"  {finding}\n" for finding in _findings(folder)]
+    lines.append(f"  - Rows that get the scores of other rows: {shares}.\n")
+    lines.append(
+        f"  - German has no shorter batch. There the draw of units alone changes structural infidelity by {_range(found)}.\n"
+    )
+    return "".join(lines)
+
+
+def of_activations(studies: Path) -> str:
+    """The findings about units that are not ReLUs."""
+    return "".join(f"{finding}\n" for finding in _findings(_measured("activation-conflicts", studies)))
+
+
+def smaller(studies: Path) -> str:
+    """The presets that are at full size; those that are not, what they cost, and the command."""
+    full = [name for name in STUDIES if _done(studies / f"{name}-full")]
+    lines = [f"At full size: {', '.join(full)}.\n\n"]
+    lines.append("| study | here | full, minutes on one core | command |\n| --- | --- | --- | --- |\n")
+    for name in [name for name in STUDIES if name not in full]:
+        here = _size(studies / f"{name}-quick") if _done(studies / f"{name}-quick") else "no results"
+        line = f"cafexai study {name} --preset full --jobs 2"
+        lines.append(f"| {name} | {here} | {STUDIES[name].minutes['full']} | `{line}` |\n")
+    return "".join(lines)
+
+
+PARTS = {
+    "details": details,
+    "other findings": other_findings,
+    "levels": levels,
+    "misaligned": misaligned,
+    "activations": of_activations,
+    "smaller": smaller,
+}
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "paper.md"

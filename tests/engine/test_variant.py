@@ -145,6 +145,10 @@ def test_an_option_changes_only_what_it_names_and_what_that_implies(preset, name
         with pytest.raises(ValueError, match="Drop"):
             base.replace(**{name: value})
         return
+    if preset != "published" and value == "extrema":
+        with pytest.raises(ValueError, match='Set netting="path" too'):
+            base.replace(**{name: value})
+        return
     found = base.replace(**{name: value})
     allowed = {name, *IMPLIED.get((name, value), ())}
     assert set(found.changes_from(base)) <= allowed

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "prevalence",
     "shift-tabular",
     "shift-images",
+    "shift-clothes",
     "monitor",
     "worked-tables",
 }
@@ -210,6 +211,49 @@ def test_structural_infidelity_is_that_of_the_metric(data):
     )
     for key in methods:
         torch.testing.assert_close(found[key], naive[key])
+
+
+def test_a_unit_that_is_drawn_twice_is_explained_once():
+    """The scores of 12 draws among 4 units, each with noise of its own, are those of a loop over the draws."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2)).double()
+    x, calls = torch.randn(5, 3, dtype=torch.float64), []
+    plain, options = method("gradient_x_input"), {"n_samples": 4, "seed": 3}
+
+    def counted(unit, rows, **arguments):
+        calls.append(str(unit))
+        return plain(unit, rows, **arguments)
+
+    perturb = metrics.TabularPerturbation.small(x, [])
+    found = metrics.structural_infidelity(counted, model, x, perturb, n_units=12, **options)
+    assert len(calls) == len(set(calls)) <= 4
+    units = metrics.random_units(model, x, 12, 3)
+    assert set(calls) == set(map(str, units))
+    for number, unit in enumerate(units):
+        scores = plain(unit, x, target=0)
+        naive = metrics.infidelity(unit, x, scores, perturb, target=0, n_samples=4, seed=3 + number)
+        torch.testing.assert_close(found[:, number], naive, rtol=0, atol=0)
+
+
+def test_prevalence_asks_the_networks_of_the_infidelity_studies(data, tmp_path):
+    """The second study trains nothing, also for the demo of MIMIC-IV, which has epochs of its own."""
+    names, options = ["titanic", "mimic"], {"data": str(data), "models": tmp_path / "models", "show_progress": False}
+    shared = {"data": names, "epochs": 2, "demo_epochs": 3, "train_rows": None, "rows": 10}
+    run(STUDIES["infidelity-mlp"], "toy", tmp_path / "one", changes=shared, **options)
+    said = []
+    both = {key: {"mlp": shared[key]} for key in ("epochs", "demo_epochs", "train_rows")}
+    changes = {"data": names, "families": ["mlp"], **both}
+    run(STUDIES["prevalence"], "toy", tmp_path / "two", changes=changes, say=said.append, **options)
+    assert said[-1].startswith("prevalence: 0 networks trained, 2 found in")
+
+
+@pytest.mark.parametrize("preset", ["quick", "full"])
+def test_prevalence_and_infidelity_have_the_same_recipes(preset):
+    settings = STUDIES["prevalence"].presets[preset]
+    for family in ("mlp", "ft"):
+        theirs = STUDIES[f"infidelity-{family}"].presets[preset]
+        assert settings["demo_epochs"][family] == theirs.get("demo_epochs", theirs["epochs"])
+        for key in ("epochs", "train_rows"):
+            assert settings[key][family] == theirs[key]
 
 
 def test_ticks_come_from_tests_and_agree_with_the_paper(tmp_path):

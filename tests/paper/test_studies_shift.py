@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import data_files
+from cafexai.paper.datasets import concat_mnist, fashion_mnist
 from cafexai.paper.studies import shift_images, shift_tabular_report
 from cafexai.paper.studies.distributions import BINS, auroc, compare_sets, jensen_shannon, tell_apart
 from cafexai.paper.studies.monitor_report import binomial_interval
@@ -56,6 +57,34 @@ def test_shift_images(tmp_path):
         assert all(len(counts) == BINS and sum(counts) == 20 for counts in result[kind]["counts"].values())
     assert "MaxLogit falls under both shifts" in said
     assert {"max-logit.md", "conflict.csv", "shift-images.png", "shift-images.svg"} <= written(tmp_path / "out")
+
+
+def test_shift_clothes(tmp_path):
+    """The network is that of shift-images; only scores are new."""
+    for name in ("mnist", "fashion-mnist"):
+        data_files.idx(tmp_path / "data" / name, np.random.default_rng(0))
+    finished("shift-images", tmp_path / "images", "--data", tmp_path / "data", "--models", tmp_path / "models")
+    line = ("--data", tmp_path / "data", "--models", tmp_path / "models")
+    results, said = finished("shift-clothes", tmp_path / "clothes", *line)
+    assert "0 networks trained, 1 found in" in said
+    (result,) = results.values()
+    assert set(result) == {"fresh", "correlation", "all ten", "shoes"}
+    assert result["all ten"] != result["shoes"]
+
+
+def test_clothes_are_those_that_were_named(tmp_path):
+    for name in ("mnist", "fashion-mnist"):
+        data_files.idx(tmp_path / name, np.random.default_rng(0))
+    usual, shoes = (concat_mnist(folder=tmp_path, clothes=clothes) for clothes in (None, ["Sneaker", "Sandal"]))
+    assert torch.equal(usual.x_train, shoes.x_train)
+    assert torch.equal(usual.shifts["correlation"][0], shoes.shifts["correlation"][0])
+    everything = fashion_mnist(folder=tmp_path)
+    known = {image.numpy().tobytes() for image in everything.x_test[(everything.y_test == 5) | (everything.y_test == 7)]}
+    assert {image[:, 28:].numpy().tobytes() for image in shoes.shifts["semantic"][0]} <= known
+    with pytest.raises(ValueError, match=r"unknown 'Hat'\. Allowed values: T-shirt"):
+        concat_mnist(folder=tmp_path, clothes=["Hat"])
+    with pytest.raises(ValueError, match="name at least one"):
+        concat_mnist(folder=tmp_path, clothes=[])
 
 
 def test_one_seed_has_no_standard_error():

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .._core.activation import activation
 from .._core.backward import both_signs
 from .._core.contract import Made, Move
+from .._core.extrema import path_activation
 from .._core.row_index import Rows
 from .._core.run import Run
 from .._core.steps import LINEAR, Step
@@ -36,7 +36,7 @@ class PathScores(TotalScores):
         reference, delta, rows = made
         return type(self)(self.run, reference, delta, total(), rows)
 
-    activation = staticmethod(activation)
+    activation = staticmethod(path_activation)
     outcome = staticmethod(both_signs)
 
     def linear_step(self, weight: Tensor, first: bool) -> Step:

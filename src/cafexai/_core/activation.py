@@ -46,7 +46,7 @@ def apply_flows(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, rule: FlowRule, reference: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     """The new delta and total and the multipliers: two for ReLU, else four. ``points``: see ``at_points``."""
-    if rule.kind == "peak":
+    if rule.kind != "mean":
         return apply_peak_flows(delta, total, points, phi, rule.c)
     return _with_total(delta, total, *flows(delta, total, points, phi, rule, reference))
 
@@ -112,7 +112,7 @@ def flows(
     delta: Tensor, total: Tensor, points: Sequence[Tensor], phi: Function, rule: FlowRule, reference: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """D, k, -m of the formulas above, and 2 min(p, n). ``reference`` is asked for mean flows alone."""
-    if rule.kind == "peak":
+    if rule.kind != "mean":
         return peak_flows(delta, total, points, phi, rule.c)
     change, share = mean_share(delta, total, points, phi, rule.c, reference)
     smaller = torch.sub(total, delta.abs()).clamp_min_(0)
@@ -195,8 +195,8 @@ def activation(
     if reference is None and not keeps_zero:
         reference = delta.new_zeros(()).expand(delta.shape)
     behind = None if reference is None else over_rows(phi, reference)
-    pays = plain and rule.kind == "peak" and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
-    closed = phi is torch.relu and reference is None and rule.kind == "peak"
+    pays = plain and rule.kind != "mean" and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi)
+    closed = phi is torch.relu and reference is None and rule.kind != "mean"
     if delta.numel() >= LARGE and (pays or not closed):
         return (COMPILED if pays else RECOMPUTED), reference, behind, phi
     return (KEPT_COMPILED if pays else KEPT), reference, behind, phi
@@ -236,7 +236,7 @@ def _keep_multipliers(
     return *made[:2], made[2:], ()
 
 
-def _pull_kept(gradients: Sequence[Tensor | None], maps: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
+def pull_kept(gradients: Sequence[Tensor | None], maps: Sequence[Tensor], rest: tuple[Any, ...]) -> Pair:
     return _pull_back(gradients, maps)
 
 
@@ -294,8 +294,8 @@ def _only_pulled(
     return _pull_both(from_delta, from_total, *maps, *(() if len(maps) == 4 else maps[::-1]))
 
 
-KEPT = Step(functools.partial(_keep_multipliers, False), _pull_kept)
-KEPT_COMPILED = Step(functools.partial(_keep_multipliers, True), _pull_kept)
+KEPT = Step(functools.partial(_keep_multipliers, False), pull_kept)
+KEPT_COMPILED = Step(functools.partial(_keep_multipliers, True), pull_kept)
 RECOMPUTED = Step(_recompute, _pull_recomputed)
 COMPILED = Step(_compile, _pull_compiled)
 

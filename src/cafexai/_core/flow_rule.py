@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 class FlowRule:
     """How cancelled influence shows behind a function: kind and conflict sensitivity constant c.
 
-    ``kind``: "peak" (the paper) takes the larger of the two ways in which it could show, "mean" their mean. c = 0 is the linear
-    flow of both kinds.
+    ``kind``: "peak" (the paper) takes the larger of the two ways in which it could show, "mean" their mean,
+    "extrema" is "peak" with what functions do between the points that this compares. c = 0 is the linear flow of all kinds.
     """
 
     kind: str = "peak"

@@ -16,6 +16,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {  # option -> value -> what it means
     "flows": {
         "peak": "cancelled influence shows in the larger of its two directions, as in the paper",
         "mean": "cancelled influence shows in the mean of its two directions",
+        "extrema": "as peak, and what GELU and its kind do and undo below their minimum shows too; by path only",
     },
     "biases": {
         "scores": "biases have scores of their own, as in the paper",
@@ -61,7 +62,7 @@ class Variant:
 
     Args:
         netting: What is in conflict: "path", "unit" or "feature".
-        flows: What shows of cancelled influence: "peak" or "mean".
+        flows: What shows of cancelled influence: "peak", "mean" or, by path only, "extrema".
         biases: Whether biases have scores of their own ("scores") or belong to the reference ("reference").
         norms: Whether the statistics of norms are constants: "frozen" or "open".
         norm_mean: What the mean inside a frozen norm is: "bias" or "linear". It has no effect where norms are open.
@@ -100,6 +101,11 @@ class Variant:
                     f'Variant({option}={value!r}, {name}={getattr(self, name)!r}): {option}={value!r} needs {name}="frozen". '
                     f"Drop {name}=, or set {option}={_OTHER[option]!r} too."
                 )
+        if self.flows == "extrema" and self.netting != "path":
+            raise ValueError(
+                f'Variant(flows="extrema", netting={self.netting!r}): units hand on net values there, in which a change that '
+                'is undone does not show. Set netting="path" too, or flows="peak".'
+            )
 
     def _frozen_by(self, name: str) -> tuple[str, str] | None:
         """The option and value that freeze ``name``, if any."""

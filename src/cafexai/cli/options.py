@@ -58,7 +58,7 @@ Variant = Annotated[
     str, typer.Option(help="How influence is propagated: default, published (the paper), feature (keeps features apart).")
 ]
 Netting = Annotated[str | None, typer.Option(help="Option of the variant: path, unit or feature.")]
-Flows = Annotated[str | None, typer.Option(help="Option of the variant: peak or mean.")]
+Flows = Annotated[str | None, typer.Option(help="Option of the variant: peak, mean or extrema.")]
 Biases = Annotated[str | None, typer.Option(help="Option of the variant: scores or reference.")]
 Norms = Annotated[str | None, typer.Option(help="Option of the variant: frozen or open.")]
 NormMean = Annotated[str | None, typer.Option(help="Option of the variant, for frozen norms: bias or linear.")]

@@ -138,6 +138,14 @@ def random_units(model: nn.Module, x: Tensor, count: int = 50, seed: int = 0, la
     return units
 
 
+def group_draws(units: Sequence[UnitModel]) -> list[tuple[UnitModel, list[int]]]:
+    """Every unit once, with the places at which it was drawn: a small layer is drawn as often as a large one."""
+    found: dict[str, tuple[UnitModel, list[int]]] = {}
+    for number, unit in enumerate(units):
+        found.setdefault(str(unit), (unit, []))[1].append(number)
+    return list(found.values())
+
+
 def _outputs(model: nn.Module, x: Tensor, modules: Mapping[str, nn.Module]) -> dict[str, list[Tensor]]:
     """What each module gives, call by call, where that has one entry per row."""
     found: dict[str, list[Tensor]] = {}
@@ -207,17 +215,18 @@ def structural_infidelity(
     """
     (groups,) = resolve_old_words("structural_infidelity", old, feature_groups=(feature_groups, None, "feature_mask"))
     many = dict(methods) if isinstance(methods, Mapping) else {"": methods}
-    results: dict[str, list[Tensor]] = {name: [] for name in many}
+    results: dict[str, dict[int, Tensor]] = {name: {} for name in many}
     at_least("structural_infidelity", 1, n_units=n_units, n_samples=n_samples)
     rows_for("structural_infidelity", model, x)
     start = 0.0 if baselines is None else baselines
-    for number, unit in enumerate(progress(random_units(model, x, n_units, seed, layers))):
+    for unit, numbers in progress(group_draws(random_units(model, x, n_units, seed, layers))):
         options = {"target": 0, "baselines": baselines}
         scores = {name: method(unit, x, **options, **groups_by_word(method, groups)) for name, method in many.items()}
-        draws: dict[str, Any] = {"n_samples": n_samples, "seed": seed + number, "normalize": normalize}
-        for name, value in infidelity(unit, x, scores, perturb, target=0, baselines=start, **draws).items():
-            results[name].append(value)
-    joined = {name: torch.stack(values, 1) for name, values in results.items()}
+        for number in numbers:
+            draws: dict[str, Any] = {"n_samples": n_samples, "seed": seed + number, "normalize": normalize}
+            for name, value in infidelity(unit, x, scores, perturb, target=0, baselines=start, **draws).items():
+                results[name][number] = value
+    joined = {name: torch.stack([values[number] for number in range(n_units)], 1) for name, values in results.items()}
     return joined if isinstance(methods, Mapping) else joined[""]
 
 

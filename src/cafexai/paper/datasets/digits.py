@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -49,7 +51,14 @@ def fashion_mnist(*, folder: Folder = None, rows: int | None = None) -> Dataset:
     return _images("fashion_mnist", "fashion-mnist", FASHION, "MIT, Zalando SE", FASHION_CLASSES, folder, rows)
 
 
-def concat_mnist(*, folder: Folder = None, source: str = "test", rows: int | None = None, seed: int = 42) -> Dataset:
+def concat_mnist(
+    *,
+    folder: Folder = None,
+    source: str = "test",
+    rows: int | None = None,
+    seed: int = 42,
+    clothes: Iterable[str] | None = None,
+) -> Dataset:
     """A digit 0-4 above a digit 5-9, (1, 56, 28); the label is the upper digit.
 
     In training the lower digit is the upper one + 5. ``shifts["correlation"]``: the lower digit is any of 5-9;
@@ -60,17 +69,26 @@ def concat_mnist(*, folder: Folder = None, source: str = "test", rows: int | Non
         source: The split of MNIST that all splits are made from: the paper took "test", also for training.
         rows: Keep the first rows of each split; None keeps all.
         seed: Decides the pairs.
+        clothes: The articles of clothing under ``shifts["semantic"]``, named as in ``FASHION_CLASSES``; None takes all. The
+            paper does not say which it took.
 
     Returns:
         The data set.
 
     Raises:
         DataNotFound: The files of MNIST or Fashion-MNIST are missing.
+        ValueError: There is no such source or article.
     """
+    wanted = FASHION_CLASSES if clothes is None else tuple(clothes)
+    if unknown := [article for article in wanted if article not in FASHION_CLASSES]:
+        raise ValueError(f"concat_mnist(clothes=...): unknown {unknown[0]!r}. Allowed values: {', '.join(FASHION_CLASSES)}.")
+    if not wanted:
+        raise ValueError("concat_mnist(clothes=()): name at least one article of clothing, or None for all.")
     if source not in ("train", "test"):
         raise ValueError(f'concat_mnist(source={source!r}): unknown value. Allowed values: "train", "test".')
     images, labels = _split("concat_mnist", "mnist", source, folder)
-    clothes, _ = _split("concat_mnist", "fashion-mnist", source, folder)
+    articles, kinds = _split("concat_mnist", "fashion-mnist", source, folder)
+    articles = articles[np.isin(kinds, [FASHION_CLASSES.index(article) for article in wanted])]
     random = np.random.default_rng(seed)
     tops = random.permutation(np.flatnonzero(labels < 5))[:rows]
     lower = np.flatnonzero(labels >= 5)
@@ -79,7 +97,12 @@ def concat_mnist(*, folder: Folder = None, source: str = "test", rows: int | Non
     def partners() -> np.ndarray:
         return images[[random.choice(by_digit[digit]) for digit in labels[tops].tolist()]]
 
-    bottoms = [partners(), partners(), images[random.choice(lower, len(tops))], clothes[random.choice(len(clothes), len(tops))]]
+    bottoms = [
+        partners(),
+        partners(),
+        images[random.choice(lower, len(tops))],
+        articles[random.choice(len(articles), len(tops))],
+    ]
     train, test, correlation, semantic = (_normalise(np.concatenate([images[tops], below], 1)) for below in bottoms)
     y = torch.from_numpy(labels[tops].astype(np.int64))
     return Dataset(

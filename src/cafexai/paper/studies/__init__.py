@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    activation_conflicts,
     authors_protocol,
     awareness,
     circuit,
@@ -19,6 +20,7 @@ from . import (
     patching,
     prevalence,
     properties,
+    shift_clothes,
     shift_images,
     shift_tabular,
     synthetic,
@@ -45,11 +47,13 @@ STUDIES: dict[str, Study] = {
         *depth_blocks.STUDIES,
         *shift_tabular.STUDIES,
         *shift_images.STUDIES,
+        *shift_clothes.STUDIES,
         examples_tabular.EXAMPLES,
         examples_images.EXAMPLES,
         circuit.CIRCUIT,
         properties.PROPERTIES,
         *worked_tables.STUDIES,
+        *activation_conflicts.STUDIES,
         *authors_protocol.STUDIES,
         awareness.AWARENESS,
         units.UNIT_STUDY,
