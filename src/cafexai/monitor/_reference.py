@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ._bins import FEW, LEVELS, NEW, Bins, Counts, Numbers
-from ._signals import Signals
+from ._bins import FEW, LEVELS, MISSING, NEW, Bins, Counts, Numbers
+from ._signals import LAST, Signals
 from ._statistics import correlations, kolmogorov_smirnov, scale, surprise, surprise_limit
 from ._window import Standard, Window, count_places, place_values, summarise
 
-FAMILIES = ("inputs", "new values", "correlations", "scores", "output", "conflict")  # each has a limit of its own
+FAMILIES = ("inputs", "new values", "correlations", "scores", *LAST)  # each has a limit of its own
 EXCEEDING = 10  # chunks that exceed the limit of a family: fewer would make it uncertain
 MOST_CHUNKS = 20_000
 SMALLEST = 30  # rows of a window
 CLEAR = 0.25  # the distance (Kolmogorov-Smirnov) in one column that the smallest window must be able to show
+CLEAR_PAIR = 0.5  # the change of the correlation of a usual pair that it must be able to show
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,20 @@ class Reference:
     limits: Mapping[str, float]  # by family, of scaled statistics
     false_alarms: float
     chunk_rows: int
+    spreads: Numbers  # standard deviations of output, conflict and s_conf
 
     @property
     def minimum(self) -> int:
-        """The smallest window that can be judged: it shows a clear change of one column with a probability above one half."""
-        needed = ceil((max(self.limits["inputs"], self.limits["scores"]) / CLEAR) ** 2)
-        return max(SMALLEST, needed)
+        """The smallest window that can be judged.
+
+        It shows a clear change of one column, or of the correlation of a usual pair, with a probability above one half.
+        """
+        known = self.pair_noise[np.triu_indices(len(self.features), 1)]
+        noise = float(np.median(known[known > 0])) if (known > 0).any() else 0.0
+        column = (max(self.limits["inputs"], self.limits["scores"]) / CLEAR) ** 2
+        needed = max(column, (self.limits["correlations"] * noise / CLEAR_PAIR) ** 2)
+        rows = self.window.rows  # the reference varies by chance, too
+        return max(SMALLEST, ceil(needed * rows / (rows - needed)) if rows > needed else rows)
 
     @property
     def unseen(self) -> Numbers:
@@ -47,13 +57,18 @@ class Reference:
         counts = self.window.counts[: len(self.features), :LEVELS]
         return ((counts == 1).sum(1) + 1) / self.window.rows
 
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Which features have no missing value in the reference."""
+        return self.window.counts[: len(self.features), MISSING] == 0
+
 
 def fit_reference(
     signals: Signals, categories: Mapping[str, tuple[str, ...]], false_alarms: float, chunk_rows: int, seed: int
 ) -> Reference:
     """Bins and limits from the rows of a reference."""
     count = len(signals.features)
-    most = [LEVELS if name in categories else FEW for name in signals.features] + [FEW] * (3 * count + 2)
+    most = [LEVELS if name in categories else FEW for name in signals.features] + [FEW] * (3 * count + len(LAST))
     bins = tuple(Bins.fit(signals.values[:, column], most[column]) for column in range(signals.values.shape[1]))
     standard = Standard.fit(signals.inputs)
     window = summarise(bins, standard, signals)
@@ -66,8 +81,10 @@ def fit_reference(
             maxima[family].append(value)
     rate = false_alarms / len(FAMILIES)
     limits = {family: float(np.quantile(values, 1 - rate, method="higher")) for family, values in maxima.items()}
-    limits["new values"] = surprise_limit(rate, count)
-    return Reference(signals.features, categories, bins, standard, window, noise, limits, false_alarms, chunk_rows)
+    spreads = signals.values[:, -len(LAST) :].std(0)
+    found = Reference(signals.features, categories, bins, standard, window, noise, limits, false_alarms, chunk_rows, spreads)
+    limits["new values"] = surprise_limit(rate, count + int(found.complete.sum()))
+    return found
 
 
 def _draw_chunks(rows: int, size: int, count: int, seed: int) -> list[Counts]:
@@ -109,6 +126,7 @@ def chance_statistics(one: Window, two: Window, noise: Numbers) -> dict[str, flo
         "scores": float(scaled[count : 4 * count].max()),
         "output": float(scaled[4 * count]),
         "conflict": float(scaled[4 * count + 1]),
+        "s_conf": float(scaled[4 * count + 2]),
     }
 
 
@@ -118,9 +136,14 @@ def column_statistics(one: Window, two: Window) -> Numbers:
 
 
 def new_value_statistics(reference: Reference, window: Window) -> Numbers:
-    """How surprising the values are, by feature, that the reference does not have; for columns with few values."""
-    expected, counts = reference.unseen * window.rows, window.counts[: len(reference.features), NEW]
-    return np.array([surprise(int(count), float(usual)) for count, usual in zip(counts, expected, strict=True)])
+    """How surprising the values are that the reference does not have, (2, features).
+
+    New values of columns with few values, and missing values of columns in which none was missing.
+    """
+    inputs = window.counts[: len(reference.features)]
+    once = np.where(reference.complete, window.rows / reference.window.rows, np.inf)  # never seen counts as seen once
+    cases = ((inputs[:, NEW], reference.unseen * window.rows), (inputs[:, MISSING], once))
+    return np.array([[surprise(int(count), float(usual)) for count, usual in zip(*case, strict=True)] for case in cases])
 
 
 def pair_statistics(one: Window, two: Window, noise: Numbers) -> Numbers:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
-from ._rows import Reader, take_rows
+from ._rows import Reader
 from ._signals import KINDS, LAST, Signals
 
-TRIED = 16  # rows explained again, to see that the scores belong to this monitor
-CLOSE = 1e-4  # allowed difference, as a share of the largest number
 
-
-def read_scored(frame: Any, reader: Reader, call: str) -> Signals:
+def read_scored(frame: Any, labels: Any, reader: Reader, call: str) -> Signals:
     """The watched numbers of rows in the form of ``batch``; some rows are explained again and compared.
 
     Raises:
         ValueError: Columns are missing, or the scores were made by another model, baseline or other settings.
     """
-    features = reader.features or ()
+    features = reader.features or tuple(name.removeprefix("net_") for name in frame.columns if name.startswith("net_"))
     scores = [f"{kind}_{name}" for kind in KINDS[1:] for name in features]
     if lost := [name for name in (*scores, *LAST) if name not in frame.columns]:
         raise ValueError(
@@ -32,23 +30,20 @@ def read_scored(frame: Any, reader: Reader, call: str) -> Signals:
         )
     if not len(frame):
         raise ValueError(f"{call}(...): there are no rows.")
+    rows = frame[list(features)].reset_index(drop=True)
+    if reader.categories is None:
+        reader = dataclasses.replace(reader, features=features, categories=read_categories(reader, rows))
     numbers = frame[[*scores, *LAST]].to_numpy(dtype=np.float64)
-    signals = Signals(features, np.concatenate([reader.read_inputs(frame), numbers], 1))
-    places = np.unique(np.linspace(0, len(frame) - 1, TRIED).astype(int))
-    again = Signals.join(list(reader.read(take_rows(frame[list(features)], places), None, call)))
-    if not _is_close(signals.take(places), again):
-        raise ValueError(
-            f"{call}(...): {len(places)} rows were explained again, and their scores differ. These scores were made by another "
-            "model, target, baseline or other settings than this monitor. Score with those of Monitor.fit."
-        )
-    return signals
+    signals = Signals(features, np.concatenate([reader.read_inputs(rows), numbers], 1))
+    reader.compare(signals, rows, f"{call}(...)")
+    if labels is None:
+        return signals
+    known = np.asarray(labels)
+    if len(known) != len(rows):
+        raise ValueError(f"{call}(..., labels=...): {len(known)} labels for {len(rows)} rows. Give one label per row.")
+    return Signals(features, signals.values, reader.compare_labels(rows, known, signals.output, call))
 
 
-def _is_close(one: Signals, two: Signals) -> bool:
-    count = len(one.features)
-    for part in (slice(0, count), slice(count, None)):
-        first, second = one.values[:, part], two.values[:, part]
-        size = float(np.abs(second[np.isfinite(second)]).max(initial=0.0))
-        if not np.allclose(first, second, rtol=0.0, atol=CLOSE * size, equal_nan=True):
-            return False
-    return True
+def read_categories(reader: Reader, rows: Any) -> dict[str, tuple[str, ...]]:
+    """The words for codes of features that are categories."""
+    return {name: tuple(words) for name, words in reader.explain_first(rows).features.categories.items()}

@@ -16,8 +16,8 @@ class Moved:
     """One watched column that moved.
 
     Args:
-        kind: "input", "positive", "negative", "net", "output" or "conflict".
-        feature: The feature; "" for output and conflict.
+        kind: "input", "positive", "negative", "net", "output", "conflict" or "s_conf".
+        feature: The feature; "" for output, conflict and s_conf.
         distance: Kolmogorov-Smirnov, 0 to 1.
         p: Corrected for the number of columns.
         wasserstein: How far values moved on average, in the units of the column.
@@ -120,8 +120,9 @@ class Verdict:
         pairs: Pairs of inputs whose correlation changed.
         output: How far the output moved; None if no row could be scored.
         conflict: How far the conflict moved.
-        columns: Feature -> "missing", "frozen" or "new values".
-        missing: Feature -> share of rows without a value, for features in which it grew.
+        columns: Feature -> "missing", "not finite", "frozen", "new values", "new missing" or "new infinite" (few rows, and none
+            in the reference).
+        missing: Feature -> share of rows without a finite value, for features in which it grew.
         ranking: nDCG of the order of features by mean |net|, 1 for the same order.
         performance: If labels are known.
         false_alarms: The share of windows without a change that raise an alarm.
