@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from .._extras import needs
-from ..loading import load_model, read_data
+from ..loading import read_data
 from ..loading.file_errors import DataProblem, short
 from . import options
 from . import output as files
+from .batch import model_of
 from .errors import UseProblem
-from .request import USUAL, Work, guard_call, read_schema
+from .request import USUAL, Work, guard_call
 from .status import Status
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ Scores = Annotated[
     bool,
     typer.Option("--scores", help="DATA is an output folder of batch (with --keep of the inputs): nothing is explained twice."),
 ]
+Background = Annotated[
+    str | None,
+    typer.Option(help="Rows that a baseline such as mean or background is about, if DATA does not have them.", metavar="FILE"),
+]
+Page = Annotated[Path | None, typer.Option(help="Also write a page: verdict, what moved, rows to look at, windows over time.")]
 Metrics = Annotated[Path | None, typer.Option(help="Also write the verdicts as Prometheus text into this .prom file.")]
 
 
@@ -49,23 +55,35 @@ def fit(
     label: Label = None,
     target: options.Target = None,
     baseline: options.Baseline = USUAL,
+    background: Background = None,
+    scores: Scores = False,
     false_alarms: Rate = 0.01,
     how: options.How,
 ) -> None:
     """Learn from DATA, rows of a time when all was well, what is usual.
 
-    The file holds counts, no rows and no model.
+    The file holds counts, no rows and no model; with --baseline mean, median or mode also that one row.
     """
     from ..monitor import Monitor
 
     _check_ending(monitor)
     with Status().running() as status:
+        if scores:
+            made = _fit_scores(source, label, target, baseline, background, false_alarms, how, status)
+            _save(made, monitor)
+            return
+        if background is not None:
+            raise UseProblem("--background: only with --scores. Without it, DATA itself is the background.")
         work, labels = _load(source, label, status, baseline)
         status.doing(f"explaining {len(work.data)} rows")
         wanted = {"target": _target(work, target), "baselines": work.baselines, "false_alarms": false_alarms}
         made = work.guard(lambda: Monitor.fit(_explainer(work, how), work.inputs, labels, **wanted))
-        with files.writing(monitor):
-            work.guard(lambda: made.save(monitor))
+        _save(made, monitor)
+
+
+def _save(made: Monitor, monitor: Path) -> None:
+    with files.writing(monitor):
+        guard_call(lambda: made.save(monitor), str(monitor), "the settings")
     typer.echo(f"Wrote {monitor}: {made.reference.window.rows} rows, {len(made.reference.features)} features.")
     typer.echo(f"A window needs at least {made.reference.minimum} rows.")
 
@@ -79,6 +97,8 @@ def check(
     label: Label = None,
     by: By = None,
     scores: Scores = False,
+    background: Background = None,
+    html: Page = None,
     prometheus: Metrics = None,
     json: options.Json = False,
     fail_on: FailOn = None,
@@ -88,24 +108,27 @@ def check(
 
     DATA is a file or a folder of Parquet files.
     """
-    from ..monitor import Monitor, write_metrics
+    from ..monitor import Monitor, write_metrics, write_page
 
     if fail_on not in (None, "warn", "alert"):
         raise UseProblem(f"--fail-on {fail_on}: Allowed values: warn, alert.")
-    if scores and label is not None:
-        raise UseProblem("--scores: labels need the rows themselves. Leave out --label, or give the rows instead.")
     files.check_out(prometheus, (".prom",))
+    files.check_out(html, (".html", ".htm"))
     with Status().running() as status:
-        status.doing(f"loading {source.model}")
-        schema = None if source.schema is None else read_schema(source.schema)
-        cafe = how.explainer(load_model(source.model, source.weights, source.trust), schema=schema)
+        cafe, _ = _load_explainer(source, how, status, "zero" if background is None else "background", background)
         known = guard_call(lambda: Monitor.load(monitor, cafe), source.model, source.data)
         rows = _read_rows(source)
         status.doing(f"reading {len(rows)} rows" if scores else f"explaining {len(rows)} rows")
-        cut = _cut_windows(rows, by, known.reference.minimum, source.data)
-        verdicts = {name: _check_window(known, window, label, scores, source) for name, window in cut}
+        verdicts, odd = {}, {}
+        for name, window in _cut_windows(rows, by, known.reference.minimum, source.data):
+            signals = _read_window(known, window, label, scores, source)
+            verdicts[name] = guard_call(lambda: known.check(signals), source.model, source.data)  # noqa: B023
+            if html is not None and verdicts[name].kind != "none":
+                odd[name] = known.find_odd_rows(signals)
     if prometheus is not None:
         files.write_text(prometheus, write_metrics(verdicts))
+    if html is not None:
+        files.write_text(html, write_page(verdicts, odd, f"{Path(source.data).name}, compared with {monitor.name}"))
     if by is None:
         typer.echo(files.as_json(verdicts[WHOLE].to_dict()) if json else _text(verdicts[WHOLE]))
     elif json:
@@ -156,14 +179,13 @@ def _cut_windows(rows: Any, by: str | None, smallest: int, path: str) -> Iterato
             yield str(value), window.drop(columns=by).reset_index(drop=True)
 
 
-def _check_window(known: Monitor, rows: Any, label: str | None, scores: bool, source: options.Source) -> Verdict:
+def _read_window(known: Monitor, rows: Any, label: str | None, scores: bool, source: options.Source) -> Any:
+    """The watched numbers of a window."""
+    labels = None if label is None else _read_labels(rows, label, source.data)
     if scores:
-        found = guard_call(lambda: known.check(known.read_scores(rows)), source.model, source.data)
-    else:
-        labels = None if label is None else _read_labels(rows, label, source.data)
-        plain = rows if label is None else rows.drop(columns=label)
-        found = guard_call(lambda: known.check(plain, labels), source.model, source.data)
-    return cast("Verdict", found)
+        return guard_call(lambda: known.read_scores(rows, labels), source.model, source.data)
+    plain = rows if label is None else rows.drop(columns=label)
+    return guard_call(lambda: known.read(plain, labels), source.model, source.data)
 
 
 def _read_labels(rows: Any, label: str, path: str) -> Any:
@@ -181,6 +203,38 @@ def _load(source: options.Source, label: str | None, status: Status, baseline: s
         if source.columns is None and source.schema is None:
             source = dataclasses.replace(source, columns=",".join(name for name in data.names if name != label))
     return Work(source, status, None, baseline), labels
+
+
+def _load_explainer(
+    source: options.Source, how: options.How, status: Status, baseline: str, background: str | None
+) -> tuple[Any, Any]:
+    """The explainer of a model whose rows come in another form, and the baselines that are asked for."""
+    about = dataclasses.replace(source, data=background or source.data)
+    made, schema, baselines, rows = model_of(about, baseline, status, background)
+    return guard_call(lambda: how.explainer(made, background=rows, schema=schema), source.model, "the settings"), baselines
+
+
+def _fit_scores(
+    source: options.Source,
+    label: str | None,
+    target: str | None,
+    baseline: str,
+    background: str | None,
+    false_alarms: float,
+    how: options.How,
+    status: Status,
+) -> Monitor:
+    """A monitor from an output folder of batch."""
+    from ..monitor import Monitor
+    from . import parsing
+
+    cafe, baselines = _load_explainer(source, how, status, "zero" if baseline == USUAL else baseline, background)
+    frame = _read_folder(source.data)
+    labels = None if label is None else _read_labels(frame, label, source.data)
+    status.doing(f"reading {len(frame)} rows")
+    wanted = {"target": parsing.output(target, "target", cafe.class_names), "baselines": baselines}
+    wanted |= {"false_alarms": false_alarms, "scored": True}
+    return cast("Monitor", guard_call(lambda: Monitor.fit(cafe, frame, labels, **wanted), source.model, source.data))
 
 
 def _target(work: Work, text: str | None) -> Any:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from math import sqrt
+from statistics import NormalDist
 
 import numpy as np
 
 from ._bins import MISSING, NEW, Counts, Numbers
+from ._histograms import draw_histograms
 from ._reference import (
+    FAMILIES,
     Reference,
     column_statistics,
     family_statistics,
@@ -37,7 +40,7 @@ MORE_MISSING = 0.05  # growth of the share of missing values, beyond five standa
 BY_CHANCE = 1e-6  # a column is frozen if rows of the reference would all be equal more rarely than this
 MOSTLY = 0.5  # if more rows have new values, the column has other values altogether: no new category
 MATTERS = 0.1  # standard deviations of the output that make an alert
-WORSE = 0.02  # a loss of accuracy, beyond two standard errors, that makes an alert
+WORSE = 0.02  # a loss of accuracy, beyond chance, that makes an alert
 BROKEN = frozenset(("missing", "not finite", "frozen"))  # faults by which a column is lost
 DRAWS = 200  # bootstrap samples
 FAMILY = {"input": "inputs", "positive": "scores", "negative": "scores", "net": "scores"}  # of columns; others are their own
@@ -54,7 +57,7 @@ def judge(reference: Reference, window: Window) -> Verdict:
     performance = _performance(reference.window, window)
     kind = _kind(alarms, columns)
     matters = _matters(kind, output, columns, "output" in alarms)
-    harm = _harm(kind, matters, performance)
+    harm = _harm(kind, matters, performance, reference)
     found = Verdict(
         kind=kind,
         severity="alert" if matters or harm == "seen" else "none" if kind == "none" else "warn",
@@ -75,6 +78,8 @@ def judge(reference: Reference, window: Window) -> Verdict:
         performance=performance,
         false_alarms=reference.false_alarms,
     )
+    if kind != "none":
+        found = dataclasses.replace(found, histograms=draw_histograms(reference, window, found.moved, list(columns)))
     return dataclasses.replace(found, sentence=write_sentence(found, len(reference.features), reference.minimum))
 
 
@@ -189,12 +194,13 @@ def _matters(kind: str, output: Effect | None, columns: Mapping[str, str], moved
     return kind != "none" and (lost or (moved and output is not None and output.size >= MATTERS))
 
 
-def _harm(kind: str, matters: bool, performance: Performance | None) -> str:
-    """What is known of the predictions; see ``Verdict``."""
+def _harm(kind: str, matters: bool, performance: Performance | None, reference: Reference) -> str:
+    """What is known of the predictions; see ``Verdict``. A loss of accuracy is one more test at the rate of a family."""
     if performance is not None:
-        now = performance.accuracy_now
-        error = sqrt(max(now * (1 - now), 1e-12) / performance.labelled)
-        return "seen" if performance.accuracy_before - now > max(WORSE, 2 * error) else "not seen"
+        before, now = performance.accuracy_before, performance.accuracy_now
+        errors = before * (1 - before) * (1 / performance.labelled + 1 / reference.window.labelled)
+        limit = NormalDist().inv_cdf(1 - reference.false_alarms / len(FAMILIES)) * sqrt(max(errors, 1e-12))
+        return "seen" if before - now > max(WORSE, limit) else "not seen"
     return "none" if kind == "none" else "likely" if matters else "unknown"
 
 

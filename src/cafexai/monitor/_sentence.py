@@ -44,7 +44,8 @@ def _effects(verdict: Verdict, features: int) -> list[str]:
 
 def _changes(verdict: Verdict) -> list[str]:
     if verdict.kind == "none":
-        return [f"no change was found in {verdict.rows} rows"]
+        found = f"no change was found in {verdict.rows} rows"
+        return [found if verdict.harm != "seen" else f"{found}, but predictions are worse"]
     if verdict.columns:
         return _broken(verdict)
     if verdict.kind == "correlation shift":

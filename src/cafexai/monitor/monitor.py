@@ -12,12 +12,13 @@ from ..cafe import CAFE
 from ..explanation import Explanation
 from ._baselines import settle_baselines
 from ._judge import judge
+from ._odd_rows import find_odd_rows
 from ._reference import Reference, family_statistics, fit_reference
 from ._rows import Reader
 from ._scored import read_categories, read_scored
 from ._signals import Signals
 from ._store import fingerprint_fit, load_monitor, save_monitor
-from ._verdict import Verdict
+from ._verdict import OddRow, Verdict
 from ._window import Window, summarise
 
 SMALLEST = 200  # rows of a reference
@@ -223,6 +224,27 @@ class Monitor:
                 "clear change of one column beside chance. Collect more rows with monitor.update."
             )
         return judge(self.reference, window)
+
+    def find_odd_rows(self, rows: Any, count: int = 10) -> tuple[OddRow, ...]:
+        """The rows of a window to look at first: those most typical of what is new in it.
+
+        Args:
+            rows: Rows, an explanation of them, or what ``read`` gave.
+            count: How many.
+
+        Returns:
+            The rows, the most typical first; none if no column moved beyond its limit.
+
+        Raises:
+            ValueError: The rows have other features than the reference.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> len(monitor.find_odd_rows(torch.randn(200, 2) + 3, count=5))
+            5
+        """
+        signals = rows if isinstance(rows, Signals) else self.read(rows)
+        return find_odd_rows(self.reference, self._summarise(signals, None, "monitor.find_odd_rows"), signals, count)
 
     def merge(self, other: Monitor) -> Monitor:
         """Add the open window of a monitor of the same fit, for example that of another worker.
