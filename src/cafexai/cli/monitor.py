@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -106,10 +107,13 @@ def check(
 ) -> None:
     """Compare DATA, new rows, with what MONITOR learned. Give the model and options that fit was given.
 
-    DATA is a file or a folder of Parquet files.
+    DATA is a file, a folder of Parquet files, or the counts (.safetensors) that batch --monitor and serve --monitor wrote.
     """
     from ..monitor import Monitor, write_metrics, write_page
 
+    counts = Path(source.data).suffix == ".safetensors"
+    if counts and (by or label or scores):
+        raise UseProblem(f"{source.data} holds counts of one window. Leave out --by, --label and --scores.")
     if fail_on not in (None, "warn", "alert"):
         raise UseProblem(f"--fail-on {fail_on}: Allowed values: warn, alert.")
     files.check_out(prometheus, (".prom",))
@@ -117,14 +121,11 @@ def check(
     with Status().running() as status:
         cafe, _ = _load_explainer(source, how, status, "zero" if background is None else "background", background)
         known = guard_call(lambda: Monitor.load(monitor, cafe), source.model, source.data)
-        rows = _read_rows(source)
-        status.doing(f"reading {len(rows)} rows" if scores else f"explaining {len(rows)} rows")
-        verdicts, odd = {}, {}
-        for name, window in _cut_windows(rows, by, known.reference.minimum, source.data):
-            signals = _read_window(known, window, label, scores, source)
-            verdicts[name] = guard_call(lambda: known.check(signals), source.model, source.data)  # noqa: B023
-            if html is not None and verdicts[name].kind != "none":
-                odd[name] = known.find_odd_rows(signals)
+        if counts:
+            found = guard_call(lambda: _check_counts(known, source.data, cafe), source.model, source.data)
+            verdicts, odd = {WHOLE: found}, dict[str, Any]()
+        else:
+            verdicts, odd = _check_rows(known, label, by, scores, html is not None, source, status)
     if prometheus is not None:
         files.write_text(prometheus, write_metrics(verdicts))
     if html is not None:
@@ -140,25 +141,52 @@ def check(
         raise typer.Exit(code)
 
 
+def _check_counts(known: Monitor, path: str, cafe: Any) -> Verdict:
+    """The verdict on a window that another process counted."""
+    from ..monitor import Monitor
+
+    return known.copy().merge(Monitor.load(path, cafe)).check()
+
+
+def _check_rows(
+    known: Monitor, label: str | None, by: str | None, scores: bool, look: bool, source: options.Source, status: Status
+) -> tuple[dict[str, Verdict], dict[str, Any]]:
+    """Verdicts by window, and if asked for the rows to look at."""
+    rows = _read_rows(source, scores)
+    status.doing(f"reading {len(rows)} rows" if scores else f"explaining {len(rows)} rows")
+    verdicts: dict[str, Verdict] = {}
+    odd: dict[str, Any] = {}
+    for name, window in _cut_windows(rows, by, known.reference.minimum, source.data):
+        signals = _read_window(known, window, label, scores, source)
+        verdicts[name] = guard_call(partial(known.check, signals), source.model, source.data)
+        if look and verdicts[name].kind != "none":
+            odd[name] = known.find_odd_rows(signals)
+    return verdicts, odd
+
+
 def _check_ending(path: Path) -> None:
     if path.suffix != ".safetensors":
         raise UseProblem(f"{path}: a monitor is a safetensors file; let its name end in .safetensors.")
 
 
-def _read_rows(source: options.Source) -> Any:
+def _read_rows(source: options.Source, scores: bool) -> Any:
     """New rows as they are in the files. Missing values and columns are for the monitor to find."""
     if Path(source.data).is_dir():
-        return _read_folder(source.data)
+        return _read_folder(source.data, scores)
     data = read_data(source.data, None, encoding=source.encoding)
     if data.form != "table":
         raise UseProblem(f"{source.data}: a monitor watches tables, and these are {data.form}.")
     return data.rows
 
 
-def _read_folder(path: str) -> Any:
+def _read_folder(path: str, scores: bool) -> Any:
     pandas = needs("pandas", "batch")
     if not any(Path(path).rglob("*.parquet")):
         raise DataProblem(f"{path}: there is no Parquet file in this folder.")
+    if scores:
+        from ..monitor._batch_files import read_all
+
+        return read_all(path)
     try:
         return pandas.read_parquet(path)
     except (OSError, ValueError) as error:
@@ -229,7 +257,7 @@ def _fit_scores(
     from . import parsing
 
     cafe, baselines = _load_explainer(source, how, status, "zero" if baseline == USUAL else baseline, background)
-    frame = _read_folder(source.data)
+    frame = _read_folder(source.data, True)
     labels = None if label is None else _read_labels(frame, label, source.data)
     status.doing(f"reading {len(frame)} rows")
     wanted = {"target": parsing.output(target, "target", cafe.class_names), "baselines": baselines}

@@ -31,8 +31,10 @@ def find_odd_rows(reference: Reference, window: Window, signals: Signals, count:
     ]
     ratio = np.log(shares[0] / shares[1])
     parts = ratio[np.arange(len(moved)), places]  # (rows, moved columns)
-    parts[np.isnan(signals.values[:, moved]) & (moved >= len(signals.features))] = 0.0  # scores of rows that have none
-    order = np.argsort(-parts.sum(1), kind="stable")[:count]
+    parts[np.isnan(signals.values[:, moved]) & (moved >= len(signals.features))] = 0.0
+    known = ~np.isnan(signals.values[:, moved]) | (moved < len(signals.features))  # a row without scores has fewer columns
+    sizes = np.where(known, parts, 0.0).sum(1) / np.maximum(known.sum(1), 1)
+    order = np.argsort(-sizes, kind="stable")[:count]
     found = []
     for row in order:
         by_feature: dict[str, float] = {}
@@ -43,7 +45,7 @@ def find_odd_rows(reference: Reference, window: Window, signals: Signals, count:
         why = sorted((name for name in by_feature if by_feature[name] > 0), key=lambda name: -by_feature[name])[:3]
         shown = {name: _show(reference, signals, int(row), name) for name in why}
         output = float(signals.output[row])
-        found.append(OddRow(int(row), float(parts[row].sum()), output if np.isfinite(output) else None, shown))
+        found.append(OddRow(int(row), float(sizes[row]), output if np.isfinite(output) else None, shown))
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from math import log2
+from math import ceil, log2
 
 from ..reporting.escape import Html, join_parts, tag
 from ._verdict import Histogram, Verdict
@@ -80,7 +80,7 @@ def draw_timeline(verdicts: Mapping[str, Verdict]) -> Html:
         wide = max(step - min(4.0, step / 4), 0.5)
         parts.append(tag("rect", box, x=f"{at:.1f}", y=f"{base - tall:.1f}", width=f"{wide:.1f}", height=f"{tall:.1f}",
                          kind=f"bar-{one.severity}"))  # fmt: skip
-    shown = max(1, len(verdicts) // 8)
+    shown = max(1, ceil(80 / step))  # as many names as there is room for
     for place, name in enumerate(verdicts):
         if place % shown == 0:
             parts.append(tag("text", name[:12], x=f"{60 + place * step:.1f}", y=HIGH - 14))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,7 +103,7 @@ class Reader:
     def explain_first(self, rows: Any) -> Explanation:
         """The first row, explained."""
         first = take_rows(rows, slice(0, 1))
-        return cast("Explanation", self.cafe.explain(first, show_progress=False, **self.options))
+        return self.cafe.explain(first, show_progress=False, **self.options)
 
     def _choose_columns(self, rows: Any) -> Any:
         """A frame with the columns of the reference; a column that is lost has missing values."""

@@ -9,13 +9,13 @@ import numpy as np
 
 from ..batch._fingerprint import fingerprint
 from ..cafe import CAFE
-from ..explanation import Explanation
 from ._baselines import settle_baselines
+from ._batch_files import read_parts
 from ._judge import judge
 from ._odd_rows import find_odd_rows
 from ._reference import Reference, family_statistics, fit_reference
 from ._rows import Reader
-from ._scored import read_categories, read_scored
+from ._scored import find_categories, read_scored
 from ._signals import Signals
 from ._store import fingerprint_fit, load_monitor, save_monitor
 from ._verdict import OddRow, Verdict
@@ -90,6 +90,8 @@ class Monitor:
         options = {"target": target, "baselines": settle_baselines(cafe, baselines)}
         reader = Reader(cafe, options)
         if scored:
+            kept = reference["output"].notna().to_numpy() if "output" in reference.columns else slice(None)
+            reference, labels = reference[kept], None if labels is None else np.asarray(labels)[kept]
             parts = [read_scored(reference, labels, reader, "Monitor.fit")]
             reference = reference[list(parts[0].features)]
         else:
@@ -102,7 +104,7 @@ class Monitor:
         signals = Signals.join(parts)
         if not np.isfinite(signals.values[:, len(signals.features) :]).all():
             raise ValueError("Monitor.fit(...): some scores or outputs of the reference are not finite.")
-        words = _read_categories(reader, reference)
+        words = find_categories(reader, reference)
         return cls(cafe, fit_reference(signals, words, false_alarms, min(chunk_rows, rows // 4), seed), options)
 
     def read(self, rows: Any, labels: Any = None) -> Signals:
@@ -130,8 +132,8 @@ class Monitor:
     def read_scores(self, frame: Any, labels: Any = None) -> Signals:
         """The watched numbers of rows that ``batch`` scored, without explaining them again.
 
-        Sixteen rows are explained again and compared, so that scores of another model or baseline are refused. Rows that
-        ``batch`` refused are not in its output, so missing values are not seen here.
+        Sixteen rows are explained again and compared, so that scores of another model or baseline are refused. Rows without
+        scores, which ``batch`` keeps apart, count for the inputs.
 
         Args:
             frame: What ``pandas.read_parquet`` reads of a folder of ``batch``, with all scores and the inputs (``keep=``).
@@ -147,6 +149,27 @@ class Monitor:
             >>> monitor.check(monitor.read_scores(pandas.read_parquet("scores")))  # doctest: +SKIP
         """
         return read_scored(frame, labels, self._reader, "monitor.read_scores")
+
+    def update_batch(self, folder: str | os.PathLike[str]) -> Monitor:
+        """Add the output of ``batch`` to the open window, file by file, with the rows that were refused.
+
+        Args:
+            folder: A folder of this machine that ``batch`` wrote, with all scores and the inputs (``keep=``).
+
+        Returns:
+            This monitor.
+
+        Raises:
+            DataProblem: The files cannot be read.
+            ValueError: Columns are missing, or the scores were made by another model, target, baseline or other settings.
+
+        Example:
+            >>> monitor.update_batch("scores").check()  # doctest: +SKIP
+        """
+        for frame in read_parts(folder):
+            if len(frame):
+                self.update(read_scored(frame, None, self._reader, "monitor.update_batch"))
+        return self
 
     def statistics(self, rows: Any) -> dict[str, float]:
         """The largest statistic of each family: what ``check`` compares with its limits, for windows of any size.
@@ -280,6 +303,23 @@ class Monitor:
         """
         return Monitor(self.cafe, self.reference, self.options)
 
+    def is_of(self, target: Any, baselines: Any) -> bool:
+        """Whether scores for this output, compared with these baselines, are those of the fit.
+
+        Args:
+            target: As for ``explain``.
+            baselines: As for ``explain``.
+
+        Returns:
+            True if both are the same.
+
+        Example:
+            >>> Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2)).is_of(None, None)
+            True
+        """
+        other = {"target": target, "baselines": settle_baselines(self.cafe, baselines)}
+        return fingerprint_fit(self.cafe, self.reference, other) == self._fingerprints
+
     @property
     def fingerprint(self) -> str:
         """A short text that is the same only for the same reference, model, schema, background and settings."""
@@ -352,10 +392,3 @@ class Monitor:
                 )
             total = total + summarise(self.reference.bins, self.reference.standard, signals)
         return total
-
-
-def _read_categories(reader: Reader, rows: Any) -> dict[str, tuple[str, ...]]:
-    """The words for codes of features that are categories."""
-    if isinstance(rows, Explanation):
-        return {name: tuple(words) for name, words in rows.features.categories.items()}
-    return {} if isinstance(rows, Signals) else read_categories(reader, rows)
