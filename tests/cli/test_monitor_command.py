@@ -65,7 +65,7 @@ def test_verdict_and_exit_codes(there, capsys):
     ("words", "code", "said"),
     [
         (["check", "bank:net", "same.parquet", "m.safetensors", "--label", "z"], 2, "no such column"),
-        (["check", "bank:net", "same.parquet", "m.safetensors", "--label", "y", "--c", "1"], 3, "another model, variant or c"),
+        (["check", "bank:net", "same.parquet", "m.safetensors", "--label", "y", "--c", "1"], 3, "Changed: c. Give"),
         (["check", "bank:net", "same.parquet", "m.safetensors", "--label", "y", "--fail-on", "x"], 2, "Allowed values"),
         (["fit", "bank:net", "reference.parquet", "m.bin", "--label", "y"], 2, ".safetensors"),
     ],

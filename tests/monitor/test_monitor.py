@@ -149,7 +149,7 @@ def test_files(monitor, cafe, tmp_path):
     again = Monitor.load(path, cafe)
     assert again.check() == monitor.check()
     assert again.merge(monitor).window.rows == 600
-    with pytest.raises(ValueError, match="another model, variant or c"):
+    with pytest.raises(ValueError, match=r"Changed: c\. Give"):
         Monitor.load(path, cafe.replace(c=1))
     data = bytearray(path.read_bytes())
     data[-9] ^= 1

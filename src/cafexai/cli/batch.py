@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -63,6 +64,10 @@ PartitionBy = Annotated[str | None, typer.Option(help="Kept columns that become 
 Compression = Annotated[str, typer.Option(help="snappy; zstd (smaller, slower) or none.")]
 Append = Annotated[bool, typer.Option("--append", help="Also score files that were added to INPUT since the run was begun.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Estimate size and time from some rows, write nothing, and end.")]
+MonitorFile = Annotated[
+    Path | None,
+    typer.Option(help="A file of cafexai monitor fit: write counts of these rows for cafexai monitor check, beside OUTPUT."),
+]
 Verify = Annotated[
     str | None,
     typer.Option(
@@ -103,6 +108,7 @@ def batch(
     deterministic: Deterministic = False,
     append: Append = False,
     dry_run: DryRun = False,
+    monitor: MonitorFile = None,
     verify: Verify = None,
     log_level: options.LogLevel = "warning",
     log_format: options.LogFormat = "text",
@@ -155,9 +161,25 @@ def batch(
             )
 
         summary = guard_call(call, model, input)
+        watched = None if monitor is None or dry_run else _count_for(monitor, made, known, about, how, output, status)
     typer.echo(_as_json(summary) if json else f"{output}: {summary}")
+    if watched is not None:
+        typer.echo(f"Counts for monitor check: {watched}", err=True)
     if not dry_run and not json and summary.refused:
         typer.echo(f"Reasons of the refused rows: {sink_at(output).side}/refused")
+
+
+def _count_for(monitor: Path, made: Any, known: Any, about: Any, how: options.How, output: str, status: Status) -> str:
+    """Counts of the results for a monitor, in a file of the bookkeeping beside them."""
+    from ..batch._sink import sink_at
+    from ..monitor import Monitor
+
+    cafe = how.explainer(made, background=about, schema=known)
+    status.doing(f"counting {output}")
+    counted = guard_call(lambda: Monitor.load(monitor, cafe).reset().update_batch(output), str(monitor), output)
+    path = Path(sink_at(output).side) / "monitor.safetensors"
+    guard_call(lambda: counted.save(path), str(monitor), output)
+    return str(path)
 
 
 def model_of(source: options.Source, baseline: str, status: Status, background: str | None) -> tuple[Any, Any, Any, Any]:

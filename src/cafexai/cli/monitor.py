@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from .._extras import needs
-from ..loading import load_model, read_data
+from ..loading import read_data
 from ..loading.file_errors import DataProblem, short
 from . import options
 from . import output as files
+from .batch import model_of
 from .errors import UseProblem
-from .request import USUAL, Work, guard_call, read_schema
+from .request import USUAL, Work, guard_call
 from .status import Status
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ Scores = Annotated[
     bool,
     typer.Option("--scores", help="DATA is an output folder of batch (with --keep of the inputs): nothing is explained twice."),
 ]
+Background = Annotated[
+    str | None,
+    typer.Option(help="Rows that a baseline such as mean or background is about, if DATA does not have them.", metavar="FILE"),
+]
+Page = Annotated[Path | None, typer.Option(help="Also write a page: verdict, what moved, rows to look at, windows over time.")]
 Metrics = Annotated[Path | None, typer.Option(help="Also write the verdicts as Prometheus text into this .prom file.")]
 
 
@@ -49,23 +56,35 @@ def fit(
     label: Label = None,
     target: options.Target = None,
     baseline: options.Baseline = USUAL,
+    background: Background = None,
+    scores: Scores = False,
     false_alarms: Rate = 0.01,
     how: options.How,
 ) -> None:
     """Learn from DATA, rows of a time when all was well, what is usual.
 
-    The file holds counts, no rows and no model.
+    The file holds counts, no rows and no model; with --baseline mean, median or mode also that one row.
     """
     from ..monitor import Monitor
 
     _check_ending(monitor)
     with Status().running() as status:
+        if scores:
+            made = _fit_scores(source, label, target, baseline, background, false_alarms, how, status)
+            _save(made, monitor)
+            return
+        if background is not None:
+            raise UseProblem("--background: only with --scores. Without it, DATA itself is the background.")
         work, labels = _load(source, label, status, baseline)
         status.doing(f"explaining {len(work.data)} rows")
         wanted = {"target": _target(work, target), "baselines": work.baselines, "false_alarms": false_alarms}
         made = work.guard(lambda: Monitor.fit(_explainer(work, how), work.inputs, labels, **wanted))
-        with files.writing(monitor):
-            work.guard(lambda: made.save(monitor))
+        _save(made, monitor)
+
+
+def _save(made: Monitor, monitor: Path) -> None:
+    with files.writing(monitor):
+        guard_call(lambda: made.save(monitor), str(monitor), "the settings")
     typer.echo(f"Wrote {monitor}: {made.reference.window.rows} rows, {len(made.reference.features)} features.")
     typer.echo(f"A window needs at least {made.reference.minimum} rows.")
 
@@ -79,6 +98,8 @@ def check(
     label: Label = None,
     by: By = None,
     scores: Scores = False,
+    background: Background = None,
+    html: Page = None,
     prometheus: Metrics = None,
     json: options.Json = False,
     fail_on: FailOn = None,
@@ -86,26 +107,29 @@ def check(
 ) -> None:
     """Compare DATA, new rows, with what MONITOR learned. Give the model and options that fit was given.
 
-    DATA is a file or a folder of Parquet files.
+    DATA is a file, a folder of Parquet files, or the counts (.safetensors) that batch --monitor and serve --monitor wrote.
     """
-    from ..monitor import Monitor, write_metrics
+    from ..monitor import Monitor, write_metrics, write_page
 
+    counts = Path(source.data).suffix == ".safetensors"
+    if counts and (by or label or scores):
+        raise UseProblem(f"{source.data} holds counts of one window. Leave out --by, --label and --scores.")
     if fail_on not in (None, "warn", "alert"):
         raise UseProblem(f"--fail-on {fail_on}: Allowed values: warn, alert.")
-    if scores and label is not None:
-        raise UseProblem("--scores: labels need the rows themselves. Leave out --label, or give the rows instead.")
     files.check_out(prometheus, (".prom",))
+    files.check_out(html, (".html", ".htm"))
     with Status().running() as status:
-        status.doing(f"loading {source.model}")
-        schema = None if source.schema is None else read_schema(source.schema)
-        cafe = how.explainer(load_model(source.model, source.weights, source.trust), schema=schema)
+        cafe, _ = _load_explainer(source, how, status, "zero" if background is None else "background", background)
         known = guard_call(lambda: Monitor.load(monitor, cafe), source.model, source.data)
-        rows = _read_rows(source)
-        status.doing(f"reading {len(rows)} rows" if scores else f"explaining {len(rows)} rows")
-        cut = _cut_windows(rows, by, known.reference.minimum, source.data)
-        verdicts = {name: _check_window(known, window, label, scores, source) for name, window in cut}
+        if counts:
+            found = guard_call(lambda: _check_counts(known, source.data, cafe), source.model, source.data)
+            verdicts, odd = {WHOLE: found}, dict[str, Any]()
+        else:
+            verdicts, odd = _check_rows(known, label, by, scores, html is not None, source, status)
     if prometheus is not None:
         files.write_text(prometheus, write_metrics(verdicts))
+    if html is not None:
+        files.write_text(html, write_page(verdicts, odd, f"{Path(source.data).name}, compared with {monitor.name}"))
     if by is None:
         typer.echo(files.as_json(verdicts[WHOLE].to_dict()) if json else _text(verdicts[WHOLE]))
     elif json:
@@ -117,25 +141,52 @@ def check(
         raise typer.Exit(code)
 
 
+def _check_counts(known: Monitor, path: str, cafe: Any) -> Verdict:
+    """The verdict on a window that another process counted."""
+    from ..monitor import Monitor
+
+    return known.copy().merge(Monitor.load(path, cafe)).check()
+
+
+def _check_rows(
+    known: Monitor, label: str | None, by: str | None, scores: bool, look: bool, source: options.Source, status: Status
+) -> tuple[dict[str, Verdict], dict[str, Any]]:
+    """Verdicts by window, and if asked for the rows to look at."""
+    rows = _read_rows(source, scores)
+    status.doing(f"reading {len(rows)} rows" if scores else f"explaining {len(rows)} rows")
+    verdicts: dict[str, Verdict] = {}
+    odd: dict[str, Any] = {}
+    for name, window in _cut_windows(rows, by, known.reference.minimum, source.data):
+        signals = _read_window(known, window, label, scores, source)
+        verdicts[name] = guard_call(partial(known.check, signals), source.model, source.data)
+        if look and verdicts[name].kind != "none":
+            odd[name] = known.find_odd_rows(signals)
+    return verdicts, odd
+
+
 def _check_ending(path: Path) -> None:
     if path.suffix != ".safetensors":
         raise UseProblem(f"{path}: a monitor is a safetensors file; let its name end in .safetensors.")
 
 
-def _read_rows(source: options.Source) -> Any:
+def _read_rows(source: options.Source, scores: bool) -> Any:
     """New rows as they are in the files. Missing values and columns are for the monitor to find."""
     if Path(source.data).is_dir():
-        return _read_folder(source.data)
+        return _read_folder(source.data, scores)
     data = read_data(source.data, None, encoding=source.encoding)
     if data.form != "table":
         raise UseProblem(f"{source.data}: a monitor watches tables, and these are {data.form}.")
     return data.rows
 
 
-def _read_folder(path: str) -> Any:
+def _read_folder(path: str, scores: bool) -> Any:
     pandas = needs("pandas", "batch")
     if not any(Path(path).rglob("*.parquet")):
         raise DataProblem(f"{path}: there is no Parquet file in this folder.")
+    if scores:
+        from ..monitor._batch_files import read_all
+
+        return read_all(path)
     try:
         return pandas.read_parquet(path)
     except (OSError, ValueError) as error:
@@ -156,14 +207,13 @@ def _cut_windows(rows: Any, by: str | None, smallest: int, path: str) -> Iterato
             yield str(value), window.drop(columns=by).reset_index(drop=True)
 
 
-def _check_window(known: Monitor, rows: Any, label: str | None, scores: bool, source: options.Source) -> Verdict:
+def _read_window(known: Monitor, rows: Any, label: str | None, scores: bool, source: options.Source) -> Any:
+    """The watched numbers of a window."""
+    labels = None if label is None else _read_labels(rows, label, source.data)
     if scores:
-        found = guard_call(lambda: known.check(known.read_scores(rows)), source.model, source.data)
-    else:
-        labels = None if label is None else _read_labels(rows, label, source.data)
-        plain = rows if label is None else rows.drop(columns=label)
-        found = guard_call(lambda: known.check(plain, labels), source.model, source.data)
-    return cast("Verdict", found)
+        return guard_call(lambda: known.read_scores(rows, labels), source.model, source.data)
+    plain = rows if label is None else rows.drop(columns=label)
+    return guard_call(lambda: known.read(plain, labels), source.model, source.data)
 
 
 def _read_labels(rows: Any, label: str, path: str) -> Any:
@@ -181,6 +231,38 @@ def _load(source: options.Source, label: str | None, status: Status, baseline: s
         if source.columns is None and source.schema is None:
             source = dataclasses.replace(source, columns=",".join(name for name in data.names if name != label))
     return Work(source, status, None, baseline), labels
+
+
+def _load_explainer(
+    source: options.Source, how: options.How, status: Status, baseline: str, background: str | None
+) -> tuple[Any, Any]:
+    """The explainer of a model whose rows come in another form, and the baselines that are asked for."""
+    about = dataclasses.replace(source, data=background or source.data)
+    made, schema, baselines, rows = model_of(about, baseline, status, background)
+    return guard_call(lambda: how.explainer(made, background=rows, schema=schema), source.model, "the settings"), baselines
+
+
+def _fit_scores(
+    source: options.Source,
+    label: str | None,
+    target: str | None,
+    baseline: str,
+    background: str | None,
+    false_alarms: float,
+    how: options.How,
+    status: Status,
+) -> Monitor:
+    """A monitor from an output folder of batch."""
+    from ..monitor import Monitor
+    from . import parsing
+
+    cafe, baselines = _load_explainer(source, how, status, "zero" if baseline == USUAL else baseline, background)
+    frame = _read_folder(source.data, True)
+    labels = None if label is None else _read_labels(frame, label, source.data)
+    status.doing(f"reading {len(frame)} rows")
+    wanted = {"target": parsing.output(target, "target", cafe.class_names), "baselines": baselines}
+    wanted |= {"false_alarms": false_alarms, "scored": True}
+    return cast("Monitor", guard_call(lambda: Monitor.fit(cafe, frame, labels, **wanted), source.model, source.data))
 
 
 def _target(work: Work, text: str | None) -> Any:

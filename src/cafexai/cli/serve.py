@@ -6,6 +6,7 @@ import errno
 import re
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +20,10 @@ from .request import guard_call
 from .status import Status
 
 if TYPE_CHECKING:
+    from .._engine.request import Request
+    from ..cafe import CAFE
     from ..serving.rows import Answerer
+    from ..serving.watch import Watch
 
 Host = Annotated[str, typer.Option(help="Where it listens; 0.0.0.0 for everybody who can reach this machine.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="The port.")]
@@ -28,6 +32,13 @@ Workers = Annotated[int, typer.Option(min=1, help="Processes that answer, each w
 Drain = Annotated[
     float, typer.Option(min=0, help="Seconds from SIGTERM until it stops to listen; meanwhile it answers, and is not ready.")
 ]
+
+
+MonitorFile = Annotated[
+    Path | None,
+    typer.Option(help="A file of cafexai monitor fit: /metrics then also shows its verdict on the last window of rows."),
+]
+WindowRows = Annotated[int | None, typer.Option(min=1, help="Rows of a window of --monitor; 1000 if not given.")]
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,8 @@ class Loader:
     asked: options.Asked
     how: options.How
     deterministic: bool
+    monitor: Path | None = None
+    window: int | None = None
 
     def __call__(self) -> Answerer:
         """The model, ready to answer."""
@@ -52,7 +65,18 @@ class Loader:
         request = self.asked.request(class_names(made, known), baselines=baselines)
         cafe = guard_call(lambda: self.how.explainer(made, background=about, schema=known), source.model, "the settings")
         names = parsing.names(source.columns) or (columns_of_model(made) if known is None else None)
-        return Answerer(cafe, names, request, self.deterministic)
+        watch = None if self.monitor is None else self._watch(cafe, request)
+        return Answerer(cafe, names, request, self.deterministic, watch)
+
+    def _watch(self, cafe: CAFE, request: Request) -> Watch:
+        """The monitor, if it is of the same explainer, target and baselines."""
+        from ..monitor import Monitor
+        from ..serving.watch import ROWS, Watch
+
+        made = guard_call(lambda: Monitor.load(str(self.monitor), cafe), self.source.model, str(self.monitor))
+        if not made.is_of(request.target, request.baselines):
+            raise UseProblem(f"--monitor {self.monitor}: it was fitted with another --target or --baseline. Give the same.")
+        return Watch(made, self.window or ROWS)
 
 
 @options.expand
@@ -71,6 +95,8 @@ def serve(
     name: Name = "model",
     workers: Workers = 1,
     drain: Drain = 5.0,
+    monitor: MonitorFile = None,
+    window: WindowRows = None,
     trust: options.Trust = False,
     deterministic: Deterministic = False,
     log_level: options.LogLevel = "warning",
@@ -91,10 +117,12 @@ def serve(
         raise UseProblem("--target all: a result is about one output. Start a server for each.")
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
         raise UseProblem(f"--name {name}: it is a part of addresses. Use letters, digits, '.', '_' and '-'.")
+    if monitor is not None and workers > 1:
+        raise UseProblem("--monitor: one process counts. Leave out --workers, or watch the output of batch.")
     guard_call(lambda: configure_logging(log_level, log_format), model, "the log")
     _free(host, port)
     source = options.Source(model, background or baseline, weights, columns, schema, trust=trust)
-    loader = Loader(source, baseline, background, asked, how, deterministic)
+    loader = Loader(source, baseline, background, asked, how, deterministic, monitor, window)
     first = [loader()]  # what is wrong is told before anything listens
     load = loader if workers > 1 else lambda: first.pop() if first else loader()
     typer.echo(f"cafexai: http://{host}:{port}/v1/explain takes rows; Ctrl-C ends it.", err=True)

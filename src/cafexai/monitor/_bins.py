@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import frexp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ Counts = NDArray[np.int64]
 LEVELS = 64  # bins of a column with many values: equal shares of the reference
 FEW = 32  # a number with up to so many different values has a bin for each; a category up to LEVELS
 NEW, MISSING = LEVELS, LEVELS + 1  # the last two bins: values never seen (of columns with few values), and missing ones
+DIGITS = 26  # binary digits of values in sums: 2**27 rows are summed up without any rounding
 WIDTH = LEVELS + 2  # counts per column; bins that a column does not need stay 0
 
 
@@ -46,4 +48,9 @@ class Bins:
             inside = np.minimum(found, max(len(self.points) - 1, 0))
             seen = self.points[inside] == values if len(self.points) else np.zeros(len(values), bool)
             found = np.where(seen, inside, NEW)
-        return np.where(np.isnan(values), MISSING, found)
+        return np.where(np.isnan(values) | (values == -np.inf), MISSING, found)
+
+    @property
+    def grid(self) -> float:
+        """The step of values in sums: so small that it is not seen, and a power of two, so that sums depend on no order."""
+        return 2.0 ** (frexp(max(abs(self.low), abs(self.high)))[1] - DIGITS)

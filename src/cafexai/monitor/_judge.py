@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from math import sqrt
+from statistics import NormalDist
 
 import numpy as np
 
 from ._bins import MISSING, NEW, Counts, Numbers
+from ._histograms import draw_histograms
 from ._reference import (
+    FAMILIES,
     Reference,
     column_statistics,
     family_statistics,
@@ -17,7 +20,7 @@ from ._reference import (
     pair_statistics,
 )
 from ._sentence import write_sentence
-from ._signals import name_columns
+from ._signals import CONFLICT, LAST, OUTPUT, name_columns
 from ._statistics import (
     area_under_curve,
     bin_means,
@@ -37,7 +40,8 @@ MORE_MISSING = 0.05  # growth of the share of missing values, beyond five standa
 BY_CHANCE = 1e-6  # a column is frozen if rows of the reference would all be equal more rarely than this
 MOSTLY = 0.5  # if more rows have new values, the column has other values altogether: no new category
 MATTERS = 0.1  # standard deviations of the output that make an alert
-WORSE = 0.02  # a loss of accuracy, beyond two standard errors, that makes an alert
+WORSE = 0.02  # a loss of accuracy, beyond chance, that makes an alert
+BROKEN = frozenset(("missing", "not finite", "frozen"))  # faults by which a column is lost
 DRAWS = 200  # bootstrap samples
 FAMILY = {"input": "inputs", "positive": "scores", "negative": "scores", "net": "scores"}  # of columns; others are their own
 
@@ -49,11 +53,11 @@ def judge(reference: Reference, window: Window) -> Verdict:
     alarms = {family: pair for family, pair in statistics.items() if pair[0] > pair[1]}
     columns, missing = broken_columns(reference, window)
     distances, z, p = p_values(reference, window)
-    output, conflict = (_effect(reference.window, window, place) for place in (-2, -1))
+    output, conflict = (_effect(reference, window, place) for place in (OUTPUT, CONFLICT))
     performance = _performance(reference.window, window)
     kind = _kind(alarms, columns)
     matters = _matters(kind, output, columns, "output" in alarms)
-    harm = _harm(kind, matters, performance)
+    harm = _harm(kind, matters, performance, reference)
     found = Verdict(
         kind=kind,
         severity="alert" if matters or harm == "seen" else "none" if kind == "none" else "warn",
@@ -74,7 +78,9 @@ def judge(reference: Reference, window: Window) -> Verdict:
         performance=performance,
         false_alarms=reference.false_alarms,
     )
-    return dataclasses.replace(found, sentence=write_sentence(found, len(reference.features)))
+    if kind != "none":
+        found = dataclasses.replace(found, histograms=draw_histograms(reference, window, found.moved, list(columns)))
+    return dataclasses.replace(found, sentence=write_sentence(found, len(reference.features), reference.minimum))
 
 
 def p_values(reference: Reference, window: Window) -> tuple[Numbers, Numbers, Numbers]:
@@ -89,17 +95,21 @@ def p_values(reference: Reference, window: Window) -> tuple[Numbers, Numbers, Nu
 def broken_columns(reference: Reference, window: Window) -> tuple[dict[str, str], dict[str, float]]:
     """Inputs that are missing, do not vary any more, or have values never seen before; and the shares of missing values."""
     found, missing = {}, {}
-    surprising = new_value_statistics(reference, window) > reference.limits["new values"]
+    new, lost = new_value_statistics(reference, window) > reference.limits["new values"]
     for place, feature in enumerate(reference.features):
         before = reference.window.counts[place] / reference.window.rows
         now = window.counts[place] / window.rows
         usual = before.max()  # the share of the most frequent bin
         error = sqrt(max(now[MISSING] * (1 - now[MISSING]), 1 / window.rows) / window.rows)
         if now[MISSING] - before[MISSING] > max(MORE_MISSING, 5 * error):
-            found[feature], missing[feature] = "missing", float(now[MISSING])
+            infinite = 2 * window.infinite[place] > window.counts[place, MISSING]
+            found[feature], missing[feature] = "not finite" if infinite else "missing", float(now[MISSING])
         elif window.low[place] == window.high[place] and usual**window.rows < BY_CHANCE:
             found[feature] = "frozen"
-        elif surprising[place] and now[NEW] <= MOSTLY:
+        elif lost[place]:
+            infinite = 2 * window.infinite[place] > window.counts[place, MISSING]
+            found[feature], missing[feature] = "new infinite" if infinite else "new missing", float(now[MISSING])
+        elif new[place] and now[NEW] <= MOSTLY:
             found[feature] = "new values"
     return found, missing
 
@@ -135,15 +145,16 @@ def _distance(whole: Window, window: Window, place: int) -> float:
     return float(wasserstein(window.counts[place], now, whole.counts[place], before))
 
 
-def _effect(whole: Window, window: Window, place: int) -> Effect | None:
+def _effect(reference: Reference, window: Window, place: int) -> Effect | None:
     """Wasserstein's distance of output or conflict in standard deviations of the reference, with a basic bootstrap interval.
 
     The distance of two samples is too large by chance, that of their bootstrap samples once more: the interval corrects it.
     """
     if not window.scored:
         return None
-    mean, now = (float(part.moments[0, place] / part.scored) for part in (whole, window))
-    spread = sqrt(max(float(whole.moments[1, place] / whole.scored) - mean**2, 0.0)) or 1.0
+    whole = reference.window
+    mean, now = (float(part.totals[place].sum() / part.scored) for part in (whole, window))
+    spread = float(reference.spreads[place + len(LAST)]) or 1.0
     size = _distance(whole, window, place) / spread
     random = np.random.default_rng(0)
     drawn = [(_draw(random, part.counts[place]), bin_means(part.counts[place], part.totals[place])) for part in (window, whole)]
@@ -164,9 +175,9 @@ def _performance(whole: Window, window: Window) -> Performance | None:
 
 def _kind(alarms: Mapping[str, object], columns: Mapping[str, str]) -> str:
     """The most specific kind that fits."""
-    if {"missing", "frozen"} & set(columns.values()):
+    if BROKEN & set(columns.values()):
         return "missing or frozen column"
-    if "new values" in columns.values():
+    if columns:
         return "new values"
     if {"inputs", "new values"} & set(alarms):
         return "covariate shift"
@@ -174,21 +185,22 @@ def _kind(alarms: Mapping[str, object], columns: Mapping[str, str]) -> str:
         return "correlation shift"
     if "scores" in alarms:
         return "covariate shift"  # of several columns together: scores see what single columns and pairs do not
-    return "output shift" if {"output", "conflict"} & set(alarms) else "none"
+    return "output shift" if set(LAST) & set(alarms) else "none"
 
 
 def _matters(kind: str, output: Effect | None, columns: Mapping[str, str], moved: bool) -> bool:
     """Whether a column is lost, or the output moved noticeably."""
-    lost = bool({"missing", "frozen"} & set(columns.values()))
+    lost = bool(BROKEN & set(columns.values()))
     return kind != "none" and (lost or (moved and output is not None and output.size >= MATTERS))
 
 
-def _harm(kind: str, matters: bool, performance: Performance | None) -> str:
-    """What is known of the predictions; see ``Verdict``."""
+def _harm(kind: str, matters: bool, performance: Performance | None, reference: Reference) -> str:
+    """What is known of the predictions; see ``Verdict``. A loss of accuracy is one more test at the rate of a family."""
     if performance is not None:
-        now = performance.accuracy_now
-        error = sqrt(max(now * (1 - now), 1e-12) / performance.labelled)
-        return "seen" if performance.accuracy_before - now > max(WORSE, 2 * error) else "not seen"
+        before, now = performance.accuracy_before, performance.accuracy_now
+        errors = before * (1 - before) * (1 / performance.labelled + 1 / reference.window.labelled)
+        limit = NormalDist().inv_cdf(1 - reference.false_alarms / len(FAMILIES)) * sqrt(max(errors, 1e-12))
+        return "seen" if before - now > max(WORSE, limit) else "not seen"
     return "none" if kind == "none" else "likely" if matters else "unknown"
 
 

@@ -10,13 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._extras import needs
 from .._inputs.table_values import is_missing, number_of, word
 from ..cafe import CAFE
 from ..explanation import Explanation
 from ._bins import Numbers
-from ._signals import Signals, read_explanation
+from ._signals import LAST, Signals, read_explanation
 
 CHUNK = 4096  # rows explained at once, so that memory stays constant
+TRIED = 16  # rows explained again, to see that scores belong to this monitor
+CLOSE = 1e-4  # allowed difference, as a share of the largest number
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,18 @@ class Reader:
 
     def read(self, rows: Any, labels: Any, call: str) -> Iterator[Signals]:
         """The watched numbers of rows, chunk by chunk; of an explanation, all at once."""
-        if isinstance(rows, (Signals, Explanation)):
+        if isinstance(rows, Signals):
             if labels is not None:
-                raise ValueError(f"{call}(..., labels=...): labels need the rows themselves. Pass rows and labels together.")
-            yield rows if isinstance(rows, Signals) else read_explanation(rows, f"{call}(...)")
+                raise ValueError(f"{call}(..., labels=...): give labels together with the rows, to monitor.read.")
+            yield rows
             return
         count = len(rows[0]) if isinstance(rows, tuple) else len(rows)
         known = None if labels is None else np.asarray(labels)
         if known is not None and len(known) != count:
             raise ValueError(f"{call}(..., labels=...): {len(known)} labels for {count} rows. Give one label per row.")
+        if isinstance(rows, Explanation):
+            yield self._read_explained(rows, known, call)
+            return
         for start in range(0, count, CHUNK):
             places = slice(start, start + CHUNK)
             yield self._read_part(take_rows(rows, places), None if known is None else known[places], call)
@@ -58,7 +64,7 @@ class Reader:
                     f"{call}(...): {bad} rows of the reference have values that the model does not take (missing, not finite, "
                     "or unknown categories). Drop these rows."
                 )
-            values = np.full((len(good), 4 * len(self.features) + 2), np.nan)
+            values = np.full((len(good), 4 * len(self.features) + len(LAST)), np.nan)
             values[:, : len(self.features)] = self.read_inputs(rows)
             if good.any():
                 values[good] = self._explain(take_rows(rows, np.flatnonzero(good)), call).values
@@ -67,11 +73,37 @@ class Reader:
             return signals
         told = np.full((len(good), 2), np.nan)
         if good.any():
-            told[good] = self._compare_labels(take_rows(rows, np.flatnonzero(good)), labels[good], signals.output[good], call)
+            told[good] = self.compare_labels(take_rows(rows, np.flatnonzero(good)), labels[good], signals.output[good], call)
         return Signals(signals.features, signals.values, told)
+
+    def _read_explained(self, e: Explanation, labels: Any, call: str) -> Signals:
+        """The watched numbers of an explanation; some of its rows are explained again and compared."""
+        signals, rows = read_explanation(e, f"{call}(...)"), _rows_of(e, self.cafe)
+        if self.features is not None and signals.features != self.features:
+            raise ValueError(
+                f"{call}(...): the explanation has other features than the reference: {', '.join(signals.features)}."
+            )
+        self.compare(signals, rows, f"{call}(explanation)")
+        if labels is None or not len(signals):
+            return signals
+        return Signals(signals.features, signals.values, self.compare_labels(rows, labels, signals.output, call))
+
+    def compare(self, signals: Signals, rows: Any, call: str) -> None:
+        """Explain some of the rows again; refuse scores of another model, baseline or of other settings."""
+        places = np.unique(np.linspace(0, len(signals) - 1, TRIED).astype(int)) if len(signals) else np.array([], int)
+        if len(places) and not _is_close(signals.take(places), self._explain(take_rows(rows, places), call)):
+            raise ValueError(
+                f"{call}: {len(places)} rows were explained again, and their scores differ. These scores were made by another "
+                "model, target, baseline or other settings than this monitor. Score with those of Monitor.fit."
+            )
 
     def _explain(self, rows: Any, call: str) -> Signals:
         return read_explanation(self.cafe.explain(rows, show_progress=False, **self.options), f"{call}(...)")
+
+    def explain_first(self, rows: Any) -> Explanation:
+        """The first row, explained."""
+        first = take_rows(rows, slice(0, 1))
+        return self.cafe.explain(first, show_progress=False, **self.options)
 
     def _choose_columns(self, rows: Any) -> Any:
         """A frame with the columns of the reference; a column that is lost has missing values."""
@@ -101,10 +133,10 @@ class Reader:
         return np.array([[number_of(cell)[0] for cell in frame[name]] for name in frame.columns], dtype=np.float64).T
 
     def read_inputs(self, rows: Any) -> Numbers:
-        """Inputs of rows that need no scores: NaN for what is missing, infinity for a category never seen."""
+        """Inputs of rows that need no scores: NaN is missing, infinity a new category, minus infinity a number not finite."""
         if not hasattr(rows, "columns"):
             values = torch.as_tensor(rows).detach().cpu().double().reshape(len(rows), -1).numpy()
-            return np.where(np.isfinite(values), values, np.nan)
+            return np.where(np.isposinf(values), -np.inf, values)
         columns = []
         for name in self.features or ():
             words = (self.categories or {}).get(name)
@@ -112,7 +144,7 @@ class Reader:
             columns.append([_read_cell(cell, words) for cell in cells])
         return np.array(columns, dtype=np.float64).T
 
-    def _compare_labels(self, rows: Any, labels: np.ndarray, output: Numbers, call: str) -> Numbers:
+    def compare_labels(self, rows: Any, labels: np.ndarray, output: Numbers, call: str) -> Numbers:
         """(rows, 2): whether the prediction is right, and whether the true class is the watched one."""
         names = list(self.cafe.class_names)
         known = np.array([names.index(str(one)) if str(one) in names else one for one in labels.tolist()])
@@ -149,7 +181,33 @@ def take_rows(rows: Any, places: Any) -> Any:
 def _read_cell(cell: Any, words: tuple[str, ...] | None) -> float:
     if words is None:
         value = number_of(cell)[0]
-        return value if np.isfinite(value) else np.nan
+        return -np.inf if np.isinf(value) else value
     if is_missing(cell):
         return np.nan
     return float(words.index(word(cell))) if word(cell) in words else np.inf
+
+
+def _rows_of(e: Explanation, cafe: CAFE) -> Any:
+    """The rows of an explanation, as ``explain`` takes them."""
+    if cafe.schema is None and not hasattr(type(cafe.model), "from_raw"):
+        return e.inputs
+    words, shown = e.features.categories, e.flat(e.shown).cpu().tolist()
+    columns: dict[str, list[Any]] = {}
+    for place, name in enumerate(e.names()):
+        cells = [row[place] for row in shown]
+        known = words.get(name)
+        columns[name] = cells if known is None else [known[int(cell)] if np.isfinite(cell) else None for cell in cells]
+    return needs("pandas", "tabular").DataFrame(columns)
+
+
+def _is_close(one: Signals, two: Signals) -> bool:
+    """Whether numbers are the same but for rounding."""
+    count = len(one.features)
+    if one.values.shape != two.values.shape:
+        return False
+    for part in (slice(0, count), slice(count, None)):
+        first, second = one.values[:, part], two.values[:, part]
+        size = float(np.abs(second[np.isfinite(second)]).max(initial=0.0))
+        if not np.allclose(first, second, rtol=0.0, atol=CLOSE * size, equal_nan=True):
+            return False
+    return True

@@ -7,17 +7,26 @@ from collections.abc import Sequence
 from ._verdict import Verdict
 
 NAMED = 3  # features or pairs in a sentence
+LOST = {  # faults with a share of rows: verbs for one and several columns, and what is said behind
+    "missing": (("is missing", "are missing"), ""),
+    "not finite": (("is not finite", "are not finite"), ""),
+    "new missing": (("is missing", "are missing"), " and never was in the reference"),
+    "new infinite": (("is not finite", "are not finite"), " and always was in the reference"),
+}
 
 
-def write_sentence(verdict: Verdict, features: int) -> str:
+def write_sentence(verdict: Verdict, features: int, minimum: int) -> str:
     """What changed; whether the output moved; how many features push differently; accuracy, if labels are known."""
     parts = _changes(verdict)
-    if verdict.kind != "none":
+    enough = verdict.scored >= minimum
+    if verdict.kind != "none" and enough:
         parts += _effects(verdict, features)
     if verdict.harm == "unknown":
         parts.append("whether predictions are worse is unknown without labels")
     if verdict.scored < verdict.rows:
         parts.append(f"{verdict.rows - verdict.scored} of {verdict.rows} rows could not be scored")
+        if not enough and verdict.scored:
+            parts.append(f"scores and output of {verdict.scored} rows are too few to judge them")
     if verdict.performance is not None:
         now, before = verdict.performance.accuracy_now, verdict.performance.accuracy_before
         parts.append(f"accuracy is {now:.1%}, in the reference {before:.1%}")
@@ -35,7 +44,8 @@ def _effects(verdict: Verdict, features: int) -> list[str]:
 
 def _changes(verdict: Verdict) -> list[str]:
     if verdict.kind == "none":
-        return [f"no change was found in {verdict.rows} rows"]
+        found = f"no change was found in {verdict.rows} rows"
+        return [found if verdict.harm != "seen" else f"{found}, but predictions are worse"]
     if verdict.columns:
         return _broken(verdict)
     if verdict.kind == "correlation shift":
@@ -58,15 +68,24 @@ def _broken(verdict: Verdict) -> list[str]:
     found = []
     for fault, names in by_fault.items():
         single = len(names) == 1
-        if fault == "missing":
+        if fault in LOST:
             shares = [verdict.missing[name] for name in names]
-            most = "all" if min(shares) == 1 else f"{max(shares):.0%} of the" if single else f"up to {max(shares):.0%} of the"
-            found.append(f"{_list(names)} {'is' if single else 'are'} missing in {most} rows")
+            most = show_share(max(shares))
+            rows = "all rows" if min(shares) == 1 else f"{'' if single else 'up to '}{most} of the rows"
+            verb, ending = LOST[fault]
+            found.append(f"{_list(names)} {verb[0 if single else 1]} in {rows}{ending}")
         elif fault == "frozen":
             found.append(f"{_list(names)} no longer {'varies' if single else 'vary'}")
         else:
             found.append(f"{_list(names)} {'has' if single else 'have'} values never seen in the reference")
     return found
+
+
+def show_share(share: float) -> str:
+    """A share in percent; only nothing is 0 %, and only everything is 100 %."""
+    if share in (0, 1) or 0.01 <= share < 0.995:
+        return f"{share:.0%}"
+    return f"{min(max(share, 0.0001), 0.9999):.2%}"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a monitor watches of every row: inputs, positive, negative and net scores of every feature, output and conflict."""
+"""What a monitor watches of every row: inputs, positive, negative and net scores of every feature, output, conflict, s_conf."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ..explanation import Explanation
 from ._bins import Numbers
 
 KINDS = ("input", "positive", "negative", "net")  # one column per feature each
-LAST = ("output", "conflict")  # one column each
+LAST = ("output", "conflict", "s_conf")  # one column each
+OUTPUT, CONFLICT = -3, -2  # their columns
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,9 @@ class Signals:
 
     Args:
         features: Names of the features.
-        values: (rows, 4 features + 2): inputs, positive, negative and net scores of all features, then output and conflict.
-            NaN is a missing input, or a score of a row that could not be scored; infinity is a category never seen.
+        values: (rows, 4 features + 3): inputs, positive, negative and net scores of all features, then output, conflict and
+            s_conf. NaN is a missing input, or a score of a row that could not be scored; infinity is a category never seen;
+            minus infinity is a number that is not finite.
         labels: (rows, 2): whether the prediction is right, and whether the true class is the watched one; NaN without label.
     """
 
@@ -51,7 +53,7 @@ class Signals:
     @property
     def output(self) -> Numbers:
         """The watched output, (rows,)."""
-        return self.values[:, -2]
+        return self.values[:, OUTPUT]
 
     def take(self, places: Any) -> Signals:
         """Some of the rows.
@@ -80,7 +82,7 @@ class Signals:
 
 
 def name_columns(features: tuple[str, ...]) -> list[tuple[str, str]]:
-    """(kind, feature) of every column; output and conflict have no feature."""
+    """(kind, feature) of every column; those of ``LAST`` have no feature."""
     return [*((kind, feature) for kind in KINDS for feature in features), *((kind, "") for kind in LAST)]
 
 
@@ -97,6 +99,6 @@ def read_explanation(e: Explanation, call: str) -> Signals:
     if len(e) and bool((e.target != e.target[:1]).any()):
         raise ValueError(f"{call}: rows are explained for different outputs. Give target=, the output to watch.")
     parts = [e.flat(part) for part in (e.shown, e.positive, e.negative, e.combined)]
-    columns = [*parts, e.output[:, None], e.conflict[:, None]]
+    columns = [*parts, e.output[:, None], e.conflict[:, None], e.s_conf[:, None]]
     values = np.concatenate([part.detach().cpu().double().numpy() for part in columns], 1)
     return Signals(tuple(e.names()), values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ class Moved:
     """One watched column that moved.
 
     Args:
-        kind: "input", "positive", "negative", "net", "output" or "conflict".
-        feature: The feature; "" for output and conflict.
+        kind: "input", "positive", "negative", "net", "output", "conflict" or "s_conf".
+        feature: The feature; "" for output, conflict and s_conf.
         distance: Kolmogorov-Smirnov, 0 to 1.
         p: Corrected for the number of columns.
         wasserstein: How far values moved on average, in the units of the column.
@@ -81,6 +81,44 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class Histogram:
+    """Shares of the reference and of the window in the bars of one column.
+
+    Args:
+        kind: As in ``Moved``.
+        feature: The feature; "" for the output.
+        edges: Edges of the first bars, of columns with many values; the first and the last bar take what lies beyond.
+        labels: Values of the other bars, also "new" and "missing".
+        before: Shares of the reference, one for each bar.
+        now: Shares of the window.
+    """
+
+    kind: str
+    feature: str
+    edges: tuple[float, ...]
+    labels: tuple[str, ...]
+    before: tuple[float, ...]
+    now: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class OddRow:
+    """A row of the window to look at.
+
+    Args:
+        row: Its position in the window.
+        size: How much more typical it is of the window than of the reference (logarithm of the ratio, mean over the columns that moved).
+        output: The output; None if it could not be scored.
+        values: The columns that say so, and their values.
+    """
+
+    row: int
+    size: float
+    output: float | None
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Performance:
     """How good predictions are, by labels: in the reference and in the window.
 
@@ -120,11 +158,13 @@ class Verdict:
         pairs: Pairs of inputs whose correlation changed.
         output: How far the output moved; None if no row could be scored.
         conflict: How far the conflict moved.
-        columns: Feature -> "missing", "frozen" or "new values".
-        missing: Feature -> share of rows without a value, for features in which it grew.
+        columns: Feature -> "missing", "not finite", "frozen", "new values", "new missing" or "new infinite" (few rows, and none
+            in the reference).
+        missing: Feature -> share of rows without a finite value, for features in which it grew.
         ranking: nDCG of the order of features by mean |net|, 1 for the same order.
         performance: If labels are known.
         false_alarms: The share of windows without a change that raise an alarm.
+        histograms: Of the output and of the features that moved, if there is an alarm.
     """
 
     kind: str
@@ -145,6 +185,29 @@ class Verdict:
     ranking: float
     performance: Performance | None
     false_alarms: float
+    histograms: tuple[Histogram, ...] = ()
+
+    def html(self, rows: Sequence[OddRow] = (), title: str = "Shift monitor") -> str:
+        """A page: the sentence, what moved, and the rows to look at.
+
+        Args:
+            rows: What ``monitor.find_odd_rows`` gave.
+            title: The title of the page.
+
+        Returns:
+            The page as HTML, one file that loads nothing.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> from cafexai.monitor import Monitor
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> monitor.check(torch.randn(200, 2)).html().startswith("<!doctype html>")
+            True
+        """
+        from ._page import write_page  # it needs this class
+
+        return write_page({"": self}, {"": rows}, title)
 
     def __str__(self) -> str:
         return self.sentence

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ._bins import MISSING, WIDTH, Bins, Counts, Numbers
-from ._signals import Signals
+from ._signals import LAST, OUTPUT, Signals
 
+STEPS = 4096  # per deviation: standardised inputs are multiples of 1 / STEPS, so that sums of products depend on no order
 LIMIT = 6.0  # deviations at which values are cut off before they enter correlations
 SMALLEST_OF = {"low": np.minimum, "high": np.maximum}  # all other fields are added
 
@@ -34,13 +35,17 @@ class Standard:
         return cls(center, np.where(spread > 0, spread, 1.0))
 
     def apply(self, inputs: Numbers) -> Numbers:
-        """Standardised inputs; a missing value is the mean, 0."""
-        return np.clip(np.nan_to_num((inputs - self.center) / self.spread, nan=0.0), -LIMIT, LIMIT)
+        """Standardised inputs in steps; a missing value is the mean, 0."""
+        known = np.where(inputs == -np.inf, np.nan, inputs)
+        found = np.clip(np.nan_to_num((known - self.center) / self.spread, nan=0.0), -LIMIT, LIMIT)
+        return np.rint(found * STEPS) / STEPS
 
 
 @dataclass(frozen=True)
 class Window:
     """Counts and sums of some rows; two windows can be added.
+
+    Sums are of numbers in steps, so they are exact: windows that are added up in any order are equal, bit for bit.
 
     Args:
         rows: All rows.
@@ -52,7 +57,7 @@ class Window:
         low: (features,): smallest inputs.
         high: (features,): largest inputs.
         sizes: (features,): sums of |net|.
-        moments: (2, 2): sums of output and conflict, and of their squares.
+        infinite: (features,): rows with a number that is not finite.
         right: Rows whose label was predicted.
         labelled: Rows with a label.
         classes: (2, bins): bins of the output where the label is another class than the watched one, and where it is that.
@@ -67,7 +72,7 @@ class Window:
     low: Numbers
     high: Numbers
     sizes: Numbers
-    moments: Numbers
+    infinite: Counts
     right: int
     labelled: int
     classes: Counts
@@ -82,7 +87,7 @@ class Window:
         Returns:
             A window of zeros.
         """
-        columns, nothing = 4 * features + 2, np.zeros(features)
+        columns, nothing = 4 * features + len(LAST), np.zeros(features)
         return cls(
             rows=0,
             scored=0,
@@ -93,7 +98,7 @@ class Window:
             low=nothing + np.inf,
             high=nothing - np.inf,
             sizes=nothing,
-            moments=np.zeros((2, 2)),
+            infinite=np.zeros(features, np.int64),
             right=0,
             labelled=0,
             classes=np.zeros((2, WIDTH), np.int64),
@@ -129,23 +134,29 @@ def summarise(bins: Sequence[Bins], standard: Standard, signals: Signals) -> Win
     places = place_values(bins, signals.values)
     scored = np.isfinite(signals.output)
     known = np.isfinite(signals.inputs)
-    last = signals.values[scored, -2:]
-    right, labelled, classes = _count_labels(signals, places[:, -2])
+    values = _in_steps(bins, signals.values)
+    right, labelled, classes = _count_labels(signals, places[:, OUTPUT])
     return Window(
         rows=len(z),
         scored=int(scored.sum()),
         counts=count_places(places, count),
-        totals=count_places(places, count, signals.values),
+        totals=count_places(places, count, values),
         sums=z.sum(0),
         products=z.T @ z,
         low=np.where(known, signals.inputs, np.inf).min(0, initial=np.inf),
         high=np.where(known, signals.inputs, -np.inf).max(0, initial=-np.inf),
-        sizes=np.abs(signals.nets[scored]).sum(0),
-        moments=np.stack([last.sum(0), (last**2).sum(0)]),
+        sizes=np.abs(values[scored, 3 * count : 4 * count]).sum(0),
+        infinite=(signals.inputs == -np.inf).sum(0),
         right=right,
         labelled=labelled,
         classes=classes,
     )
+
+
+def _in_steps(bins: Sequence[Bins], values: Numbers) -> Numbers:
+    """Values as multiples of the grid of their column: sums of them depend on no order."""
+    grids = np.array([one.grid for one in bins])
+    return np.rint(values / grids) * grids
 
 
 def _count_labels(signals: Signals, output: Counts) -> tuple[int, int, Counts]:

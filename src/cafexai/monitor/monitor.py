@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ..batch._fingerprint import fingerprint
 from ..cafe import CAFE
-from ..explanation import Explanation
+from ._baselines import settle_baselines
+from ._batch_files import read_parts
 from ._judge import judge
+from ._odd_rows import find_odd_rows
 from ._reference import Reference, family_statistics, fit_reference
-from ._rows import Reader, take_rows
-from ._scored import read_scored
+from ._rows import Reader
+from ._scored import find_categories, read_scored
 from ._signals import Signals
 from ._store import fingerprint_fit, load_monitor, save_monitor
-from ._verdict import Verdict
+from ._verdict import OddRow, Verdict
 from ._window import Window, summarise
 
 SMALLEST = 200  # rows of a reference
@@ -56,6 +59,7 @@ class Monitor:
         false_alarms: float = 0.01,
         chunk_rows: int = 500,
         seed: int = 0,
+        scored: bool = False,
     ) -> Monitor:
         """A monitor for a model, from rows of a time when all was well.
 
@@ -64,10 +68,12 @@ class Monitor:
             reference: Rows as ``cafe.explain`` takes them, or an explanation of such rows.
             labels: The true classes of these rows, if known: then ``check`` compares accuracies.
             target: The output to watch, as for ``explain``. A model with several outputs needs it.
-            baselines: What rows are compared with, as for ``explain``.
+            baselines: What rows are compared with, as for ``explain``. "mean", "median" and "mode" become the row that they
+                stand for in the background, so that a saved monitor needs no background.
             false_alarms: The share of windows without any change that may raise an alarm.
             chunk_rows: Rows of the chunks of the reference that the limits come from; at most a fourth of the reference.
             seed: Of the draw of these chunks.
+            scored: The reference is what ``batch`` wrote, with all scores and the inputs (``keep=``).
 
         Returns:
             The monitor, with an empty window.
@@ -81,8 +87,15 @@ class Monitor:
         """
         if not 0 < false_alarms < 1:
             raise ValueError(f"Monitor.fit(..., false_alarms={false_alarms}): give a share between 0 and 1, such as 0.01.")
-        options = {"target": target, "baselines": baselines}
-        parts = list(Reader(cafe, options).read(reference, labels, "Monitor.fit"))
+        options = {"target": target, "baselines": settle_baselines(cafe, baselines)}
+        reader = Reader(cafe, options)
+        if scored:
+            kept = reference["output"].notna().to_numpy() if "output" in reference.columns else slice(None)
+            reference, labels = reference[kept], None if labels is None else np.asarray(labels)[kept]
+            parts = [read_scored(reference, labels, reader, "Monitor.fit")]
+            reference = reference[list(parts[0].features)]
+        else:
+            parts = list(reader.read(reference, labels, "Monitor.fit"))
         rows = sum(map(len, parts))
         if rows < SMALLEST:
             raise ValueError(
@@ -91,7 +104,7 @@ class Monitor:
         signals = Signals.join(parts)
         if not np.isfinite(signals.values[:, len(signals.features) :]).all():
             raise ValueError("Monitor.fit(...): some scores or outputs of the reference are not finite.")
-        words = _read_categories(cafe, reference, options)
+        words = find_categories(reader, reference)
         return cls(cafe, fit_reference(signals, words, false_alarms, min(chunk_rows, rows // 4), seed), options)
 
     def read(self, rows: Any, labels: Any = None) -> Signals:
@@ -112,18 +125,19 @@ class Monitor:
         Example:
             >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
             >>> monitor.read(torch.randn(50, 2)).values.shape
-            (50, 10)
+            (50, 11)
         """
         return Signals.join(list(self._reader.read(rows, labels, "monitor.read")))
 
-    def read_scores(self, frame: Any) -> Signals:
+    def read_scores(self, frame: Any, labels: Any = None) -> Signals:
         """The watched numbers of rows that ``batch`` scored, without explaining them again.
 
-        Sixteen rows are explained again and compared, so that scores of another model or baseline are refused. Rows that
-        ``batch`` refused are not in its output, so missing values are not seen here.
+        Sixteen rows are explained again and compared, so that scores of another model or baseline are refused. Rows without
+        scores, which ``batch`` keeps apart, count for the inputs.
 
         Args:
             frame: What ``pandas.read_parquet`` reads of a folder of ``batch``, with all scores and the inputs (``keep=``).
+            labels: The true classes of these rows, if known.
 
         Returns:
             The numbers, one line per row, for ``update``, ``check`` and ``statistics``.
@@ -134,7 +148,28 @@ class Monitor:
         Example:
             >>> monitor.check(monitor.read_scores(pandas.read_parquet("scores")))  # doctest: +SKIP
         """
-        return read_scored(frame, self._reader, "monitor.read_scores")
+        return read_scored(frame, labels, self._reader, "monitor.read_scores")
+
+    def update_batch(self, folder: str | os.PathLike[str]) -> Monitor:
+        """Add the output of ``batch`` to the open window, file by file, with the rows that were refused.
+
+        Args:
+            folder: A folder of this machine that ``batch`` wrote, with all scores and the inputs (``keep=``).
+
+        Returns:
+            This monitor.
+
+        Raises:
+            DataProblem: The files cannot be read.
+            ValueError: Columns are missing, or the scores were made by another model, target, baseline or other settings.
+
+        Example:
+            >>> monitor.update_batch("scores").check()  # doctest: +SKIP
+        """
+        for frame in read_parts(folder):
+            if len(frame):
+                self.update(read_scored(frame, None, self._reader, "monitor.update_batch"))
+        return self
 
     def statistics(self, rows: Any) -> dict[str, float]:
         """The largest statistic of each family: what ``check`` compares with its limits, for windows of any size.
@@ -148,7 +183,7 @@ class Monitor:
         Example:
             >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
             >>> list(monitor.statistics(torch.randn(50, 2)))
-            ['inputs', 'new values', 'correlations', 'scores', 'output', 'conflict']
+            ['inputs', 'new values', 'correlations', 'scores', 'output', 'conflict', 's_conf']
         """
         return family_statistics(self.reference, self._summarise(rows, None, "monitor.statistics"))
 
@@ -213,6 +248,27 @@ class Monitor:
             )
         return judge(self.reference, window)
 
+    def find_odd_rows(self, rows: Any, count: int = 10) -> tuple[OddRow, ...]:
+        """The rows of a window to look at first: those most typical of what is new in it.
+
+        Args:
+            rows: Rows, an explanation of them, or what ``read`` gave.
+            count: How many.
+
+        Returns:
+            The rows, the most typical first; none if no column moved beyond its limit.
+
+        Raises:
+            ValueError: The rows have other features than the reference.
+
+        Example:
+            >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
+            >>> len(monitor.find_odd_rows(torch.randn(200, 2) + 3, count=5))
+            5
+        """
+        signals = rows if isinstance(rows, Signals) else self.read(rows)
+        return find_odd_rows(self.reference, self._summarise(signals, None, "monitor.find_odd_rows"), signals, count)
+
     def merge(self, other: Monitor) -> Monitor:
         """Add the open window of a monitor of the same fit, for example that of another worker.
 
@@ -247,10 +303,27 @@ class Monitor:
         """
         return Monitor(self.cafe, self.reference, self.options)
 
+    def is_of(self, target: Any, baselines: Any) -> bool:
+        """Whether scores for this output, compared with these baselines, are those of the fit.
+
+        Args:
+            target: As for ``explain``.
+            baselines: As for ``explain``.
+
+        Returns:
+            True if both are the same.
+
+        Example:
+            >>> Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2)).is_of(None, None)
+            True
+        """
+        other = {"target": target, "baselines": settle_baselines(self.cafe, baselines)}
+        return fingerprint_fit(self.cafe, self.reference, other) == self._fingerprints
+
     @property
     def fingerprint(self) -> str:
-        """A short text that is the same only for the same reference, model and settings."""
-        return fingerprint_fit(self.cafe, self.reference, self.options)
+        """A short text that is the same only for the same reference, model, schema, background and settings."""
+        return fingerprint(self._fingerprints)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the reference and the open window into one safetensors file; the model is not in it.
@@ -266,7 +339,7 @@ class Monitor:
             >>> monitor = Monitor.fit(CAFE(torch.nn.Linear(2, 1)), torch.randn(400, 2))
             >>> with tempfile.TemporaryDirectory() as folder: monitor.save(f"{folder}/monitor.safetensors")
         """
-        save_monitor(path, self.fingerprint, self.reference, self.window, self.options)
+        save_monitor(path, self._fingerprints, self.reference, self.window, self.options)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], cafe: CAFE) -> Monitor:
@@ -292,13 +365,19 @@ class Monitor:
             >>> again.fingerprint == monitor.fingerprint
             True
         """
-        fingerprint, reference, window, options = load_monitor(path)
+        fingerprints, reference, window, options = load_monitor(path)
         found = cls(cafe, reference, options, window)
-        if found.fingerprint != fingerprint:
+        now = found._fingerprints
+        if changed := [name for name, value in fingerprints.items() if now[name] != value]:
             raise ValueError(
-                f"Monitor.load({os.fspath(path)!r}, cafe): it was fitted with another model, variant or c. Give that explainer."
+                f"Monitor.load({os.fspath(path)!r}, cafe): the explainer is another than that of the fit. Changed: "
+                f"{', '.join(changed)}. Give the same model, variant, c, schema, preprocessing and background."
             )
         return found
+
+    @property
+    def _fingerprints(self) -> dict[str, str]:
+        return fingerprint_fit(self.cafe, self.reference, self.options)
 
     @property
     def _reader(self) -> Reader:
@@ -313,12 +392,3 @@ class Monitor:
                 )
             total = total + summarise(self.reference.bins, self.reference.standard, signals)
         return total
-
-
-def _read_categories(cafe: CAFE, rows: Any, options: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The words for codes of features that are categories."""
-    if isinstance(rows, Signals):
-        return {}
-    if not isinstance(rows, Explanation):
-        rows = cafe.explain(take_rows(rows, slice(0, 1)), show_progress=False, **options)
-    return {name: tuple(words) for name, words in rows.features.categories.items()}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any, TypedDict
 
 from ..explanation import Explanation, Explanations
 from .about import about_data, about_model, again, check, list_omissions, tiles
-from .escape import Html, html, join_parts, tag
+from .document import read_asset, write_document
+from .escape import Html, join_parts, tag
 from .ledger_table import bar_styles
 from .overview import overview
 from .pictures import word_styles
@@ -103,7 +101,8 @@ def report_page(
     made = f"Made by cafexai {first.meta.settings.get('version', '')} with torch {first.meta.settings.get('torch', '')}."
     foot = tag("footer", made, " One file; it loads nothing and sends nothing.")
     body = join_parts([tag("header", tag("h1", title)), tag("main", *sections), foot])
-    return _document(title, body)
+    style = read_asset("page.css") + bar_styles() + word_styles()
+    return write_document(title, body, style, read_asset("page.js"))
 
 
 def _entries(explanation: Explanation | Explanations) -> tuple[Mapping[str, Explanation], tuple[str, ...]]:
@@ -121,31 +120,6 @@ def _entries(explanation: Explanation | Explanations) -> tuple[Mapping[str, Expl
 def _key(by: str, part: Any, one: Explanation) -> str:
     named = by == "output" and one.class_names is not None and isinstance(part, int) and part < len(one.class_names)
     return str(one.class_names[part]) if named and one.class_names is not None else f"{by} {part}"
-
-
-def _document(title: str, body: Html) -> str:
-    """Head and body, with a policy that allows the page's own style and script and pictures inside it, and nothing else."""
-    style = _file("page.css") + bar_styles() + word_styles()
-    script = _file("page.js")
-    policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{html(policy)}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark">'
-        f'<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,"><title>{html(title)}</title>'
-        f"<style>{style}</style></head>\n<body>{body}\n<script>{script}</script></body></html>\n"
-    )
-
-
-def _file(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _section(title: str, *parts: Any, kind: str | None = None) -> Html:

@@ -103,7 +103,8 @@ def application(service: Service, limits: Limits) -> Starlette:
     async def metrics(_: Request) -> Response:
         service.counts.gauge("cafexai_rows_waiting", together.waiting)
         info = {"name": service.name, "version": __version__, **service.answerer.fingerprint}
-        return PlainTextResponse(service.counts.text(info))
+        watch = service.answerer.watch
+        return PlainTextResponse(service.counts.text(info) + ("" if watch is None else watch.text()))
 
     async def openapi(_: Request) -> Response:
         return JSONResponse(document(__version__, service.name, service.answerer, limits.rows))

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ..batch._fingerprint import Fingerprints
 from ..batch._workers import one_thread
 from ..cafe import CAFE
 from ..explanation import Explanation
+
+if TYPE_CHECKING:
+    from .watch import Watch
 
 Row = Mapping[str, Any] | Sequence[Any]
 Result = dict[str, Any]
@@ -53,10 +56,11 @@ class Answerer:
         columns: Sequence[str] | None = None,
         request: Request | None = None,
         deterministic: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         asked = without_background(request or Request(), cafe.background, cafe.tokenizer)
         self.cafe, self._request = cafe, asked.replace(show_progress=False)
-        self._deterministic = deterministic
+        self._deterministic, self.watch = deterministic, watch
         self.raw = hasattr(type(cafe.model), "from_raw")
         known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names
         self.columns = None if known is None else tuple(known)
@@ -77,6 +81,9 @@ class Answerer:
                     results[place] = result
         for place, reason in bad.items():
             results[place] = {"error": reason}
+        if self.watch is not None:
+            usual = [place for place, one in enumerate(asked or [Asked()] * len(rows)) if one == Asked()]
+            self.watch.see([rows[place] for place in usual], [results[place] for place in usual])
         return results
 
     def _explain(self, request: Request, rows: Any) -> Explanation:

@@ -124,10 +124,9 @@ def new_category(rows: Rows) -> Tensor:
     return x
 
 
+STRENGTHS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # shares of rows in which a pair of columns is decorrelated
 SHIFTS: Mapping[str, Shift] = {
-    "pair .1": decorrelate(0.1),
-    "pair .5": decorrelate(0.5),
-    "pair 1": decorrelate(1.0),
+    **{f"pair {strength:g}": decorrelate(strength) for strength in STRENGTHS},
     "half of the columns": half,
     "least important": unimportant,
     "lost": lost,

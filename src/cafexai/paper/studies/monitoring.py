@@ -15,12 +15,14 @@ from torch import Tensor, nn
 
 from ...cafe import CAFE
 from ...monitor import Monitor, Signals
+from ...monitor._judge import judge
 from ...monitor._statistics import normal_p, smirnov_p
+from ...monitor._window import summarise
 from ..datasets import Dataset
 from .distributions import auroc
 from .infidelity import prepare
 from .monitor_baselines import measure_certainty, ordinary_statistics
-from .monitor_report import ALARMS, WITHOUT_MODEL, report
+from .monitor_report import ALARMS, RIGHT, WITHOUT_MODEL, report
 from .monitor_shifts import KINDS, SHIFTS, UNPAIRED, Rows
 from .record import Settings, Study, Task, Workplace
 
@@ -30,11 +32,12 @@ TRAINED = {"family": "mlp", "mimic_demo": True, "train_rows": None, "epochs": 10
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
-    """Two tasks per data set and variant: shifts, and false alarms."""
-    for variant in settings["variants"]:
-        for name in settings["data"]:
+    """A task per network and variant for shifts, and for some of them another one for false alarms."""
+    for name in settings["calm"]:
+        yield Task(f"{name}-default-false-alarms", partial(measure_false_alarms, name, settings, place))
+    for variant, key in (("default", "data"), ("feature", "feature")):
+        for name in settings[key]:
             yield Task(f"{name}-{variant}", partial(measure_shifts, name, variant, settings, place))
-            yield Task(f"{name}-{variant}-false-alarms", partial(measure_false_alarms, name, variant, settings, place))
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,13 @@ class Subject:
 
     @classmethod
     def prepare(cls, name: str, variant: str, settings: Settings, place: Workplace) -> Subject:
-        """The network of a data set, trained if it is not yet."""
-        table, model = prepare(name, 42, TRAINED, place)
-        order = torch.randperm(len(table.x_train), generator=torch.Generator().manual_seed(0))[: settings["rows"]]
+        """The network of a data set, trained if it is not yet; "compas-ft" is an FT-Transformer."""
+        data, _, family = name.partition("-")
+        plan = TRAINED | ({"family": family, "epochs": settings["ft_epochs"]} if family else {})
+        table, model = prepare(data, 42, plan, place)
+        order = torch.randperm(len(table.x_train), generator=torch.Generator().manual_seed(0))[
+            : settings["ft_rows" if family else "rows"]
+        ]
         x = table.x_train[order]
         with torch.no_grad():
             target = None if model(x[:2]).shape[1] == 1 else 1
@@ -91,16 +98,23 @@ class Bench:
 
     monitor: Monitor
     before: Part
-    classifiers: bool
+
+    def evaluate_all(self, windows: list[Part], others: int | None) -> Values:
+        """Every statistic of every window. Ordinary ones unless ``others`` is None; classifiers, which are slow, of so many."""
+        found = [self.evaluate(one) for one in windows]
+        if others is not None:
+            for place, (values, one) in enumerate(zip(found, windows, strict=True)):
+                values |= ordinary_statistics(self.before, one, place < others)
+        return found
 
     def evaluate(self, window: Part) -> dict[str, float]:
-        """Every statistic of a window: those of the monitor, and ordinary ones."""
+        """Every statistic of the monitor."""
         found, limits = self.monitor.statistics(window.signals), self.monitor.reference.limits
         shares = {family: value / limits[family] for family, value in found.items()}
         values = {"monitor, all": max(shares.values())}
         values["monitor without the model"] = max(shares[name] for name in WITHOUT_MODEL)
         values |= {f"monitor, {family}": value for family, value in found.items()}
-        return values | ordinary_statistics(self.before, window, self.classifiers)
+        return values
 
 
 def measure_shifts(name: str, variant: str, settings: Settings, place: Workplace) -> dict[str, Any]:
@@ -109,32 +123,38 @@ def measure_shifts(name: str, variant: str, settings: Settings, place: Workplace
     reference, pool = subject.x.tensor_split(2)
     labels = subject.y[len(reference) :]
     fitted = subject.fit(reference, settings)
-    bench = Bench(fitted, subject.read(fitted, reference), settings["classifiers"])
+    bench = Bench(fitted, subject.read(fitted, reference))
+    others = settings["classifiers"] if variant == "default" else None
     rows, usual = describe(subject.table, pool, labels, subject.cafe, subject.target), subject.read(fitted, pool)
     found: dict[str, Any] = {"rows": len(pool), "minimum": fitted.reference.minimum, "shifts": {}}
-    for size in _allowed_sizes(fitted, len(pool), settings):
-        clean = [bench.evaluate(one) for one in usual.draw(size, settings["count"], 0)]
+    for size in _allowed_sizes(fitted, len(pool), settings["windows"]):
+        clean = bench.evaluate_all(usual.draw(size, settings["count"], 0), others)
         for shift, change in SHIFTS.items():
             try:
                 shifted = change(rows)
             except (IndexError, StopIteration):  # the table has no such column
                 continue
-            result = _judge_shift(bench, subject.read(fitted, shifted), clean, shift, size, settings["count"])
-            result["harm"] = None if shift in UNPAIRED else harm(subject.model, pool, shifted, labels)
+            part = subject.read(fitted, shifted)
+            result = _judge_shift(bench, part, clean, shift, size, settings["count"], others)
+            paired = shift not in UNPAIRED
+            result |= measure_harm(subject, pool, shifted, labels) if paired else {"harm": None, "auc": None}
+            result["needed"] = count_needed_rows(fitted, part, settings)
             found["shifts"].setdefault(shift, {})[str(size)] = result
     return found
 
 
-def measure_false_alarms(name: str, variant: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+def measure_false_alarms(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
     """Alarms on windows without a shift that share no row with each other or with their reference.
 
     Rows are split again, and a monitor is fitted again, as soon as the windows of one split are used up.
     """
-    subject = Subject.prepare(name, variant, settings, place)
+    subject = Subject.prepare(name, "default", settings, place)
     half, wanted = len(subject.x) // 2, settings["fresh"]
     fitted = subject.fit(subject.x[:half], settings)
     signals = fitted.read(subject.x)
-    counts = {size: dict.fromkeys(ALARMS, 0) | {"windows": 0} for size in _allowed_sizes(fitted, half, settings)}
+    counts = {
+        size: dict.fromkeys(ALARMS, 0) | {"windows": 0} for size in _allowed_sizes(fitted, half, settings["calm_windows"])
+    }
     random = np.random.default_rng(1)
     while any(count["windows"] < wanted for count in counts.values()):
         order = random.permutation(len(signals))
@@ -148,10 +168,8 @@ def measure_false_alarms(name: str, variant: str, settings: Settings, place: Wor
 
 def _count_alarms(count: dict[str, int], monitor: Monitor, window: Signals, rate: float) -> None:
     count["windows"] += 1
-    smallest = max(monitor.reference.minimum, 1)
-    if len(window) < smallest:  # another split may ask for a few rows more
-        raise ValueError(f"study monitor: windows of {len(window)} rows are below the minimum of {smallest}.")
-    verdict = monitor.check(window)
+    fitted = monitor.reference
+    verdict = judge(fitted, summarise(fitted.bins, fitted.standard, window))  # another split may ask for a few rows more
     found = {family: value for family, (value, _) in verdict.statistics.items()}
     columns = max(value for family, value in found.items() if family not in ("new values", "correlations"))
     plain = min(float(smirnov_p(np.array(columns))), float(normal_p(np.array(found["correlations"]))))
@@ -159,14 +177,28 @@ def _count_alarms(count: dict[str, int], monitor: Monitor, window: Signals, rate
         count[name] += raised
 
 
-def _allowed_sizes(fitted: Monitor, rows: int, settings: Settings) -> list[int]:
-    return [size for size in settings["windows"] if fitted.reference.minimum <= size <= rows // 2]
+def _allowed_sizes(fitted: Monitor, rows: int, sizes: list[int]) -> list[int]:
+    """Sizes of windows that there are rows for; a table with few rows has smaller ones."""
+    smallest = fitted.reference.minimum
+    return [size for size in sizes if smallest <= size <= rows // 2] or [max(smallest, rows // 200 * 50)]
 
 
-def _judge_shift(bench: Bench, shifted: Part, clean: Values, shift: str, size: int, count: int) -> dict[str, Any]:
+def count_needed_rows(monitor: Monitor, shifted: Part, settings: Settings) -> int | None:
+    """The smallest of some sizes at which nine of ten windows raise an alarm; None if there is none."""
+    for size in settings["sizes"]:
+        if monitor.reference.minimum <= size <= len(shifted.signals):
+            windows = shifted.draw(size, 10, 5)
+            if statistics.fmean(monitor.check(one.signals).kind != "none" for one in windows) >= RIGHT:
+                return int(size)
+    return None
+
+
+def _judge_shift(
+    bench: Bench, shifted: Part, clean: Values, shift: str, size: int, count: int, others: int | None
+) -> dict[str, Any]:
     """AUROC of every statistic, and the verdicts."""
     moved = shifted.draw(size, count, 2)
-    values = [bench.evaluate(one) for one in moved]
+    values = bench.evaluate_all(moved, others)
     verdicts = [bench.monitor.check(one.signals) for one in moved]
     wanted = KINDS.get(shift)
     return {
@@ -195,35 +227,42 @@ def describe(table: Dataset, x: Tensor, y: Tensor, cafe: CAFE, target: Any) -> R
     return Rows(x, y, features, important, pair, torch.Generator().manual_seed(7))
 
 
-def harm(model: nn.Module, x: Tensor, shifted: Tensor, y: Tensor) -> float:
-    """The loss of accuracy."""
-    right = []
+def measure_harm(subject: Subject, x: Tensor, shifted: Tensor, y: Tensor) -> dict[str, float]:
+    """The losses of accuracy, and of AUC of the watched output."""
+    right, area = [], []
     for rows in (x, shifted):
         with torch.no_grad():
-            out = model(rows)
+            out = subject.model(rows)
         right.append((((out[:, 0] > 0).long() if out.shape[1] == 1 else out.argmax(1)) == y).double().mean().item())
-    return right[0] - right[1]
+        watched, one = out[:, subject.target or 0], y == (1 if subject.target is None else subject.target)
+        area.append(auroc(watched[~one], watched[one]))
+    return {"harm": right[0] - right[1], "auc": area[0] - area[1]}
 
 
 def _column(values: Values, key: str) -> Tensor:
-    return torch.tensor([one[key] for one in values], dtype=torch.float64)
+    return torch.tensor([one[key] for one in values if key in one], dtype=torch.float64)
 
 
-COMMON = {"variants": ["default", "feature"], "false_alarms": 0.01, "classifiers": True}
+COMMON = {"feature": [], "false_alarms": 0.01, "ft_epochs": 20, "ft_rows": 6000, "sizes": [100, 200, 400, 800, 1600]}
 STUDIES = (
     Study(
         "monitor",
         "which shifts of tables a monitor sees, and whether they matter to the model (ours)",
-        "heloc, adult, compas with OpenXAI's networks; titanic, covertype",
+        "heloc, adult, compas with OpenXAI's networks; titanic; covertype",
         {
-            "toy": COMMON | {"data": ["compas"], "variants": ["default"], "rows": 600, "windows": [100], "count": 3,
-                             "fresh": 10, "classifiers": False, "false_alarms": 0.2},
-            "quick": COMMON | {"data": ["heloc", "adult", "compas"], "rows": 8000, "windows": [500], "count": 20,
-                               "fresh": 200},
-            "full": COMMON | {"data": ["heloc", "adult", "compas", "covertype", "titanic"], "rows": 20_000,
-                              "windows": [200, 500, 1000], "count": 25, "fresh": 200},
+            "toy": COMMON | {"data": ["compas"], "calm": ["compas"], "rows": 600, "windows": [100],
+                             "calm_windows": [100], "count": 3, "fresh": 10, "classifiers": 0, "false_alarms": 0.2,
+                             "sizes": [100]},
+            "quick": COMMON | {"data": ["compas", "heloc", "adult", "titanic", "compas-ft"],
+                               "calm": ["compas", "heloc", "adult"],
+                               "feature": ["heloc", "adult"], "rows": 8000, "ft_rows": 3000, "ft_epochs": 8, "windows": [500],
+                               "calm_windows": [200], "count": 12, "fresh": 200, "classifiers": 6},
+            "full": COMMON | {"data": ["heloc", "adult", "compas", "covertype", "titanic", "compas-ft", "adult-ft"],
+                              "calm": ["heloc", "adult", "compas"], "rows": 20_000, "windows": [200, 500, 1000],
+                              "feature": ["heloc", "adult", "compas", "covertype"], "calm_windows": [200, 500, 1000],
+                              "count": 25, "fresh": 200, "classifiers": 25},
         },
-        {"toy": "0.1", "quick": "25 (estimated)", "full": "200 (estimated)"},
+        {"toy": "0.1", "quick": "30", "full": "300 (estimated)"},
         tasks,
         report,
     ),
