@@ -64,9 +64,8 @@ class TotalScores(Scores):
         shape = made[1].shape
 
         def total() -> Tensor:
-            new = fn(
-                self.total, *(None if constant is None else self.run.absolute(constant) for constant in (*constants, *bias))
-            )
+            absolute = abs if self.run.cache is None else self.run.absolute
+            new = fn(self.total, *(None if constant is None else absolute(constant) for constant in (*constants, *bias)))
             return new if new.shape == shape else new.expand(shape)
 
         return self._make_result(made, total)
@@ -123,6 +122,8 @@ class TotalScores(Scores):
         if reference is not None:
 
             def moved(r: Tensor) -> Tensor:
+                if run.cache is None:
+                    return apply_linear(r, weight, start)
                 return run.at_reference("linear", lambda r: apply_linear(r, weight, start), r, weight, start)
 
             reference = over_rows(moved, reference) if self.delta.ndim > 1 else moved(reference)

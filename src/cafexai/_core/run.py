@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .flow_rule import LINEAR_FLOW, FlowRule
@@ -137,6 +138,10 @@ class Run:
     def at_reference(self, layer: Any, fn: Callable[[Tensor], Tensor], reference: Tensor, *constants: Tensor | None) -> Tensor:
         """What a layer gives at its reference; in a session computed once."""
         return fn(reference) if self.cache is None else self.cache.at_reference(layer, fn, reference, constants)
+
+    def linear_at_reference(self, reference: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The same for a linear layer in the precision of its reference."""
+        return self.at_reference("linear", lambda r: F.linear(r, weight, bias), reference, weight, bias)
 
     def absolute(self, constant: Any) -> Any:
         """The absolute value of a constant."""

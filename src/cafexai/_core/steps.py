@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..errors import RowsMixed
 from .row_index import MIXED, Rows, spread
-from .session_cache import SessionCache, tensor_key
+from .session_cache import SessionCache
 
 Pair = tuple[Tensor | None, Tensor | None]
 
@@ -247,7 +247,7 @@ class Magnitudes:
             return self._cache.absolute(weight, value.dtype), True
         if weight.layout is not torch.strided or weight.numel() > max(value.numel(), SMALL):
             return weight.to(value.dtype).abs(), False
-        key = tensor_key(weight), value.dtype
+        key = (weight.data_ptr(), weight.shape, weight.stride(), weight.dtype, value.dtype, weight._version)
         known = self._kept.get(key)
         if known is None:  # with the weight itself, so that no other tensor can take its place in memory
             known = self._kept[key] = (weight, weight.to(value.dtype).abs())

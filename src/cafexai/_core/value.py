@@ -332,4 +332,4 @@ def _give(run: Run, fn: Callable[..., Tensor], constants: tuple[Any, ...], refer
     """What a linear map gives at a reference; in a session, convolutions, which have a form that can be compared, once."""
     if run.cache is None or not isinstance(fn, tuple):
         return fn(reference, *constants)
-    return run.at_reference(fn, lambda r: fn(r, *constants), reference, *constants)
+    return run.at_reference(repr(fn), lambda r: fn(r, *constants), reference, *constants)

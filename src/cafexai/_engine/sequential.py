@@ -76,7 +76,8 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> TotalScores:
             start, bias = (bias, None) if run.settings.biases_in_reference else (None, bias)
             step, arguments = leaf.linear_step(weight, not run.steps), _linear(run, path, delta, weight, bias)
             if reference is not None:
-                reference = over_rows(lambda r, w=weight, b=start: _at_reference(run, r, w, b), reference)  # type: ignore[misc]
+                give = F.linear if run.cache is None else run.linear_at_reference
+                reference = over_rows(lambda r, w=weight, b=start, give=give: give(r, w, b), reference)  # type: ignore[misc]
             elif start is not None:
                 reference = start.expand(len(delta), -1)
         else:
@@ -86,11 +87,6 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> TotalScores:
         delta, total, *saved = step.apply(delta, total, *arguments)
         run.steps.append((step, *saved))
     return carrier(run, reference, delta, total, None)
-
-
-def _at_reference(run: Run, reference: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """What a linear layer gives at its reference."""
-    return run.at_reference("linear", lambda r: F.linear(r, weight, bias), reference, weight, bias)
 
 
 def _linear(run: Run, path: str, delta: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Any, ...]:

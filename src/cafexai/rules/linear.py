@@ -44,15 +44,10 @@ class _Convolve(NamedTuple):
 
     function: Callable[..., Tensor]
     args: tuple[Any, ...]
-    options: tuple[tuple[str, Any], ...]
+    options: dict[str, Any]
 
     def __call__(self, value: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return self.function(value, weight, bias, *self.args, **dict(self.options))
-
-
-def _comparable(settings: Sequence[Any]) -> tuple[Any, ...]:
-    """Lists as tuples."""
-    return tuple(tuple(own) if isinstance(own, list) else own for own in settings)
+        return self.function(value, weight, bias, *self.args, **self.options)
 
 
 def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[..., Any]:
@@ -63,7 +58,7 @@ def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[...,
             result = bilinear_map(lambda u, w: function(u, w, None, *args, **options), x, weight)
             return result if bias is None else result.add_constant(bias.view(-1, *(1,) * spatial))
         batched = x.ndim == spatial + 2
-        layer = _Convolve(function, _comparable(args), tuple((name, *_comparable([own])) for name, own in options.items()))
+        layer = _Convolve(function, args, options)
         if bias is None:
             return x.linear(layer, weight, aligned=batched)
         return x.linear(layer, weight, bias=bias, bias_dims=spatial, aligned=batched)
