@@ -39,10 +39,10 @@ lint: .venv/dev
 
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/run.py $(BENCHMARK)
-	$(BIN)/python benchmarks/beside_deeplift.py
 	$(BIN)/python benchmarks/group_training.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/netting.py
+	$(BIN)/python benchmarks/beside_deeplift.py --peers
 
 architectures: .venv/dev
 	PYTHONPATH=tests $(BIN)/python tests/whole_models/test_architectures.py

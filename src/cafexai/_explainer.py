@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ._core.run import C, Sensitivity
@@ -97,6 +98,33 @@ class ImmutableExplainer:
         known = self._info.replace(self._subject, **info) if info else self._info
         made.__dict__.update(c=c, variant=chosen, _info=known)
         return made
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Self]:
+        """A block in which the model does not change, so that results of its weights alone are kept between calls.
+
+        Kept are absolute weights and what layers give at the baseline, as long as the baseline is the same. Scores are the
+        same bits as outside, and every check is made. Nothing is kept after the block. It pays for many calls with few rows.
+        It takes memory: a copy of the weights, and the activations of one baseline. Copies by ``replace`` and other
+        threads that use this explainer share the session. A model that is a function has no weights of its own to keep.
+
+        Returns:
+            A context manager that gives this explainer.
+
+        Raises:
+            ModelChanged: A parameter or buffer was changed inside the block. Versions are compared at each call, contents
+                (by a checksum) at the end of the block.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> with CAFE(torch.nn.Linear(2, 1)).session() as cafe:
+            ...     shapes = [cafe.explain(torch.ones(1, 2)).combined.shape for _ in range(2)]
+            >>> shapes
+            [torch.Size([1, 2]), torch.Size([1, 2])]
+        """
+        with self._subject.keep_results():
+            yield self
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"CAFE.{name}: explainers are immutable. Use cafe.replace({name}=...), which gives another one.")

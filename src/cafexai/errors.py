@@ -63,6 +63,10 @@ class InternalError(RuntimeError):
     """A fault of this library, not of the model or the call: please report it."""
 
 
+class ModelChanged(RuntimeError):
+    """The model was changed while a session was open (``cafe.session()``)."""
+
+
 class RowsMixed(ValueError):
     """Values of several rows cannot be told apart: each is explained by itself where it gives the same alone, or refused."""
 

@@ -64,7 +64,8 @@ class TotalScores(Scores):
         shape = made[1].shape
 
         def total() -> Tensor:
-            new = fn(self.total, *(None if constant is None else abs(constant) for constant in (*constants, *bias)))
+            absolute = abs if self.run.cache is None else self.run.absolute
+            new = fn(self.total, *(None if constant is None else absolute(constant) for constant in (*constants, *bias)))
             return new if new.shape == shape else new.expand(shape)
 
         return self._make_result(made, total)
@@ -121,7 +122,9 @@ class TotalScores(Scores):
         if reference is not None:
 
             def moved(r: Tensor) -> Tensor:
-                return apply_linear(r, weight, start)
+                if run.cache is None:
+                    return apply_linear(r, weight, start)
+                return run.at_reference("linear", lambda r: apply_linear(r, weight, start), r, weight, start)
 
             reference = over_rows(moved, reference) if self.delta.ndim > 1 else moved(reference)
         if bias is not None:

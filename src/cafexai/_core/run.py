@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .flow_rule import LINEAR_FLOW, FlowRule
+from .session_cache import SessionCache
 from .steps import Biases, Deltas, Magnitudes, Step
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ class Run:
         self.only_net = False  # positive and negative scores are not needed
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
+        self.cache: SessionCache | None = None  # what a session keeps
         self.deltas = deltas  # what several passes over the same rows have in common
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.operations: dict[str, int] = {}  # rule -> number of calls
@@ -128,6 +131,25 @@ class Run:
         self.cuts.clear()
         self.state.release()
         self.steps = None
+
+    def use_cache(self, cache: SessionCache) -> None:
+        """Reuse what earlier passes of a session have computed."""
+        self.cache, self.magnitudes = cache, Magnitudes(cache)
+
+    def at_reference(self, layer: Any, fn: Callable[[Tensor], Tensor], reference: Tensor, *constants: Tensor | None) -> Tensor:
+        """What a layer gives at its reference; in a session computed once."""
+        return fn(reference) if self.cache is None else self.cache.at_reference(layer, fn, reference, constants)
+
+    def linear_at_reference(self, reference: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The same for a linear layer in the precision of its reference."""
+        return self.at_reference("linear", lambda r: F.linear(r, weight, bias), reference, weight, bias)
+
+    def absolute(self, constant: Any) -> Any:
+        """The absolute value of a constant."""
+        cache = self.cache
+        if cache is None or not isinstance(constant, Tensor) or not cache.owns(constant):
+            return abs(constant)
+        return cache.absolute(constant, constant.dtype)
 
     def wide(self, x: Tensor) -> Tensor:
         """An input in the precision that scores are carried in."""

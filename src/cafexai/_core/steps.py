@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..errors import RowsMixed
 from .row_index import MIXED, Rows, spread
+from .session_cache import SessionCache
 
 Pair = tuple[Tensor | None, Tensor | None]
 
@@ -232,14 +233,18 @@ class Magnitudes:
 
     They are not kept between calls: a write to ``weight.data`` leaves no trace by which a stale copy could be told, short of
     reading the whole weight, which takes as long as computing it anew. Where a weight is larger than the value that it meets,
-    its absolute value is not even kept for the backward passes: it would need more memory than all else.
+    its absolute value is not even kept for the backward passes: it would need more memory than all else. In a session,
+    those of parameters and buffers come from its ``cache``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cache: SessionCache | None = None) -> None:
+        self._cache = cache
         self._kept: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def of(self, weight: Tensor, value: Tensor) -> tuple[Tensor, bool]:
         """The absolute weight in the precision of the value, and whether it may be kept."""
+        if self._cache is not None and self._cache.owns(weight):
+            return self._cache.absolute(weight, value.dtype), True
         if weight.layout is not torch.strided or weight.numel() > max(value.numel(), SMALL):
             return weight.to(value.dtype).abs(), False
         key = (weight.data_ptr(), weight.shape, weight.stride(), weight.dtype, value.dtype, weight._version)

@@ -130,7 +130,8 @@ class Scores(Carrier):
         delta = fn(self.delta, *constants, *(nothing if in_reference else given))
         reference = None
         if self.reference is not None or (in_reference and bias is not None):
-            reference = self._start_mapped(lambda r: fn(r, *constants, *(given if in_reference else nothing)), aligned)
+            own = (*constants, *(given if in_reference else nothing))
+            reference = self._start_mapped(functools.partial(_give, run, fn, own), aligned)
             if reference.shape != delta.shape:
                 shape = torch.broadcast_shapes(reference.shape, delta.shape)
                 reference, delta = reference.expand(shape), delta.expand(shape)
@@ -325,3 +326,10 @@ class Scores(Carrier):
         if self.pending or self.rows is None:
             return dim == 0 and self.ndim > 0 and self.shape[0] == self.run.batch
         return average_rows(lambda v: v.sum(dim, keepdim=True), self.rows, self.delta, self.run.batch) is MIXED
+
+
+def _give(run: Run, fn: Callable[..., Tensor], constants: tuple[Any, ...], reference: Tensor) -> Tensor:
+    """What a linear map gives at a reference; in a session, convolutions, which have a form that can be compared, once."""
+    if run.cache is None or not isinstance(fn, tuple):
+        return fn(reference, *constants)
+    return run.at_reference(repr(fn), lambda r: fn(r, *constants), reference, *constants)

@@ -27,6 +27,8 @@ from .sequential import along, steps_of
 from .state_guard import StateGuard
 from .tracer import Trace
 
+CHAIN = object()  # in the place of a guard: torch's own layers in a chain neither write nor draw
+
 
 class _Reached(BaseException):
     """Ends a forward pass at the target layer."""
@@ -43,10 +45,13 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
     if deltas is not None:
         deltas.rewind()
     run = Run(batch.tensors[0].shape[0], settings, deltas)
+    if job.subject.session is not None:
+        run.use_cache(job.subject.session.cache)
     run.may_warn, run.only_net = job.subject.first_warning, job.only_net
     try:
         steps = steps_of(job, batch, settings)
         if steps is not None:
+            batch.guards[:] = [CHAIN]
             output: Any = along(run, batch, steps)
             return select_target(output, _plain(job, batch) if expected is None else expected, batch, run, job)
         return _trace_calls(job, batch, expected, run)
@@ -79,8 +84,8 @@ def _trace_calls(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> P
 
 def _guard(job: Job, batch: Batch) -> StateGuard:
     """One guard for all passes over the same rows: only a traced pass sees all that the model writes."""
-    if not batch.guards:
-        batch.guards.append(StateGuard(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts))
+    if not batch.guards or batch.guards[0] is CHAIN:
+        batch.guards[:] = [StateGuard(job.subject.model, (*batch.extra, *batch.options.values()), job.random_starts)]
     guard: StateGuard = batch.guards[0]
     return guard
 
@@ -188,6 +193,8 @@ def _call(
 
 def plain_output(job: Job, batch: Batch, slopes: bool = False) -> Tensor:
     """The output of the model as it is, leaving the random numbers of the caller and the model alone; with its graph."""
+    if batch.guards and batch.guards[0] is CHAIN:
+        return _plain(job, batch, slopes)
     guard = _guard(job, batch)
     try:
         with guard:

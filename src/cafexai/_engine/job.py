@@ -30,7 +30,7 @@ class Batch:
     options: dict[str, Any]  # keyword arguments of forward
     rows: slice
     zeroed: tuple[Tensor | None, ...] = ()  # for each input the codes whose embedding is zero
-    guards: list[Any] = field(default_factory=list, compare=False)  # the state guard of all passes over these rows, once made
+    guards: list[Any] = field(default_factory=list, compare=False)  # the guard of all passes over these rows, once made
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
@@ -14,6 +15,7 @@ from torch import nn
 
 from .._inputs.trees import refuse_trees
 from .._torch import BatchNorm, Dropout
+from .session import OpenSession
 from .state_guard import StateGuard
 
 
@@ -59,6 +61,8 @@ class Subject:
         self._inside: list[dict[str, nn.Module | None]] = []  # what was in each module when the names were made
         self._look()
         self.takes_raw = hasattr(type(self.model), "from_raw")  # it comes with a preprocessing step of its own
+        self.session: OpenSession | None = None
+        self._opening = threading.Lock()
 
     def _look(self) -> list[nn.Module]:
         """All modules; their names are made anew where these have changed."""
@@ -97,6 +101,23 @@ class Subject:
         return True
 
     @contextlib.contextmanager
+    def keep_results(self) -> Iterator[None]:
+        """A session: in here the model must not change. Blocks in one another, and in several threads, share one session."""
+        with self._opening:
+            if self.session is None:
+                self.session = OpenSession(self.model)
+            session = self.session
+            session.depth += 1
+        try:
+            yield
+            session.check_contents()
+        finally:
+            with self._opening:
+                session.depth -= 1
+                if not session.depth:
+                    self.session = None
+
+    @contextlib.contextmanager
     def guard_state(self) -> Iterator[None]:
         """The model may run in here; what it stores, writes and draws is undone."""
         guard = StateGuard(self.model)
@@ -116,6 +137,8 @@ class Subject:
         """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
         if isinstance(self.model, torch.jit.ScriptFunction):
             _refuse_script(call, "the function")
+        if self.session is not None:
+            self.session.check_versions(call)
         for module in self._look():
             kind: Any = type(module)
             odd = _is_odd(kind)

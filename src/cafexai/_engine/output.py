@@ -27,6 +27,8 @@ from .output_probabilities import probabilities
 
 def select_output(raw: Any, output: Any) -> Any:
     """The one tensor to explain among the outputs of the model."""
+    if output is None and isinstance(raw, Tensor):
+        return raw
     if callable(output) and not isinstance(output, str):
         return output(raw)
     if output is not None:
@@ -39,8 +41,6 @@ def select_output(raw: Any, output: Any) -> Any:
                 f"explain(..., output={output!r}): the model returns {_parts_of(raw)}. Give a key, an index, a function "
                 'or a path such as "logits[:, -1]".'
             ) from None
-    if isinstance(raw, Tensor):
-        return raw
     values = list(raw.values()) if isinstance(raw, Mapping) else list(raw) if isinstance(raw, (tuple, list)) else []
     tensors = [value for value in values if isinstance(value, Tensor)]
     if len(tensors) == 1:

@@ -72,7 +72,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     typical = _is_background(baselines)
     if baselines is None and info.background is not None and _in_own_columns(inputs, subject, info) and not question.latent:
         baselines, typical = WORD, True
-    if has_own_columns(subject.model):
+    if subject.takes_raw and has_own_columns(subject.model):
         baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
     if info.allow_nan:
@@ -89,7 +89,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         given,
         stack,
         make_settings(explainer, given, request.pairs),
-        request.replace(feature_groups=groups),
+        request if groups is request.feature_groups else request.replace(feature_groups=groups),
         question,
         extra=as_arguments(extra),
         class_names=info.class_names,

@@ -76,7 +76,8 @@ def along(run: Run, batch: Batch, layers: list[Any]) -> TotalScores:
             start, bias = (bias, None) if run.settings.biases_in_reference else (None, bias)
             step, arguments = leaf.linear_step(weight, not run.steps), _linear(run, path, delta, weight, bias)
             if reference is not None:
-                reference = over_rows(lambda r, w=weight, b=start: F.linear(r, w, b), reference)  # type: ignore[misc]
+                give = F.linear if run.cache is None else run.linear_at_reference
+                reference = over_rows(lambda r, w=weight, b=start, give=give: give(r, w, b), reference)  # type: ignore[misc]
             elif start is not None:
                 reference = start.expand(len(delta), -1)
         else:

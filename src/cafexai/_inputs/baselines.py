@@ -37,6 +37,8 @@ def references(
     baselines: Any, inputs: Inputs, background: Any, model: Any, call: str = "explain"
 ) -> list[tuple[Reference, ...]]:
     """The reference inputs: one entry, or several to average over; None stands for zeros."""
+    if baselines is None and not takes_raw(model) and inputs.schema is None:
+        return [(None,) * len(inputs.tensors)]
     if isinstance(baselines, str) and baselines == WORD:
         _check_word(baselines, background, call)
         baselines = Background(background)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InternalError
+from ..errors import InternalError, ModelChanged
 from ..explanation import Explanation
 from ..loading.file_errors import short
 
@@ -18,7 +18,7 @@ def explained_apart(explain: Callable[[Any], Explanation], rows: Any, places: np
     """Explanations of the rows and the places of these; rows that fail alone are told in ``bad``, with the reason."""
     try:
         explanation = explain(rows)
-    except (MemoryError, ModuleNotFoundError, InternalError):
+    except (MemoryError, ModuleNotFoundError, InternalError, ModelChanged):
         raise
     except Exception as error:
         if len(rows) == 1:

@@ -51,14 +51,15 @@ def make_part(scorer: Scorer, table: pa.Table, path: str, start: int, sink: Stag
     with _Part(scorer, sink, key) as part, ThreadPoolExecutor(1) as writer:
         begin = time.perf_counter()
         scored: Scored
-        for scored in scorer.parts(table, path, start):
-            scoring += time.perf_counter() - begin
-            conflict += compute.sum(scored.scores["conflict"]).as_py() or 0.0
-            rows += scored.scores.num_rows
-            refused += scored.refused.num_rows
-            writing += 0.0 if waiting is None else waiting.result()
-            waiting = writer.submit(part.write, scored)
-            begin = time.perf_counter()
+        with scorer.cafe.session():
+            for scored in scorer.parts(table, path, start):
+                scoring += time.perf_counter() - begin
+                conflict += compute.sum(scored.scores["conflict"]).as_py() or 0.0
+                rows += scored.scores.num_rows
+                refused += scored.refused.num_rows
+                writing += 0.0 if waiting is None else waiting.result()
+                waiting = writer.submit(part.write, scored)
+                begin = time.perf_counter()
         writing += 0.0 if waiting is None else waiting.result()
         check()
         begin = time.perf_counter()

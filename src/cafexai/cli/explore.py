@@ -52,7 +52,8 @@ def explore(
         known = {name: str(value) for name, value in given.items() if value is not None}
         session = _session(known, label, second, target, how, status)
         explorer = Explorer(session, host, port, token_file)
-    serve(explorer, not no_open)
+    with session.cafe.session():  # the model was loaded for the page alone: it does not change
+        serve(explorer, not no_open)
 
 
 def _session(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +39,17 @@ def bilinear(a: Any, b: Any, weight: Any, bias: Any = None) -> Any:
     return result if bias is None else result.add_constant(bias)
 
 
+class _Convolve(NamedTuple):
+    """A convolution with its settings."""
+
+    function: Callable[..., Tensor]
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def __call__(self, value: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return self.function(value, weight, bias, *self.args, **self.options)
+
+
 def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[..., Any]:
     def apply(x: Any, weight: Any, bias: Any = None, *args: Any, **options: Any) -> Any:
         if isinstance(bias, Scores):
@@ -47,11 +58,10 @@ def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[...,
             result = bilinear_map(lambda u, w: function(u, w, None, *args, **options), x, weight)
             return result if bias is None else result.add_constant(bias.view(-1, *(1,) * spatial))
         batched = x.ndim == spatial + 2
+        layer = _Convolve(function, args, options)
         if bias is None:
-            return x.linear(lambda v, w: function(v, w, None, *args, **options), weight, aligned=batched)
-        return x.linear(
-            lambda v, w, b: function(v, w, b, *args, **options), weight, bias=bias, bias_dims=spatial, aligned=batched
-        )
+            return x.linear(layer, weight, aligned=batched)
+        return x.linear(layer, weight, bias=bias, bias_dims=spatial, aligned=batched)
 
     return apply
 

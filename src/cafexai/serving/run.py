@@ -161,6 +161,7 @@ def _listen(load: Load, settings: Settings, limits: Limits, sock: socket.socket 
         threading.Thread(target=_keep, args=(counts,), daemon=True).start()
     logger.info("model %s, fingerprint %s", settings.name, service.answerer.fingerprint["id"])
     _Server(config, service, settings.drain).run(None if sock is None else [sock])
+    service.close()
 
 
 def _keep(counts: Counts) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from ..errors import ModelChanged
 from .metrics import Counts
 from .rows import Answerer, Asked, Result, Row
 
@@ -29,11 +31,25 @@ class Service:
         self.answerer, self.name, self.counts, self._load = answerer, name, counts or Counts(), load
         self.draining = False
         self._wanted, self._one = threading.Event(), threading.Lock()
+        self._session = self._open(answerer)
 
     def __call__(self, rows: Sequence[Row], asked: Sequence[Asked]) -> list[Result]:
         """One result for each row, with the fingerprint of what made it."""
         answerer = self.answerer
         return [{**result, MADE: answerer.fingerprint} for result in answerer(rows, asked)]
+
+    def _open(self, answerer: Answerer) -> contextlib.ExitStack:
+        """The model belongs to the server: it does not change, so that results of its weights alone are kept."""
+        stack = contextlib.ExitStack()
+        stack.enter_context(answerer.cafe.session())
+        return stack
+
+    def close(self) -> None:
+        """End the session of the model; requests that are under way are answered without."""
+        try:
+            self._session.close()
+        except ModelChanged as error:
+            logger.error("%s", error)
 
     @property
     def ready(self) -> bool:
@@ -56,10 +72,12 @@ class Service:
                 return
             self._wanted.clear()
             try:
-                self.answerer = self._load()
+                answerer = self._load()
             except Exception as error:  # of the user's files; the old model goes on
                 self.counts.count("cafexai_reloads_total", result="failed")
                 logger.error("the model cannot be loaded again, the present one stays: %s", error)
                 return
+            self.close()
+            self.answerer, self._session = answerer, self._open(answerer)
             self.counts.count("cafexai_reloads_total", result="done")
             logger.info("the model was loaded again: fingerprint %s", self.answerer.fingerprint["id"])
