@@ -16,7 +16,9 @@ from ._old_forms import resolve_variant
 from .schema import Schema
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing import Self
+
+    from typing_extensions import Unpack
 
 _INFO = frozenset(field.name for field in dataclasses.fields(ModelInfo))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._extras import needs
 from ._inputs.table_values import encode_column, labels_of, word
 
 KINDS = ("number", "category", "one-hot")
@@ -191,9 +190,8 @@ class Schema:
             ValueError: The file cannot be read, or is not a schema.
         """
         call = f"Schema.read({os.fspath(path)!r})"
-        toml = needs("tomllib" if sys.version_info >= (3, 11) else "tomli", "tabular")
         try:
-            found = toml.loads(Path(path).read_text(encoding="utf-8"))
+            found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"{call}: the file cannot be read ({error.strerror}).") from error
         except RecursionError:
