@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts truth claims layers pictures docs release matrix lock clean
+.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts truth claims layers pictures pages docs release matrix lock clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -71,6 +71,11 @@ layers: .venv/dev
 
 pictures: .venv/dev
 	$(BIN)/python examples/pictures.py docs/pictures
+
+# Write what the code of the pages prints into the pages.
+pages: .venv/dev .venv/tutorials
+	$(BIN)/python docs/scripts/blocks.py
+	$(BIN)/python docs/scripts/tutorials.py
 
 docs: .venv/docs
 	$(BIN)/python docs/scripts/build.py

@@ -50,19 +50,21 @@ SHOWN = {  # the tables of each study that the page repeats; the others are in i
 }
 SUMMARY = """# The evidence behind the default
 
-Is the default, `CAFE(model)`, as good as it should be? Each study judges claims by its numbers. This table counts them: how many hold, how many
-do not, and how many the numbers leave undecided.
+Is the default, `CAFE(model)`, as good as it should be? Each study judges claims by its numbers. This table counts them: how
+many hold, how many do not, and how many the numbers leave undecided.
 
 {rows}
-What it gains and loses beside the published method is in [the default](default.md#gains-and-losses-beside-the-published-method). Three pages have other evidence:
+What it gains and loses beside the published method is in
+[the default](default.md#gains-and-losses-beside-the-published-method). Three pages have other evidence:
 [the paper, table by table](paper.md), [public models](zoo.md), and [networks with known truth](units.md).
 
-**Three things it does not do**: it underreports conflicts of single units ([audit](conflicts.md)); it shows nothing of what cancels fully deep inside; and its correlation
-with masking single words stays below 0.8. The findings are below, with all numbers.
+**Three things it does not do.** It underreports conflicts of single units ([audit](conflicts.md)). It shows nothing of what
+cancels fully deep inside. Its correlation with masking single words stays below 0.8. The findings are below, with all numbers.
 
 ## How this was measured
 """
-HEAD = """Written by `make claims` from the results in `studies/`, measured in November 2026 on two cores that did other work at the
+HEAD = """Written by
+`make claims` from the results in `studies/`, measured in November 2026 on two cores that did other work at the
 same time (runtimes say little); `cafexai study NAME --preset PRESET` makes them anew. The default, `CAFE(model)`, is unit
 netting with mean flows, biases in the reference, open norms and open attention, at c = 0.5. All rows are held out from
 training.

@@ -2,7 +2,8 @@
 
 python docs/scripts/tutorials.py [NAME ...]
 
-A code block is a fence with the words ``py title="NAME.py: FUNCTION"``; the output block has the words ``text title="Output of NAME.py"``.
+A code block is a fence with the words ``py title="NAME.py: FUNCTION"``, the output block has
+``text title="Output of NAME.py"``.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ def source_of(name: str, function: str) -> str:
 def fill_code(text: str) -> str:
     """A page with the code of today."""
     return CODE.sub(
-        lambda found: f'```py title="{found["name"]}.py: {found["function"]}"\n{source_of(found["name"], found["function"])}```\n',
-        text,
+        lambda one: f'```py title="{one["name"]}.py: {one["function"]}"\n{source_of(one["name"], one["function"])}```\n', text
     )
 
 
