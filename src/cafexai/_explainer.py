@@ -156,7 +156,14 @@ class ImmutableExplainer:
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
-        """``attribute`` can return its convergence delta."""
+        """``attribute`` can return its convergence delta.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> CAFE(torch.nn.Linear(2, 1)).has_convergence_delta()
+            True
+        """
         return True
 
     @property

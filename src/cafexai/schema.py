@@ -188,6 +188,14 @@ class Schema:
 
         Raises:
             ValueError: The file cannot be read, or is not a schema.
+
+        Example:
+            >>> import pandas
+            >>> from cafexai import Column, Schema
+            >>> schema = Schema((Column("age"), Column("sex", "category", ["female", "male"])))
+            >>> schema.write("schema.toml")
+            >>> Schema.read("schema.toml").names
+            ('age', 'sex')
         """
         call = f"Schema.read({os.fspath(path)!r})"
         try:
@@ -241,6 +249,13 @@ class Schema:
 
         Raises:
             ValueError: The frame lacks a column.
+
+        Example:
+            >>> import pandas
+            >>> from cafexai import Column, Schema
+            >>> schema = Schema((Column("age"), Column("sex", "category", ["female", "male"])))
+            >>> schema.check(pandas.DataFrame({"age": [41.0, 30.0], "sex": ["male", "other"]}))
+            {1: "'sex' is 'other', which is none of 'female', 'male'"}
         """
         reasons: dict[int, list[str]] = {}
         for column, cells in self._cells(frame, "schema.check(frame)"):
@@ -261,6 +276,14 @@ class Schema:
 
         Raises:
             ValueError: The frame lacks a column, or a row cannot be encoded.
+
+        Example:
+            >>> import pandas
+            >>> from cafexai import Column, Schema
+            >>> schema = Schema((Column("age"), Column("sex", "category", ["female", "male"])))
+            >>> frame = pandas.DataFrame({"age": [41.0, 30.0], "sex": ["male", "female"]})
+            >>> [part.tolist() for part in schema.encode(frame)]
+            [[[41.0, 1.0], [30.0, 0.0]]]
         """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.inputs}
         for column, cells in self._cells(frame, call):
