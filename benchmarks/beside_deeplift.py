@@ -208,7 +208,7 @@ def measure(case: Case, repeats: int, peers: bool) -> dict[str, Any]:
         try:
             seconds(way)
             taken[name] = []
-        except Exception as error:  # noqa: PERF203  # a peer that refuses the model
+        except Exception as error:  # a peer that refuses the model
             failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
     for _ in range(repeats):
         for name in taken:

@@ -12,7 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "release" / "locks"
 UV = Path(sys.executable).parent / "uv"
-SETS = {"tested": ["dev", "browser"], "image": ["serve", "batch"]}
+SETS = {  # extras of the package and dependency groups
+    "tested": ["--extra", "all", "--group", "dev", "--group", "browser"],
+    "image": ["--extra", "serve", "--extra", "batch"],
+}
 HEAD = "# Made by make lock: Python 3.11 on Linux (x86_64).\n"
 CPU = "--extra-index-url https://download.pytorch.org/whl/cpu\n"
 
@@ -29,8 +32,7 @@ def compile_lock(name: str, *sources: object, head: str = HEAD) -> None:
 
 def main() -> None:
     """All three files."""
-    for name, extras in SETS.items():
-        chosen = [word for extra in extras for word in ("--extra", extra)]
+    for name, chosen in SETS.items():
         compile_lock(name, "pyproject.toml", "--constraint", "constraints.txt", *chosen, head=HEAD + CPU)
     (LOCKS / "build.in").write_text("hatchling\n", encoding="utf-8")
     compile_lock("build", "release/locks/build.in")

@@ -1,6 +1,6 @@
 """Run the Python blocks of a page in their order, and write what they print into the output blocks behind them.
 
-python docs/scripts/blocks.py PAGE.md ...
+python docs/scripts/blocks.py [PAGE.md ...]     without pages: all that have output blocks; make pages calls this
 
 An output block is a fence with the words ``text title="Output"`` right behind a Python block.
 """
@@ -11,6 +11,7 @@ import contextlib
 import io
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def refresh(page: Path) -> None:
     page.write_text("".join([*pieces, text[end:]]), encoding="utf-8")
 
 
+def pages_with_outputs() -> list[Path]:
+    """The pages that show what their code prints."""
+    pages = sorted(Path(__file__).parents[1].rglob("*.md"))
+    return [
+        page for page in pages if any(found["output"] is not None for found in BLOCK.finditer(page.read_text(encoding="utf-8")))
+    ]
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        refresh(Path(name))
+    for page in map(Path.absolute, map(Path, sys.argv[1:] or pages_with_outputs())):
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # pages write files
+            refresh(page)

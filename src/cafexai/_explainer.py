@@ -17,7 +17,9 @@ from ._old_forms import resolve_variant
 from .schema import Schema
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing import Self
+
+    from typing_extensions import Unpack
 
 _INFO = frozenset(field.name for field in dataclasses.fields(ModelInfo))
 _PARAMETERS = ("c", "variant", *sorted(_INFO), *ALLOWED)
@@ -184,7 +186,14 @@ class ImmutableExplainer:
 
     # Captum's helpers ask these of an explainer.
     def has_convergence_delta(self) -> bool:
-        """``attribute`` can return its convergence delta."""
+        """``attribute`` can return its convergence delta.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> CAFE(torch.nn.Linear(2, 1)).has_convergence_delta()
+            True
+        """
         return True
 
     @property

@@ -25,7 +25,17 @@ class Problem:
 
 
 class UnsupportedOperation(NotImplementedError):
-    """The model calls something that has no rule; nothing is approximated instead."""
+    """The model calls something that has no rule; nothing is approximated instead.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE, UnsupportedOperation
+        >>> try:
+        ...     CAFE(lambda x: torch.special.bessel_j0(x).sum(1)).explain(torch.ones(1, 2))
+        ... except UnsupportedOperation:
+        ...     print("write a rule: docs/how-to/operation.md")
+        write a rule: docs/how-to/operation.md
+    """
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(message)
@@ -33,7 +43,13 @@ class UnsupportedOperation(NotImplementedError):
 
 
 class CompletenessError(RuntimeError):
-    """A score does not add up. This is a fault of a rule, never of the model: please report it."""
+    """A score does not add up. This is a fault of a rule, never of the model: please report it.
+
+    Example:
+        >>> from cafexai import CompletenessError
+        >>> CompletenessError.__mro__[1].__name__
+        'RuntimeError'
+    """
 
 
 LawBroken = CompletenessError  # the name until 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._extras import needs
 from ._inputs.table_values import encode_column, labels_of, word
 
 KINDS = ("number", "category", "one-hot")
@@ -189,11 +188,18 @@ class Schema:
 
         Raises:
             ValueError: The file cannot be read, or is not a schema.
+
+        Example:
+            >>> import pandas
+            >>> from cafexai import Column, Schema
+            >>> schema = Schema((Column("age"), Column("sex", "category", ["female", "male"])))
+            >>> schema.write("schema.toml")
+            >>> Schema.read("schema.toml").names
+            ('age', 'sex')
         """
         call = f"Schema.read({os.fspath(path)!r})"
-        toml = needs("tomllib" if sys.version_info >= (3, 11) else "tomli", "tabular")
         try:
-            found = toml.loads(Path(path).read_text(encoding="utf-8"))
+            found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"{call}: the file cannot be read ({error.strerror}).") from error
         except RecursionError:
@@ -243,6 +249,13 @@ class Schema:
 
         Raises:
             ValueError: The frame lacks a column.
+
+        Example:
+            >>> import pandas
+            >>> from cafexai import Column, Schema
+            >>> schema = Schema((Column("age"), Column("sex", "category", ["female", "male"])))
+            >>> schema.check(pandas.DataFrame({"age": [41.0, 30.0], "sex": ["male", "other"]}))
+            {1: "'sex' is 'other', which is none of 'female', 'male'"}
         """
         reasons: dict[int, list[str]] = {}
         for column, cells in self._cells(frame, "schema.check(frame)"):
@@ -263,6 +276,14 @@ class Schema:
 
         Raises:
             ValueError: The frame lacks a column, or a row cannot be encoded.
+
+        Example:
+            >>> import pandas
+            >>> from cafexai import Column, Schema
+            >>> schema = Schema((Column("age"), Column("sex", "category", ["female", "male"])))
+            >>> frame = pandas.DataFrame({"age": [41.0, 30.0], "sex": ["male", "female"]})
+            >>> [part.tolist() for part in schema.encode(frame)]
+            [[[41.0, 1.0], [30.0, 0.0]]]
         """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in self.inputs}
         for column, cells in self._cells(frame, call):

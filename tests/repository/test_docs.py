@@ -1,8 +1,9 @@
-"""The pages of the site: links lead somewhere, all are in the navigation, and their code and its output are as shown."""
+"""The pages of the site: links lead somewhere, and all are in the navigation. test_readme.py runs their code."""
 
 import re
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -40,6 +41,25 @@ def test_links_lead_somewhere(page):
         if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
             lost.append(target)
     assert lost == []
+
+
+FOREIGN = re.compile(r"https://[a-z0-9.-]+\.[a-z]{2,}(/[\w./~%+?=&@:,()-]*)?(#[\w./-]+)?")
+HOSTS = """arxiv.org doi.org github.com openreview.net en.wikipedia.org pytorch.org download.pytorch.org archive.ics.uci.edu
+api.openml.org www.openml.org scikit-learn.org""".split()
+
+
+def test_addresses_of_other_hosts_are_well_formed():
+    """Only their form is checked: tests run offline, so whether a page is still there is not known."""
+    targets = {target for page in DOCUMENTS for target in LINK.findall(prose(page)) if re.match(r"[a-z]+:", target)}
+    assert {target for target in targets if not FOREIGN.fullmatch(target)} == set()
+    assert {urlsplit(target).netloc for target in targets} <= set(HOSTS)
+    for target in targets:
+        if "arxiv.org/" in target:
+            assert re.search(r"arxiv\.org/(abs|pdf)/(\d{4}\.\d{4,5}|[a-z-]+/\d{7})", target), target
+        if "doi.org/" in target:
+            assert re.search(r"doi\.org/10\.\d{4,}/\S+$", target), target
+        if "github.com/" in target:
+            assert re.search(r"github\.com/[\w.-]+/[\w.-]+(/(issues|pull|blob|tree)/\S+)?$", target), target
 
 
 def test_every_page_is_in_the_navigation():

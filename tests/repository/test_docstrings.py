@@ -59,7 +59,7 @@ EXAMPLES = list(examples())
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) > 70
+    assert len(EXAMPLES) > 200
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)

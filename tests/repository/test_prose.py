@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ("evidence.md", "paper.md", "zoo.md")  # written by scripts from results
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *(file for file in sorted(ROOT.glob("docs/*.md")) if file.name not in GENERATED)]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *(file for file in sorted(ROOT.glob("docs/**/*.md")) if file.name not in GENERATED)]
 PHRASES = [  # parts of the sentences that the style guide replaces
     "who names none",
     "who names one",
@@ -59,7 +59,7 @@ def plain(document):
     return re.sub(r"\s+", " ", document.read_text(encoding="utf-8")).lower()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_no_sentence_that_readers_stumbled_over(document):
     text = plain(document)
     assert [phrase for phrase in (*PHRASES, *NAMES) if phrase in text] == []
@@ -95,8 +95,20 @@ def sentences(text):
 def test_sentences_of_the_readme_are_short():
     lengths = dict(sentences((ROOT / "README.md").read_text(encoding="utf-8")))
     assert len(lengths) > 25
-    assert sum(lengths.values()) / len(lengths) < 22
-    assert {sentence: length for sentence, length in lengths.items() if length > 35} == {}
+    assert sum(lengths.values()) / len(lengths) < MEAN
+    assert {sentence: length for sentence, length in lengths.items() if length > LONGEST} == {}
+
+
+START_AND_HOW_TO = [ROOT / "docs" / "index.md", ROOT / "docs" / "guide.md", *sorted(ROOT.glob("docs/start/*.md"))]
+START_AND_HOW_TO += sorted(ROOT.glob("docs/how-to/*.md"))
+LONGEST, MEAN = 35, 22  # words of a sentence
+
+
+@pytest.mark.parametrize("page", START_AND_HOW_TO, ids=lambda page: page.name)
+def test_sentences_of_start_here_and_how_to_are_short(page):
+    lengths = dict(sentences(page.read_text(encoding="utf-8")))
+    assert sum(lengths.values()) / max(len(lengths), 1) < MEAN
+    assert {sentence: length for sentence, length in lengths.items() if length > LONGEST} == {}
 
 
 def test_the_readme_is_one_page():

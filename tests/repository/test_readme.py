@@ -1,8 +1,13 @@
 """What the README promises: its code runs, and so does the demo."""
 
+import ast
+import importlib
+import inspect
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -10,6 +15,9 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "scripts"))
+import blocks  # noqa: E402
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -27,33 +35,101 @@ def as_a_reader(tmp_path, monkeypatch, shipped_rules):
 OURS = r".*(CAFE\(|cafexai|explanation\.|explain|goes in 0\.3|before 0\.2)"  # messages of our warnings
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        "docs/conflict.md",
-        "docs/default.md",
-        "docs/guide.md",
-        "docs/index.md",
-        "docs/inputs.md",
-        "docs/language-models.md",
-        "docs/monitor.md",
-        "docs/pictures.md",
-        "docs/start/from-other-methods.md",
-    ],
-)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_CODE = [page for page in PAGES if re.search(r"^```python$", page.read_text(encoding="utf-8"), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.relative_to(ROOT).as_posix())
 @pytest.mark.usefixtures("as_a_reader")
-def test_every_python_block_runs_without_a_deprecated_form(name):
-    text = (ROOT / name).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert blocks
-    namespace = {"__name__": "readme"}
+def test_python_blocks_run_and_print_what_is_shown(page):
+    """All of them, in their order, without a deprecated form; an output block is compared with what was printed."""
     with warnings.catch_warnings():
         for kind in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
             warnings.filterwarnings("error", OURS, kind)
-        for block in blocks:
-            line = text[: text.index(block)].count("\n")
-            exec(compile("\n" * line + block, name, "exec"), namespace)
+        for block, said in blocks.run_blocks(page):
+            shown = block["output"]
+            assert shown is None or blocks.same_text(said, shown), f"{page.name} shows\n{shown}\nbut this was printed\n{said}"
+
+
+def test_pages_with_code_are_found():
+    assert len(WITH_CODE) > 18
+    assert len(blocks.pages_with_outputs()) > 7
+
+
+PRELUDES = {  # what fragments of code, ```py, take for granted
+    "files.md": """
+import torch
+from torch import nn
+x = torch.randn(3, 4)
+torch.onnx.export(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 1)), (x,), "model.onnx", dynamo=False)
+""",
+    "methods.md": """
+import torch
+from torch import nn
+from cafexai import CAFE
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
+x, data = torch.randn(3, 4), torch.randn(60, 4)
+""",
+}
+FRAGMENT = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", PRELUDES)
+@pytest.mark.filterwarnings("ignore")  # of exporters
+@pytest.mark.usefixtures("as_a_reader")
+def test_fragments_run(name):
+    if name == "files.md":
+        pytest.importorskip("onnx")
+    names = {"__name__": "fragment"}
+    exec(PRELUDES[name], names)
+    for code in FRAGMENT.findall((ROOT / "docs" / name).read_text(encoding="utf-8")):
+        exec(compile(code, name, "exec"), names)
+
+
+@pytest.mark.parametrize("name", ["explorer.md", "scale.md"])
+def test_fragments_that_start_servers_and_clusters_name_options_that_exist(name):
+    """They are read, not run: calls of functions of ours bind to their signatures."""
+    bound = 0
+    for code in FRAGMENT.findall((ROOT / "docs" / name).read_text(encoding="utf-8")):
+        tree, ours = ast.parse(code), {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("cafexai"):
+                module = importlib.import_module(node.module)
+                ours |= {one.name: getattr(module, one.name) for one in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in ours:
+                inspect.signature(ours[node.func.id]).bind(*node.args, **{word.arg: word.value for word in node.keywords})
+                bound += 1
+    assert bound > 1
+
+
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINES = [line for page in PAGES for code in SHELL.findall(page.read_text(encoding="utf-8")) for line in code.splitlines()]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.strip()], ids=lambda line: line[:40])
+def test_shell_lines_name_what_exists(line):
+    """Commands with their options, targets of make, extras, and addresses of the server."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    elif words[:2] == ["pip", "install"]:
+        extras = set(re.findall(r"\w+", re.search(r"\[(.*)\]", line)[1]))
+        assert extras <= set(PYPROJECT["project"]["optional-dependencies"])
+    elif words[0] == "curl":
+        assert re.search(r"/v1/\w+", line)[0] in (ROOT / "docs" / "scale.md").read_text(encoding="utf-8").replace(line, "")
+    else:
+        typer = pytest.importorskip("typer")
+        from cafexai.cli.app import app
+
+        assert words[0] == "cafexai"
+        command, rest = typer.main.get_command(app), words[1:]
+        while rest and rest[0] in getattr(command, "commands", {}):
+            command, rest = command.commands[rest[0]], rest[1:]
+        assert not getattr(command, "commands", None), f"{line}: no command"
+        options = {word for parameter in command.params for word in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= options
 
 
 def test_the_check_of_deprecated_forms_looks():
@@ -92,7 +168,7 @@ def test_the_demo_runs_and_ends_by_naming_its_report(tmp_path):
 
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```py\n(.*?)^```", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+CONTRIBUTED = re.findall(r"^```py\n(.*?)^```", CONTRIBUTING, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.usefixtures("as_a_reader")
@@ -105,9 +181,9 @@ def test_what_contributors_are_shown_works():
     names += "from cafexai._core.value import Scores\nfrom cafexai.rules.conversion import as_dtype\n"
     names += "from cafexai.rules.registry import rule\nfrom cafexai.methods.case import Case\n"
     names += "from cafexai.methods import method\nfrom cafexai.metrics import Bench, metric\n"
-    assert len(BLOCKS) == 3
+    assert len(CONTRIBUTED) == 3
     try:
-        for block in BLOCKS:
+        for block in CONTRIBUTED:
             exec(compile(names + block, "CONTRIBUTING.md", "exec"), {"__name__": "contributing"})
         model, x = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2)).eval(), torch.randn(4, 3)
         with torch.inference_mode():

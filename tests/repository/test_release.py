@@ -2,13 +2,15 @@
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
-import tomllib
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
 
 
@@ -40,3 +42,38 @@ def test_the_locks_hold_the_tested_torch():
         assert len(re.findall(r"^\S+==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE)) == len(
             re.findall(r"^\S+==", lock, re.MULTILINE)
         )
+
+
+def test_what_developers_need_is_not_published():
+    extras, groups = PROJECT["optional-dependencies"], PYPROJECT["dependency-groups"]
+    assert not {"demo", "test", "docs", "browser", "engines", "mutants", "dev"} & set(extras)
+    assert [group for group in groups if f"`{group}`" not in PAGE] == []
+    tools = re.compile(r"pytest|ruff|mypy|playwright|zensical|cosmic-ray")
+    assert [word for words in extras.values() for word in words if tools.match(word)] == []
+
+
+def test_what_all_leaves_out_is_said():
+    extras = PROJECT["optional-dependencies"]
+    (line,) = re.findall(r"^\| `all` \| (.*) \|$", PAGE, re.MULTILINE)
+    named = set(re.search(r"\[(.*)\]", extras["all"][0])[1].split(","))
+    assert set(re.findall(r"`(\w+)`", line)) == set(extras) - named - {"all"}
+
+
+def test_classifiers_are_rows_of_the_matrix_without_failures():
+    rows = re.findall(r"^\| (3\.\d+)\.\d+ \| (\d+\.\d+)\.\d+ \| .* \| \d+ \| (\d+) \| \d+ \|$", PAGE, re.MULTILINE)
+    passed = {python: torch for python, torch, failed in rows if failed == "0"}
+    classifiers = {word.rpartition(" ")[2] for word in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d", word)}
+    assert classifiers == set(passed)
+    assert PROJECT["requires-python"] == f">={min(passed, key=lambda word: int(word[2:]))}"
+    assert f"torch>={min(passed.values(), key=lambda word: int(word[2:]))}" in PROJECT["dependencies"]
+    assert PYPROJECT["tool"]["mypy"]["python_version"] == PROJECT["requires-python"][2:]
+    assert PYPROJECT["tool"]["ruff"]["target-version"] == "py" + PROJECT["requires-python"][2:].replace(".", "")
+
+
+def test_targets_of_make():
+    targets = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
+    assert targets == set(re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[1].split())
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    called = set(re.findall(r"run: make ([a-z-]+)", workflow)) | set(re.search(r"target: \[(.*)\]", workflow)[1].split(", "))
+    assert called == {"lint", "test", "docs", "browser", "release"}
+    assert called <= targets

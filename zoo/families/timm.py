@@ -36,7 +36,7 @@ def build(name: str) -> Specimen:
             for words in ({"img_size": size}, {}):
                 try:
                     return _specimen(model, size, {**words, **fewer})
-                except Exception as error:  # noqa: PERF203
+                except Exception as error:
                     failed = error
     raise failed or LookupError(model)
 

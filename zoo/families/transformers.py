@@ -59,7 +59,7 @@ def build(name: str) -> Specimen:
     for head, config, find in attempts(kind):
         try:
             return _specimen(getattr(transformers, head), config, find)
-        except Exception as error:  # noqa: PERF203
+        except Exception as error:
             failures[f"{head}: {type(error).__name__}: {error}"[:250]] = None
     raise ValueError("; ".join(failures) or "its configuration cannot be made small")
 

@@ -47,7 +47,7 @@ def names() -> Iterator[str]:
         try:
             if _class(module.name) is not None:
                 yield f"vit-pytorch/{module.name}"
-        except ImportError:  # noqa: PERF203
+        except ImportError:
             yield f"vit-pytorch/{module.name}"
 
 

@@ -183,6 +183,11 @@ class Variant:
 
         Returns:
             Option -> the value in this variant, for the options that differ.
+
+        Example:
+            >>> from cafexai import Variant
+            >>> Variant(flows="peak").changes_from(Variant())
+            {'flows': 'peak'}
         """
         return {name: getattr(self, name) for name in ALLOWED if getattr(self, name) != getattr(other, name)}
 

@@ -48,6 +48,12 @@ class Background:
 
         Returns:
             Their positions, in ascending order.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import Background
+            >>> Background(torch.rand(100, 2), k=10).draw(100).shape
+            torch.Size([10])
         """
         return draw_places(count, self.k, self.seed)
 

@@ -28,6 +28,14 @@ class DataNoise:
 
     Raises:
         ValueError: The data have fewer than two rows or are not finite, or the sizes are not allowed.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE, DataNoise, Refine
+        >>> cafe = CAFE(torch.nn.Linear(2, 1))
+        >>> e = cafe.refine(cafe.explain(torch.ones(3, 2)), Refine(10, perturb=DataNoise(torch.randn(50, 2))))
+        >>> e.refined.shape
+        torch.Size([3, 2])
     """
 
     data: Tensor
@@ -97,6 +105,14 @@ class Masks:
 
     Raises:
         ValueError: The share is not between 0 and 1.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE, Masks, Refine
+        >>> cafe = CAFE(torch.nn.Linear(2, 1))
+        >>> e = cafe.refine(cafe.explain(torch.ones(3, 2)), Refine(10, perturb=Masks()))
+        >>> e.refined.shape
+        torch.Size([3, 2])
     """
 
     value: Tensor | float = 0.0

@@ -25,6 +25,16 @@ def long_table(e: Explanation) -> pandas.DataFrame:
 
     Returns:
         The table; needs pandas.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> model = torch.nn.Linear(2, 1)
+        >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+        >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+        >>> from cafexai.adapters import long_table
+        >>> len(long_table(e))
+        6
     """
     pandas = needs("pandas", "tabular")
     rows = len(e)
@@ -133,6 +143,16 @@ def for_shap(e: Explanation, scores: str) -> Any:
 
     Raises:
         ValueError: There are no such scores.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> model = torch.nn.Linear(2, 1)
+        >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+        >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+        >>> from cafexai.adapters import for_shap
+        >>> for_shap(e, "positive").values.shape
+        (2, 2)
     """
     shap = needs("shap", "shap")
     bases = {

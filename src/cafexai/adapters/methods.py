@@ -29,6 +29,12 @@ def quantus_explain(method: str | Method = "cafe", **options: Any) -> Callable[.
 
     Raises:
         ValueError: There is no such method.
+
+    Example:
+        >>> import torch
+        >>> from cafexai.adapters import quantus_explain
+        >>> quantus_explain("cafe")(torch.nn.Linear(2, 3), torch.ones(4, 2).numpy(), [0, 1, 2, 0]).shape
+        (4, 2)
     """
     if isinstance(method, str) and method not in METHODS:
         raise ValueError(f"quantus_explain({method!r}): unknown method. Allowed values: {', '.join(METHODS)}.")
@@ -65,6 +71,13 @@ def quantus_table(model: Any, x: Any) -> tuple[nn.Module, np.ndarray]:
 
     Raises:
         ValueError: x is not a table.
+
+    Example:
+        >>> import torch
+        >>> from cafexai.adapters import quantus_table
+        >>> wrapped, rows = quantus_table(torch.nn.Linear(2, 3), torch.ones(4, 2))
+        >>> rows.shape
+        (4, 1, 2)
     """
     rows = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
     if rows.ndim != 2:
@@ -80,6 +93,13 @@ def captum_attribution(cafe: CAFE) -> Any:
 
     Returns:
         An object of that class.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> from cafexai.adapters import captum_attribution
+        >>> captum_attribution(CAFE(torch.nn.Linear(2, 1))).attribute(torch.ones(3, 2), target=0).shape
+        torch.Size([3, 2])
     """
     attr = needs("captum.attr", "captum")
     log_usage = needs("captum.log", "captum").log_usage  # Captum's tools reach for what this decorator wraps

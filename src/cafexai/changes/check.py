@@ -44,6 +44,14 @@ class ChangeCheck:
         predicted_together: (features,): cumulated net scores.
         observed_together: (features,): like observed, with this feature and all before it at the baseline.
         evaluations: How many evaluations of the model this took.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> cafe = CAFE(torch.nn.Linear(2, 1))
+        >>> found = cafe.check_by_changing(cafe.explain(torch.ones(1, 2)), 0)
+        >>> found.evaluations
+        4
     """
 
     row: str
@@ -82,14 +90,31 @@ class ChangeCheck:
         return f"{told}, correlation of predicted and observed changes {fit:.2f}; all of them together {last}"
 
     def to_frame(self) -> pandas.DataFrame:
-        """One line per feature; needs pandas."""
+        """One line per feature; needs pandas.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> cafe = CAFE(torch.nn.Linear(2, 1))
+            >>> found = cafe.check_by_changing(cafe.explain(torch.ones(1, 2)), 0)
+            >>> len(found.to_frame())
+            2
+        """
         columns: dict[str, Any] = {"feature": self.features, "value": self.values, "baseline": self.baselines}
         for name in ("predicted", "observed", "predicted_together", "observed_together"):
             columns[name] = getattr(self, name).tolist()
         return needs("pandas", "tabular").DataFrame(columns)
 
     def plot(self) -> Picture:
-        """Predicted beside observed changes, single and cumulated; needs matplotlib."""
+        """Predicted beside observed changes, single and cumulated; needs matplotlib.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> cafe = CAFE(torch.nn.Linear(2, 1))
+            >>> found = cafe.check_by_changing(cafe.explain(torch.ones(1, 2)), 0)
+            >>> found.plot().savefig("check.png")
+        """
         from ..plotting.change_plots import check_picture
 
         return check_picture(self)

@@ -32,6 +32,15 @@ class Occlusion:
         predicted: (regions,): their net scores.
         observed: (regions,): f(x) - f(x with this region at its baseline); of several baselines the mean.
         evaluations: How many evaluations of the model this took.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+        >>> cafe = CAFE(net)
+        >>> found = cafe.occlude_regions(cafe.explain(torch.rand(1, 1, 8, 8)), 0, cells=2)
+        >>> found.evaluations
+        4
     """
 
     names: tuple[str, ...]
@@ -46,7 +55,17 @@ class Occlusion:
         return pearson(torch.from_numpy(self.predicted), torch.from_numpy(self.observed))
 
     def to_frame(self) -> pandas.DataFrame:
-        """One line per region; needs pandas."""
+        """One line per region; needs pandas.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+            >>> cafe = CAFE(net)
+            >>> found = cafe.occlude_regions(cafe.explain(torch.rand(1, 1, 8, 8)), 0, cells=2)
+            >>> len(found.to_frame())
+            4
+        """
         columns = {"region": self.names, "predicted": self.predicted, "observed": self.observed}
         return needs("pandas", "tabular").DataFrame(columns)
 

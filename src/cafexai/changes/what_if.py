@@ -43,6 +43,13 @@ class WhatIf:
         own_outputs: (rows,): the outputs of the rows as they are.
         row_names: The names of the rows, if they have some.
         probabilities: (rows, values): the probabilities of the explained class, if the model has them.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> found = CAFE(torch.nn.Linear(2, 1)).what_if(torch.ones(1, 2), "x0", values=[0.0, 1.0, 2.0])
+        >>> found.to_frame().shape[0]
+        3
     """
 
     feature: str
@@ -60,7 +67,15 @@ class WhatIf:
         return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
 
     def to_frame(self) -> pandas.DataFrame:
-        """One line per row and value; needs pandas."""
+        """One line per row and value; needs pandas.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> found = CAFE(torch.nn.Linear(2, 1)).what_if(torch.ones(1, 2), "x0", values=[0.0, 1.0, 2.0])
+            >>> len(found.to_frame())
+            3
+        """
         count = len(self.values)
         columns: dict[str, Any] = {"row": np.repeat(np.arange(len(self.outputs)), count)}
         if self.row_names is not None:
@@ -71,7 +86,14 @@ class WhatIf:
         return needs("pandas", "tabular").DataFrame(columns)
 
     def plot(self) -> Picture:
-        """A line per row, with a mark where the row is; needs matplotlib."""
+        """A line per row, with a mark where the row is; needs matplotlib.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> found = CAFE(torch.nn.Linear(2, 1)).what_if(torch.ones(1, 2), "x0", values=[0.0, 1.0, 2.0])
+            >>> found.plot().savefig("curve.png")
+        """
         from ..plotting.change_plots import what_if_picture
 
         return what_if_picture(self)

@@ -45,6 +45,14 @@ class Comparison:
         seeds: The seeds.
         notes: Notes for the reader.
         methods: All methods that were asked for, in their order.
+
+    Example:
+        >>> import torch
+        >>> import cafexai
+        >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+        >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+        >>> sorted(result.values)
+        ['cafe', 'lrp']
     """
 
     values: Mapping[str, Mapping[str, Tensor]]
@@ -70,6 +78,14 @@ class Comparison:
 
         Returns:
             The mean over the rows.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> result.mean("cafe", "complexity") > 0
+            True
         """
         return float(self.values[method][metric].mean())
 
@@ -82,6 +98,14 @@ class Comparison:
 
         Returns:
             The standard error; nan for a single row.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> result.standard_error("cafe", "complexity") >= 0
+            True
         """
         values = self.values[method][metric]
         return float(values.std() / len(values) ** 0.5) if len(values) > 1 else float("nan")
@@ -95,6 +119,14 @@ class Comparison:
 
         Returns:
             The p-value; 1 where all rows are equal.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> 0 <= result.p_value("lrp", "complexity") <= 1
+            True
         """
         if self.against is None or method == self.against or self.against not in self.values:
             return float("nan")
@@ -113,6 +145,14 @@ class Comparison:
 
         Returns:
             The names of the methods.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> sorted(result.ranking("complexity"))
+            ['cafe', 'lrp']
         """
         high = metric in METRICS and METRICS[metric].best == "high"
         measured = (m for m in self.values if metric in self.values[m])
@@ -126,6 +166,14 @@ class Comparison:
 
         Returns:
             The names of the best and of the second best methods.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> len(result.best("complexity"))
+            2
         """
         if metric not in METRICS or METRICS[metric].best is None:
             return (), ()
@@ -140,7 +188,16 @@ class Comparison:
         return tuple(first), tuple(second)
 
     def to_frame(self) -> pandas.DataFrame:
-        """One line per method: mean, standard error and p-value of each metric, seconds, reason; needs pandas."""
+        """One line per method: mean, standard error and p-value of each metric, seconds, reason; needs pandas.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> len(result.to_frame())
+            2
+        """
         pandas = needs("pandas", "tabular")
         lines = []
         for method in self.methods:
@@ -158,7 +215,16 @@ class Comparison:
         return pandas.DataFrame(lines).set_index("method")
 
     def to_markdown(self) -> str:
-        """A table with the best in bold, the second best underlined; a star where the rows differ from ``against``."""
+        """A table with the best in bold, the second best underlined; a star where the rows differ from ``against``.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> result.to_markdown().startswith("|")
+            True
+        """
         header = ["method", *(title(metric) for metric in self.metrics), "seconds"]
         lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
         for method in (method for method in self.methods if method in self.seconds):
@@ -176,6 +242,14 @@ class Comparison:
 
         Returns:
             The table. What a caption must say stands above it as comments.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> "tabular" in result.to_latex()
+            True
         """
         from ..reporting.latex import escape, tabular
 
@@ -190,7 +264,16 @@ class Comparison:
         return tabular([escape(word) for word in head], lines, [one for one in said if one])
 
     def spread(self) -> str:
-        """What the numbers of the table are, and which are the best."""
+        """What the numbers of the table are, and which are the best.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> "standard error" in result.spread()
+            True
+        """
         seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
         rows = f"{self.rows} row" + "s" * (self.rows > 1)
         by_feature = [title(m) for m in self.metrics if m in METRICS and METRICS[m].per == "feature"]
@@ -239,7 +322,15 @@ class Comparison:
         return f"Comparison({len(self.methods)} methods, {', '.join(self.metrics)}; {self.rows} rows)"
 
     def plot(self) -> Picture:
-        """Every metric with its standard errors, on a logarithmic axis where methods are far apart; needs matplotlib."""
+        """Every metric with its standard errors, on a logarithmic axis where methods are far apart; needs matplotlib.
+
+        Example:
+            >>> import torch
+            >>> import cafexai
+            >>> model, x = torch.nn.Linear(2, 1), torch.rand(4, 2)
+            >>> result = cafexai.compare(model, x, methods=["cafe", "lrp"], metrics=["complexity"])
+            >>> result.plot().savefig("comparison.png")
+        """
         from .picture import picture
 
         return picture(self)

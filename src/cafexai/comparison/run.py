@@ -31,7 +31,13 @@ DEFAULT_METRICS = ("infidelity", "infidelity_as_is", "max_sensitivity", "complex
 
 
 def default_methods() -> dict[str, Method]:
-    """Every method with its usual settings, CAFE with c = 0, 0.5 and 1."""
+    """Every method with its usual settings, CAFE with c = 0, 0.5 and 1.
+
+    Example:
+        >>> from cafexai.comparison import default_methods
+        >>> "integrated_gradients" in default_methods()
+        True
+    """
     cafes = {f"cafe c={c:g}": functools.partial(METHODS["cafe"], c=c) for c in (0.5, 0.0, 1.0)}
     return {**cafes, **{name: method for name, method in METHODS.items() if name != "cafe"}}
 

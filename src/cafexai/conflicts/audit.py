@@ -71,6 +71,14 @@ class Audit:
         by_layer: These four counts for every layer.
         worst: The largest offences.
         skipped: Layers that were not audited, and why.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import conflicts
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> found = conflicts.audit("integrated_gradients", net, torch.rand(5, 3))
+        >>> found.underreported <= found.conflicts
+        True
     """
 
     conflicts: int
@@ -102,7 +110,15 @@ class Audit:
         return picture(self)
 
     def to_frame(self) -> pandas.DataFrame:
-        """The counts by layer; needs pandas."""
+        """The counts by layer; needs pandas.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import conflicts
+            >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+            >>> len(conflicts.audit("lrp", net, torch.rand(5, 3)).to_frame())
+            1
+        """
         columns = ["conflicts", "underreported", "hidden", "undecided"]
         frame = needs("pandas", "tabular").DataFrame.from_dict(dict(self.by_layer), orient="index", columns=columns)
         frame["share underreported"] = frame.underreported / frame.conflicts.clip(lower=1)
@@ -338,6 +354,13 @@ def audit_outputs(method: Any, model: Any, x: Tensor, target: Any = 0, baselines
 
     Raises:
         ValueError: There are too many features.
+
+    Example:
+        >>> import functools
+        >>> from cafexai import CAFE, conflicts
+        >>> method = functools.partial(CAFE.published, c=1.0)
+        >>> conflicts.audit_outputs(method, torch.nn.Linear(2, 1), torch.ones(1, 2)).underreported
+        0
     """
     score = _scorer(method)
     rows = as_rows("audit_outputs", model, x)

@@ -67,6 +67,13 @@ def relu_conflicts(contributions: Tensor, value: Tensor) -> PairConflicts:
 
     Returns:
         The pairs, (..., features, features).
+
+    Example:
+        >>> import torch
+        >>> from cafexai import conflicts
+        >>> conflicts.relu_conflicts(torch.tensor([2.0, -1.0]), torch.tensor(1.0)).magnitude
+        tensor([[0., 1.],
+                [1., 0.]])
     """
     _refuse_infinite("relu_conflicts", contributions, value)
     if not bool((value > 0).all()):
@@ -95,6 +102,12 @@ def inactive_conflicts(contributions: Tensor, value: float, bound: int = 10_000)
 
     Returns:
         The covers.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import conflicts
+        >>> conflicts.inactive_conflicts(torch.tensor([2.0, -1.0, -3.0]), -2.0).covers
+        ((2,),)
     """
     _refuse_infinite("inactive_conflicts", contributions, torch.tensor(value))
     if value > 0 or contributions.ndim != 1:

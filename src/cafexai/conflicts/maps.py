@@ -27,6 +27,13 @@ class ConflictMap:
         magnitude: (features, features), or (rows, features, features) for several rows.
         features: The positions of each feature in the row, several for a group.
         names: Names of the features.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import conflicts
+        >>> found = conflicts.conflict_map(lambda x: x[:, 0] - x[:, 1], torch.tensor([3.0, 1.0]))
+        >>> found.names
+        ('x0', 'x1')
     """
 
     magnitude: Tensor
@@ -42,6 +49,12 @@ class ConflictMap:
 
         Returns:
             (first, second, magnitude), the largest first.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import conflicts
+            >>> conflicts.conflict_map(lambda x: x[:, 0] - x[:, 1], torch.tensor([3.0, 1.0])).top(1)
+            [('x0', 'x1', 1.0)]
         """
         magnitude = self.magnitude if self.magnitude.ndim == 2 else self.magnitude[row]
         pairs = itertools.combinations(range(len(self.names)), 2)

@@ -31,6 +31,13 @@ class Conflict:
         first_counteracts: The first set counteracts the second.
         second_counteracts: The second set counteracts the first.
         magnitude: Definition 4.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import conflicts
+        >>> found = conflicts.minimal_conflicts(lambda x: x[:, 0] - x[:, 1], torch.ones(2))
+        >>> found.conflicts[0].magnitude
+        1.0
     """
 
     first: tuple[int, ...]
@@ -49,6 +56,13 @@ class MinimalConflicts:
         complete: All sizes were searched; else sets of at most ``max_size`` features in all.
         max_size: The largest size that was searched.
         names: Names of the features.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import conflicts
+        >>> print(conflicts.minimal_conflicts(lambda x: torch.relu(0.9 * x[:, 0] - x[:, 1]), torch.ones(2)))
+        1 minimal conflicts (all sizes searched)
+        {0} <- {1}: 0.9
     """
 
     conflicts: tuple[Conflict, ...]

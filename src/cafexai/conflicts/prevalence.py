@@ -24,6 +24,13 @@ class Prevalence:
         overall: The share over all units.
         by_layer: The share for every layer.
         units: How many (row, unit) pairs were counted.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import conflicts
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+        >>> 0 <= conflicts.prevalence(net, torch.randn(5, 3)).overall <= 1
+        True
     """
 
     overall: float

@@ -130,6 +130,15 @@ class ConflictFields:
 
         Raises:
             ValueError: The conflict of the scale was computed in another way.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(20, 2))
+            >>> scale = cafe.conflict_scale()
+            >>> e = cafe.explain(torch.ones(1, 2)).rank_conflict(scale)
+            >>> 0 <= float(e.conflict_rank[0]) <= 1
+            True
         """
         ranked: Any = self
         return ranked.replace(conflict_info=replace(self.between(), rank=scale.rank(ranked)))
@@ -151,7 +160,17 @@ class ConflictFields:
         return torch.minimum(self.flat(self.positive), self.flat(self.negative)).sum(1)
 
     def between(self) -> ConflictInfo:
-        """Conflict, what is left, kind and sides together."""
+        """Conflict, what is left, kind and sides together.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.between().conflict
+            tensor([2., 0.])
+        """
         if self.conflict_info is not None:
             return self.conflict_info
         nets = self.flat(self.combined)

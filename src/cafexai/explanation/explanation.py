@@ -114,6 +114,15 @@ class Explanation(ConflictFields, FeatureFields, Views):
 
         Returns:
             The changed explanation.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.replace(row_names=("ann", "bob"))["bob"].names()
+            ('age', 'dose')
         """
         for name in [name for name in changes if name in PLACES]:
             part, own = PLACES[name]
@@ -170,7 +179,17 @@ class Explanation(ConflictFields, FeatureFields, Views):
         return Explanation.of(**values, job=None if self.job is None else self.job.take(rows))
 
     def flat_fields(self) -> dict[str, Any]:
-        """All values by their flat names."""
+        """All values by their flat names.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> sorted(e.flat_fields())[:3]
+            ['against', 'at_baseline', 'baseline_display']
+        """
         values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name not in (*KINDS, "job")}
         for name, (part, own) in PLACES.items():
             holder = getattr(self, part)
@@ -214,6 +233,15 @@ class Explanation(ConflictFields, FeatureFields, Views):
 
         Returns:
             A tuple.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> [part.shape for part in e.parts(e.positive)]
+            [torch.Size([2, 2])]
         """
         return tensors if isinstance(tensors, tuple) else (tensors,)
 
@@ -324,6 +352,16 @@ class Explanation(ConflictFields, FeatureFields, Views):
 
         Raises:
             ValueError: The file cannot be written there.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.save("scores.safetensors")
+            >>> type(e).load("scores.safetensors").net.equal(e.net)
+            True
         """
         tensors, described = pack(self)
         write_file(path, "Explanation", tensors, {"format": FORMAT, **described})

@@ -35,6 +35,13 @@ class Explanations(Mapping[Any, Explanation]):
         by: What the keys are: ("target",), ("c",), or ("c", "target") for pairs. A c that is a dictionary has its position
             as its key.
         entries: The explanations.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+        >>> list(several)
+        [0, 1, 2]
     """
 
     def __init__(self, by: tuple[str, ...], entries: Mapping[Any, Explanation]) -> None:
@@ -71,6 +78,13 @@ class Explanations(Mapping[Any, Explanation]):
 
         Raises:
             ValueError: The field is not a tensor.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> several.stack("positive").shape
+            torch.Size([3, 4, 2])
         """
         values = [getattr(explanation, name) for explanation in self._entries.values()]
         if isinstance(values[0], Tensor):
@@ -87,6 +101,13 @@ class Explanations(Mapping[Any, Explanation]):
 
         Returns:
             The changed explanations.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> several.replace(row_names=("a", "b", "c", "d"))[0].row_names
+            ('a', 'b', 'c', 'd')
         """
         return Explanations(self.by, {key: explanation.replace(**changes) for key, explanation in self._entries.items()})
 
@@ -98,11 +119,26 @@ class Explanations(Mapping[Any, Explanation]):
 
         Returns:
             The explanations of these rows.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> len(several.rows(slice(0, 2))[0])
+            2
         """
         return Explanations(self.by, {key: explanation[rows] for key, explanation in self._entries.items()})
 
     def to_frame(self) -> pandas.DataFrame:
-        """The long tables one below the other, with the keys as first columns; needs pandas."""
+        """The long tables one below the other, with the keys as first columns; needs pandas.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> sorted(set(several.to_frame()["target"]))
+            [0, 1, 2]
+        """
         pandas = needs("pandas", "tabular")
         frames = []
         for key, explanation in self._entries.items():
@@ -124,6 +160,13 @@ class Explanations(Mapping[Any, Explanation]):
 
         Returns:
             The path.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> several.report("report.html").name
+            'report.html'
         """
         from ..reporting import write_report
 
@@ -139,6 +182,12 @@ class Explanations(Mapping[Any, Explanation]):
 
         Returns:
             The picture.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> several.plot(0).savefig("classes.png")
         """
         from ..plotting.comparison_plots import several
 
@@ -157,6 +206,12 @@ class Explanations(Mapping[Any, Explanation]):
 
         Raises:
             ValueError: The file cannot be written there.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> several.save("classes.safetensors")
         """
         tensors: dict[str, Tensor] = {}
         names: dict[int, str] = {}  # id of a tensor -> where it was written first
@@ -183,6 +238,14 @@ class Explanations(Mapping[Any, Explanation]):
 
         Raises:
             ValueError: The file was changed, or does not hold explanations.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> several = CAFE(torch.nn.Linear(2, 3)).explain_classes(torch.ones(4, 2))
+            >>> several.save("classes.safetensors")
+            >>> list(type(several).load("classes.safetensors"))
+            [0, 1, 2]
         """
         call = f"Explanations.load({os.fspath(path)!r})"
         tensors, described = read_file(path, "Explanations", FORMAT, UNCHECKED)

@@ -147,6 +147,15 @@ class FeatureFields:
 
         Raises:
             ValueError: Pairs were not computed.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False), torch.nn.ReLU())
+            >>> net[0].weight.data = torch.tensor([[0.9, -1.0]])
+            >>> e = CAFE(net, variant="feature", c=1).explain(torch.ones(1, 2), pairs=True)
+            >>> [(up, down, round(amount, 2)) for up, down, amount in e.pairs(0)]
+            [('x0', 'x1', 0.45)]
         """
         if self.conflict_pairs is None:
             raise ValueError('pairs(): not computed. Call CAFE(model, variant="feature").explain(x, pairs=True).')
@@ -174,6 +183,15 @@ class FeatureFields:
 
         Returns:
             One name per feature.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.names()
+            ('age', 'dose')
         """
         if self.features.tokens is not None:
             return self.features.tokens[self.position(row)]
@@ -197,6 +215,15 @@ class FeatureFields:
 
         Returns:
             The name, such as "output 1", "logit of 'cat' rather than 'dog'", "unit (0, 3) of layer 'head'".
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.target_name()
+            'output 0'
         """
         if self.target_names is not None:
             return self.target_names[self.position(row)]
@@ -220,6 +247,15 @@ class FeatureFields:
 
         Returns:
             One value per feature: a number, a category, None if it is missing. None for groups.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.values(0)
+            [1.0, 2.0]
         """
         if self.features.tokens is not None or (self.grouped and self.features.display is None):
             return None
@@ -252,6 +288,15 @@ class FeatureFields:
 
         Returns:
             One value per feature.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.baseline_values(0)
+            [0.0, 0.0]
         """
         one = self[row]
         if self.features.tokens is not None or one.values() is None:

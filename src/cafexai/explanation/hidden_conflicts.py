@@ -53,6 +53,16 @@ class HiddenConflicts:
         typical: They are rows of the background.
         middle: It was taken because its output is the middle one of all of them.
         features: How many features there are; m of them were compared.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> def risk(x):
+        ...     return torch.relu(0.9 * x[:, 0] - x[:, 1])
+        >>> cafe = CAFE(risk, feature_names=["pain", "breathing"])
+        >>> found = cafe.hidden_conflicts(cafe.explain(torch.ones(1, 2)))
+        >>> found.sentences(0)  # doctest: +ELLIPSIS
+        ['pain alone seems not to matter, but only because breathing holds it down; ...']
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -91,6 +101,16 @@ class HiddenConflicts:
 
         Returns:
             The pairs.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> def risk(x):
+            ...     return torch.relu(0.9 * x[:, 0] - x[:, 1])
+            >>> cafe = CAFE(risk, feature_names=["pain", "breathing"])
+            >>> found = cafe.hidden_conflicts(cafe.explain(torch.ones(1, 2)))
+            >>> len(found.top(0))
+            1
         """
         names, found = self.names[row], []
         for amount, i, j in self._rank(self.hidden[row], row)[:most]:
@@ -108,6 +128,16 @@ class HiddenConflicts:
 
         Returns:
             The pairs.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> def risk(x):
+            ...     return torch.relu(0.9 * x[:, 0] - x[:, 1])
+            >>> cafe = CAFE(risk, feature_names=["pain", "breathing"])
+            >>> found = cafe.hidden_conflicts(cafe.explain(torch.ones(1, 2)))
+            >>> len(found.fights(0))
+            1
         """
         names, hidden, alone, least = self.names[row], self.hidden[row], self.alone[row], self._least(row)
         return [
@@ -139,6 +169,16 @@ class HiddenConflicts:
 
         Returns:
             One sentence per pair.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> def risk(x):
+            ...     return torch.relu(0.9 * x[:, 0] - x[:, 1])
+            >>> cafe = CAFE(risk, feature_names=["pain", "breathing"])
+            >>> found = cafe.hidden_conflicts(cafe.explain(torch.ones(1, 2)))
+            >>> len(found.sentences(0))
+            1
         """
         from ..plotting.conflict_words import hidden_sentence
 
@@ -153,6 +193,15 @@ class HiddenConflicts:
 
         Returns:
             The picture.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> def risk(x):
+            ...     return torch.relu(0.9 * x[:, 0] - x[:, 1])
+            >>> cafe = CAFE(risk, feature_names=["pain", "breathing"])
+            >>> found = cafe.hidden_conflicts(cafe.explain(torch.ones(1, 2)))
+            >>> found.plot(0).savefig("fights.png")
         """
         from ..plotting.pairs import exact_pairs
 

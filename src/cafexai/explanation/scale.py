@@ -43,6 +43,14 @@ class ConflictScale:
 
         Returns:
             The part of the background rows with a smaller share, for each.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(20, 2))
+            >>> scale = cafe.conflict_scale()
+            >>> scale.rank_shares(torch.tensor([0.0, 1.0])).shape
+            torch.Size([2])
         """
         known = torch.tensor(sorted(self.shares), dtype=torch.float64)
         return (torch.searchsorted(known, shares.double().cpu()) / max(len(known), 1)).to(shares)
@@ -58,6 +66,14 @@ class ConflictScale:
 
         Raises:
             ValueError: The conflict of the explanation was computed in another way.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(20, 2))
+            >>> scale = cafe.conflict_scale()
+            >>> scale.rank(cafe.explain(torch.ones(3, 2), baselines="background")).shape
+            torch.Size([3])
         """
         if explanation.conflict_kind != self.kind:
             raise ValueError(
@@ -71,6 +87,13 @@ class ConflictScale:
 
         Args:
             path: The file.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(20, 2))
+            >>> scale = cafe.conflict_scale()
+            >>> scale.save("scale.json")
         """
         text = json.dumps(asdict(self))
         replace_file(
@@ -89,6 +112,15 @@ class ConflictScale:
 
         Raises:
             ValueError: The file does not hold a scale.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> cafe = CAFE(torch.nn.Linear(2, 1), background=torch.randn(20, 2))
+            >>> scale = cafe.conflict_scale()
+            >>> scale.save("scale.json")
+            >>> type(scale).load("scale.json") == scale
+            True
         """
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))

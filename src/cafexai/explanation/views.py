@@ -29,7 +29,19 @@ class Views:
         return cast("Explanation", self)
 
     def to_frame(self) -> pandas.DataFrame:
-        """A long table: one line per row and feature, and one for the bias; needs pandas."""
+        """A long table: one line per row and feature, and one for the bias; needs pandas.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.to_frame()[["row", "feature", "positive", "negative"]].head(2)
+               row feature  positive  negative
+            0    0     age       2.0       0.0
+            1    0    dose       0.0       2.0
+        """
         from ..adapters.exports import long_table
 
         return long_table(self._own)
@@ -44,6 +56,15 @@ class Views:
 
         Returns:
             The table.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.top(0, most=1).shape[0]
+            1
         """
         from ..adapters.exports import top
 
@@ -64,6 +85,15 @@ class Views:
 
         Raises:
             ValueError: There are no such scores, or rows are explained for several outputs.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.to_shap().values.shape
+            (2, 2)
         """
         from ..adapters.exports import for_shap
 
@@ -198,6 +228,15 @@ class Views:
 
         Returns:
             The picture.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> picture = e.summary()
+            >>> picture.savefig("summary.png")
         """
         return self.plot.summary(most, order, target)
 
@@ -241,6 +280,15 @@ class Views:
 
         Returns:
             The path.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import CAFE
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
+            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+            >>> e.report("report.html", title="Two patients").name
+            'report.html'
         """
         from ..reporting import write_report
 

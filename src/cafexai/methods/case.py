@@ -233,5 +233,10 @@ def scores_groups(method: Any) -> bool:
 
     Returns:
         True or False.
+
+    Example:
+        >>> from cafexai import methods
+        >>> methods.scores_groups(methods.METHODS["lime"])
+        True
     """
     return any(method is one for one in _group_scores)

@@ -34,6 +34,15 @@ def from_onnx(path: str | os.PathLike[str], outputs: str | Sequence[str] | None 
 
     Raises:
         ModelProblem: The file cannot be read, has an unknown operator, or an output differs.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import CAFE
+        >>> from cafexai.onnx import from_onnx
+        >>> net = torch.nn.Linear(2, 1).float()
+        >>> _ = torch.onnx.export(net, (torch.ones(3, 2, dtype=torch.float32),), "net.onnx", dynamo=False)
+        >>> CAFE(from_onnx("net.onnx")).explain(torch.ones(3, 2, dtype=torch.float32)).net.shape
+        torch.Size([3, 2])
     """
     place = Path(path)
     graph = read(place)

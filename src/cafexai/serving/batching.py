@@ -71,7 +71,7 @@ class Together:
                 left = batch[0].since + WAIT - time.monotonic()
                 try:
                     batch.append(self._queue.get_nowait() if left <= 0 else await asyncio.wait_for(self._queue.get(), left))
-                except (asyncio.QueueEmpty, asyncio.TimeoutError):
+                except (TimeoutError, asyncio.QueueEmpty):
                     break
             await self._answered(loop, batch)
 

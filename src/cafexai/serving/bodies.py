@@ -86,7 +86,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
         return await asyncio.wait_for(_read(request, limits.body), limits.seconds)
     except _TooLarge:
         raise Refusal(413, f"the body is larger than {limits.body} bytes; send fewer rows", {"Connection": "close"}) from None
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise Refusal(408, f"the body has not come within {limits.seconds:g} s", {"Connection": "close"}) from None
     except ClientDisconnect:
         raise Refusal(400, "the body is not complete") from None

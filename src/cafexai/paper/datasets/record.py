@@ -71,6 +71,12 @@ class Dataset:
         truth_test: The same for testing.
         weights: The weights of the rule that made the labels.
         notes: Remarks on the data.
+
+    Example:
+        >>> from cafexai import datasets
+        >>> data = datasets.synthetic_shift(rows=100)
+        >>> data.x_test.ndim
+        2
     """
 
     name: str
@@ -127,6 +133,11 @@ class Dataset:
 
         Raises:
             ValueError: There is no such split.
+
+        Example:
+            >>> from cafexai import datasets
+            >>> datasets.synthetic_shift(rows=100).original("test").ndim
+            2
         """
         return self._inverse(self.inputs(split), split)
 
@@ -162,6 +173,11 @@ class Dataset:
 
         Returns:
             Feature -> value in words: ``{"Age": "45", "Sex": "female"}``.
+
+        Example:
+            >>> from cafexai import datasets
+            >>> sorted(datasets.synthetic_shift(rows=100).readable(0))
+            ['A', 'B', 'noise']
         """
         values = self._inverse(self.inputs(split)[row], split)
         return {name: self._reading(name, columns, values) for name, columns in self.features.items()}
@@ -181,6 +197,12 @@ class Dataset:
 
         Returns:
             The data set with inputs, truth and real-valued labels in that precision.
+
+        Example:
+            >>> import torch
+            >>> from cafexai import datasets
+            >>> datasets.synthetic_shift(rows=100).to(torch.float64).x_test.dtype
+            torch.float64
         """
 
         def cast(value: object) -> object:

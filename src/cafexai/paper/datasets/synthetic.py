@@ -73,6 +73,11 @@ def synthetic_shift(*, rows: int = 10_000, seed: int = 42) -> Dataset:
 
     Returns:
         The data set.
+
+    Example:
+        >>> from cafexai import datasets
+        >>> datasets.synthetic_shift(rows=100).x_train.ndim
+        2
     """
     random = torch.Generator().manual_seed(seed)
 

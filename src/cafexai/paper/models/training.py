@@ -215,6 +215,12 @@ def evaluate(model: nn.Module, x: Tensor, y: Tensor, loss: str = "cross_entropy"
 
     Returns:
         The mean loss.
+
+    Example:
+        >>> import torch
+        >>> from cafexai import models
+        >>> models.evaluate(torch.nn.Linear(2, 2), torch.rand(8, 2), torch.randint(0, 2, (8,))) > 0
+        True
     """
     model.eval()
     with torch.no_grad():

@@ -67,6 +67,12 @@ def run(
 
     Raises:
         ValueError: There is no such preset or setting, or the folder holds results of other settings.
+
+    Example:
+        >>> from cafexai import studies
+        >>> report = studies.run(studies.STUDIES["worked-tables"], "toy", "results", jobs=1)
+        >>> len(report.tables) > 0
+        True
     """
     if engine not in ENGINES:
         raise ValueError(
