@@ -18,8 +18,7 @@ from .._core.tolerance import gap, tolerance
 from .._extras import progress
 from ..explanation import Explanation
 from ..explanation.conflict import counteraction
-from .evaluate import Asked, evaluate, without
-from .faults import refuse_own_slip
+from .evaluate import Asked, NotEvaluated, evaluate, try_evaluate, without
 from .feature_sets import FeatureSets, feature_sets
 from .job import Batch, Job
 
@@ -106,7 +105,6 @@ def _evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, of
     references = tuple(map(repeat, batch.references))
     large = dataclasses.replace(batch, tensors=tensors, references=references, rows=slice(0, many * rows))
     try:
-        return evaluate(job, without(large, of.spread(removed.flatten(0, 1))), wide).view(many, rows)
-    except Exception as error:  # of the model
-        refuse_own_slip(error)
+        return try_evaluate(job, without(large, of.spread(removed.flatten(0, 1))), wide).view(many, rows)
+    except NotEvaluated:
         return None

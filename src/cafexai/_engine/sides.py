@@ -7,8 +7,7 @@ from torch import Tensor
 
 from ..explanation.conflict import NET, from_nets
 from .assemble import Piece
-from .evaluate import Asked, NotEvaluated, evaluate, without
-from .faults import refuse_own_slip
+from .evaluate import Asked, NotEvaluated, try_evaluate, without
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Batch, Job
 from .request import conflict_kind
@@ -25,11 +24,8 @@ def measure_conflict(job: Job, piece: Piece, batch: Batch) -> None:
         piece.sides, count = _sides(job, piece, batch, sets, nets)
         told = f"Conflict is measured: {count} more evaluations of the model per row"
         piece.notes += (f"{told}{' and baseline' * (len(job.stack) > 1)}.", *sets.notes)
-    except Exception as error:  # of the model itself, with features at their baseline
-        if not isinstance(error, NotEvaluated):
-            refuse_own_slip(error)
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        piece.notes += (f"Conflict comes from net scores: it could not be measured ({reason}).",)
+    except NotEvaluated as error:
+        piece.notes += (f"Conflict comes from net scores: it could not be measured ({error}).",)
 
 
 def _sides(job: Job, piece: Piece, batch: Batch, sets: FeatureSets, nets: Tensor) -> tuple[Tensor, int]:
@@ -38,7 +34,7 @@ def _sides(job: Job, piece: Piece, batch: Batch, sets: FeatureSets, nets: Tensor
     y = piece.output
     everything = torch.ones(len(y), sum(x[0].numel() for x in batch.tensors), dtype=torch.bool, device=nets.device)
     known = job.settings.biases_in_reference and not piece.frozen
-    r = piece.baseline_output if known else evaluate(job, without(batch, everything), asked).to(y)
+    r = piece.baseline_output if known else try_evaluate(job, without(batch, everything), asked).to(y)
     differs = _differs(batch).to(nets.device)
     found = []
     for away in (sets.spread(nets < 0), sets.spread(nets > 0)):
@@ -46,7 +42,7 @@ def _sides(job: Job, piece: Piece, batch: Batch, sets: FeatureSets, nets: Tensor
         changed, at_baseline = away.any(1), ~(differs & ~away).any(1)
         u = y
         if bool((changed & ~at_baseline).any()):  # else every row is the input or the baseline
-            u = evaluate(job, without(batch, away), asked).to(y)
+            u = try_evaluate(job, without(batch, away), asked).to(y)
         found.append(torch.where(~changed, y, torch.where(at_baseline, r, u)))
     return torch.stack([r, *found, y], 1)[:, None], 2 if known else 3
 
