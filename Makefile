@@ -26,7 +26,8 @@ browser: .venv/browser
 
 engines: .venv/engines
 	command -v java >/dev/null || { echo "make engines: Spark needs Java 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
-	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py tests/paper/test_studies_ray.py
+	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py tests/paper/test_studies_ray.py \
+		tests/batch/test_batch_remote.py tests/serving/test_clients.py tests/serving/test_protocols.py
 	$(BIN)/python benchmarks/engines.py
 
 mutants: .venv/mutants

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "release" / "locks"
 UV = Path(sys.executable).parent / "uv"
-SETS = {"tested": ["dev", "browser"], "image": ["serve", "batch"]}
+SETS = {"tested": ["dev", "browser"], "image": ["serve", "batch", "s3", "io", "onnx", "skops"]}
 HEAD = "# Made by make lock: Python 3.11 on Linux (x86_64).\n"
 CPU = "--extra-index-url https://download.pytorch.org/whl/cpu\n"
 
