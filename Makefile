@@ -26,7 +26,8 @@ browser: .venv/browser
 
 engines: .venv/engines
 	command -v java >/dev/null || { echo "make engines: Spark needs Java 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
-	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py tests/paper/test_studies_ray.py
+	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py tests/paper/test_studies_ray.py \
+		tests/batch/test_batch_remote.py tests/serving/test_clients.py tests/serving/test_protocols.py
 	$(BIN)/python benchmarks/engines.py
 
 mutants: .venv/mutants
@@ -114,7 +115,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 	touch $@
 
 .venv/engines: .venv/pip pyproject.toml constraints.txt
-	$(PIP_INSTALL) --group engines --editable '.[all,ray,spark]'
+	$(PIP_INSTALL) --group engines --editable '.[all,ray,s3,spark]'
 	touch $@
 
 .venv/dev .venv/browser .venv/mutants: .venv/pip pyproject.toml constraints.txt

@@ -14,7 +14,7 @@ LOCKS = ROOT / "release" / "locks"
 UV = Path(sys.executable).parent / "uv"
 SETS = {  # extras of the package and dependency groups
     "tested": ["--extra", "all", "--group", "dev", "--group", "browser"],
-    "image": ["--extra", "serve", "--extra", "batch"],
+    "image": [word for name in ("serve", "batch", "s3", "io", "onnx", "skops") for word in ("--extra", name)],
 }
 HEAD = "# Made by make lock: Python 3.11 on Linux (x86_64).\n"
 CPU = "--extra-index-url https://download.pytorch.org/whl/cpu\n"

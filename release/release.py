@@ -1,6 +1,6 @@
 """Build wheel and sdist, check them, and try the wheel in an empty environment: make release, or make release TAG=1 to tag.
 
-Files go to dist/: wheel, sdist, release notes, a bill of materials (CycloneDX) and checksums.
+Files go to dist/: wheel, sdist, release notes, bills of materials (CycloneDX) of the package and of the image, and checksums.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         python = try_wheel(wheel, Path(folder))
         call(TOOLS / "cyclonedx-py", "environment", "--output-file", DIST / f"cafexai-{version}.cdx.json", python)
+    image = DIST / f"cafexai-{version}-image.cdx.json"
+    call(TOOLS / "cyclonedx-py", "requirements", "--output-file", image, ROOT / "release" / "locks" / "image.txt")
     files = sorted(file for file in DIST.iterdir() if file.is_file())
     sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
     (DIST / "SHA256SUMS").write_text(sums, encoding="utf-8")

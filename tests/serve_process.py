@@ -19,8 +19,8 @@ def free_port():
 
 
 @contextlib.contextmanager
-def server(folder, *words):
-    """``cafexai serve`` until the end of the block."""
+def server(folder, *words, meanwhile=lambda process: None):
+    """``cafexai serve`` until the end of the block; ``meanwhile`` is called again and again until it answers."""
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "cafexai", "serve", *words, "--port", str(port)],
@@ -35,6 +35,7 @@ def server(folder, *words):
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), 1).close()
                 break
+            meanwhile(process)
             time.sleep(0.1)
         assert process.poll() is None, process.stderr.read()
         yield port, process

@@ -1,4 +1,4 @@
-"""Processes of our own that end with the one that started them."""
+"""Signals, and processes of our own that end with the one that started them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,42 @@ import signal
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from typing import Any
+
+
+class Hangups:
+    """A handler that records SIGHUP, which would otherwise end the process, until there is something to load again."""
+
+    def __init__(self) -> None:
+        self.met = False
+
+    def __call__(self, *_: Any) -> None:
+        """Record one."""
+        self.met = True
+
+
+def record_hangups() -> Hangups:
+    """Record SIGHUP from now on; what was recorded before is kept."""
+    if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
+        return Hangups()
+    known = signal.getsignal(signal.SIGHUP)
+    hangups = known if isinstance(known, Hangups) else Hangups()
+    signal.signal(signal.SIGHUP, hangups)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    return hangups
+
+
+@contextlib.contextmanager
+def hold_hangups() -> Iterator[None]:
+    """SIGHUP waits meanwhile. Processes started here inherit this: it waits until they call ``record_hangups``."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

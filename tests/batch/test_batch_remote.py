@@ -16,6 +16,8 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
 import fsspec
+import numpy as np
+import pandas as pd
 import pyarrow.dataset as ds
 
 from batch_files import network, read, rows, write
@@ -156,6 +158,31 @@ def s3():
         server.wait()
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "duckdb", "pyarrow"])
+def test_readers_read_results_in_s3_in_one_line(tmp_path, s3, package):
+    module, x = pytest.importorskip(package), rows(300)
+    x[7, 2] = np.nan  # refused
+    source = write(tmp_path / "in.parquet", x)
+    score(CAFE(network()), source, tmp_path / "out", workers=0, **PARTS)
+    score(CAFE(network()), source, f"s3://bucket/read-{package}", workers=0, **PARTS)
+    address = f"s3://bucket/read-{package}"
+    if package == "pandas":
+        found = module.read_parquet(address)
+    elif package == "polars":
+        store = {"endpoint_url": os.environ["AWS_ENDPOINT_URL"], "aws_region": "us-east-1", "allow_http": "true"}
+        found = pd.DataFrame(module.read_parquet(f"{address}/*.parquet", storage_options=store).to_dict(as_series=False))
+    elif package == "duckdb":
+        connection = module.connect()
+        connection.register_filesystem(s3)  # as the extension httpfs would do
+        found = connection.sql(f"from '{address}/**/*.parquet'").df()
+    else:
+        found = ds.dataset(address.removeprefix("s3://"), filesystem=s3, format="parquet").to_table().to_pandas()
+    expected = read(tmp_path / "out").to_pandas()
+    assert len(found) == 299
+    found = found.sort_values("source_row").reset_index(drop=True)[list(expected.columns)]
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
 @pytest.mark.slow

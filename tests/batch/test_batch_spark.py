@@ -9,14 +9,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("fsspec")
 pytest.importorskip("pyspark")
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from batch_files import NAMES, hidden, network, read, rows, write
+from batch_files import NAMES, hidden, network, read, rows, table, write
 from cafexai import CAFE
 from cafexai.batch import score, score_spark
 from cafexai.loading.file_errors import OutputProblem
@@ -65,6 +68,22 @@ def test_two_tasks_give_the_same_bits(spark, tmp_path):
     assert score(CAFE(network()), source, tmp_path / "out", engine="spark", **PARTS).scored_now == 100
     assert read(tmp_path / "out").equals(read(tmp_path / "local"))
     assert score(CAFE(network()), source, tmp_path / "out", workers=0, **PARTS).scored_now == 0  # any engine goes on
+
+
+def test_spark_reads_the_folder_in_one_line(spark, tmp_path):
+    """Also with folders by a column; bookkeeping and refused rows are not among the results."""
+    x = rows(300)
+    x[7, 2] = np.nan  # refused
+    full = table(x).append_column("day", pa.array(["a b", "c/d=%", "é"] * 100))
+    pq.write_table(full, tmp_path / "in.parquet")
+    options = {"keep": ["id", "day"], "rows_per_part": 100, "workers": 0}
+    score(CAFE(network()), tmp_path / "in.parquet", tmp_path / "flat", **options)
+    score(CAFE(network()), tmp_path / "in.parquet", tmp_path / "days", partition_by="day", **options)
+    expected = read(tmp_path / "flat").to_pandas()
+    for folder in ("flat", "days"):
+        found = spark.read.parquet(str(tmp_path / folder)).toArrow().to_pandas()
+        found = found.sort_values("source_row").reset_index(drop=True)[list(expected.columns)]
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
 def test_a_killed_process_is_replaced(spark, tmp_path):

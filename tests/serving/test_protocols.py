@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -121,7 +122,7 @@ def test_options_of_a_request(net):
             assert nets == pytest.approx(expected.combined[row].tolist(), rel=1e-5, abs=1e-6)
     full = ask(net, "POST", "/v1/explain", {"rows": [ROW]})[1]["results"][0]["features"]
     one = ask(net, "POST", "/v1/explain", {"rows": [ROW], "top": 1})[1]["results"][0]["features"]
-    assert [feature["name"] for feature in one] == [max(full, key=lambda f: f["positive"] + f["negative"])["name"]]
+    assert [feature["name"] for feature in one] == [max(full, key=lambda f: abs(f["net"]))["name"]]
     for body, told in (
         ({"target": 99}, "99"),
         ({"target": 0.5}, "give the index"),
@@ -195,7 +196,10 @@ def test_metrics_have_histograms(net):
 
 def test_counts_of_several_processes_are_summed(tmp_path):
     first, second = Counts(str(tmp_path), 0), Counts(str(tmp_path), 1)
-    features = [{"name": 'a"\\\n', "positive": 1.0, "negative": 0.0}]
+    features = [
+        {"name": 'a"\\\n', "positive": 2.0, "negative": 1.0, "net": 1.0},
+        {"name": "cancelled", "positive": 9.0, "negative": 9.0, "net": 0.0},
+    ]
     first.batch([{"output": 0.5, "conflict": 0.2, "features": features}, {"error": "x"}], 0.1)
     second.batch([{"output": -0.5, "conflict": 2.0, "features": features}], 0.1)
     second.request(200, 0.003)
@@ -206,6 +210,7 @@ def test_counts_of_several_processes_are_summed(tmp_path):
     assert 'cafexai_output_bucket{le="0"} 1\n' in text
     assert "cafexai_output_count 2\n" in text
     assert 'cafexai_strongest_feature_total{feature="a\\"\\\\\\n"} 2\n' in text
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json"}  # no draft stays
     again = Counts(str(tmp_path), 0)  # started again, it goes on
     assert "cafexai_rows_total 3\n" in again.text({})
 
@@ -248,6 +253,101 @@ def test_sighup_loads_the_weights_again_and_never_kills(shop):
         finally:
             save_file(before, shop / "net.safetensors")
         assert process.poll() is None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_while_the_model_is_loaded_is_kept_for_later(shop, tmp_path, workers):
+    """Sent every 0.1 s from the first load until it answers, also to processes that have only just begun."""
+    code = "import os, time, pathlib, torch\n\ndef net():\n    with open('loads', 'a') as file:\n"
+    code += "        file.write(f'{os.getpid()}\\n')\n    time.sleep(1)\n    return torch.nn.Linear(3, 1)\n"
+    (tmp_path / "slow.py").write_text(code)
+    loads = tmp_path / "loads"
+
+    def hang_up(process):
+        if loads.exists():
+            process.send_signal(signal.SIGHUP)
+
+    with server(tmp_path, "slow:net", "--workers", str(workers), meanwhile=hang_up) as (port, process):
+        until = time.monotonic() + 60
+        while time.monotonic() < until and len(_loaded(loads)) < (2 if workers == 1 else 5):
+            time.sleep(0.1)
+        assert ask(port, "POST", "/v1/explain", {"rows": [ROW]})[0] == 200
+        assert process.poll() is None
+        assert len(set(_loaded(loads))) == (1 if workers == 1 else 3)  # none was started again
+        assert len(_loaded(loads)) > len(set(_loaded(loads)))  # and the model was loaded again
+
+
+def _loaded(loads):
+    return loads.read_text().split() if loads.exists() else []
+
+
+class _Model:
+    """An answerer whose answer takes a while."""
+
+    def __init__(self, name):
+        self.fingerprint, self.columns, self.begun, self.go = {"id": name * 20}, None, threading.Event(), threading.Event()
+        self.version = self.fingerprint["id"][:12]
+
+    def __call__(self, rows, asked):
+        self.begun.set()
+        self.go.wait(60)
+        features = [{"name": self.version, "positive": 1.0, "negative": 0.0, "net": 1.0}]
+        return [{"output": 1.0, "target": 0, "features": features} for _ in rows]
+
+
+def test_a_request_is_answered_by_the_model_it_came_to():
+    pytest.importorskip("httpx")
+    from starlette.testclient import TestClient
+
+    from cafexai.serving.app import application
+    from cafexai.serving.bodies import Limits
+    from cafexai.serving.observe import Observed
+    from cafexai.serving.service import Service
+
+    old, new = _Model("old"), _Model("new")
+    service = Service(old)
+    tensors = {"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP64", "data": ROW}]}
+    with TestClient(Observed(application(service, Limits()), service)) as client:
+        for path, body in (("/v1/explain", {"rows": [ROW]}), ("/v2/models/model/infer", tensors)):
+            service.answerer, found = old, []
+            old.begun.clear()
+            old.go.clear()
+            thread = threading.Thread(
+                target=lambda path=path, body=body, found=found: found.append(client.post(path, json=body))
+            )
+            thread.start()
+            assert old.begun.wait(60)
+            service.answerer = new  # loaded again while the old one answers
+            new.go.set()
+            old.go.set()
+            thread.join()
+            (answer,) = found
+            assert answer.status_code == 200
+            assert answer.headers["x-cafexai-fingerprint"] == old.fingerprint["id"]
+            assert old.fingerprint["id"] in answer.text
+            assert old.version in answer.text
+            assert new.version not in answer.text
+            assert client.post(path, json=body).headers["x-cafexai-fingerprint"] == new.fingerprint["id"]
+
+
+def test_processes_that_never_answer_are_given_up(tmp_path, monkeypatch):
+    from cafexai.serving import workers
+
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    monkeypatch.setattr(workers, "AGAIN", 0.02)
+    started = []
+
+    def make(place):
+        started.append(place)
+        return multiprocessing.get_context("fork").Process(target=time.sleep, args=(0 if place else 60,))
+
+    try:
+        with pytest.raises(ChildProcessError, match=r"5 processes in a row ended before they answered, the last with code 0"):
+            workers.Workers(2, make, str(tmp_path)).run()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    assert started == [0, 1, 1, 1, 1, 1]
 
 
 def _after_sighup(port, process, first):

@@ -54,13 +54,15 @@ def run(formula: Formula, tensors: Sequence[Tensor], points: Sequence[Tensor], p
     """``formula(*tensors, points, phi, c)`` in one kernel; as it stands where that cannot be made."""
     first = tensors[0]
     if _broken is None:
+        kernel = _kernel((formula, phi, first.dtype, first.device.type, len(tensors), len(points)))
+        flat = [tensor.detach().reshape(-1) for tensor in (*tensors, *points)]
+        number = torch.tensor(c, dtype=first.dtype, device=first.device)
         try:
-            kernel = _kernel((formula, phi, first.dtype, first.device.type, len(tensors), len(points)))
-            flat = (tensor.detach().reshape(-1) for tensor in (*tensors, *points))
-            results = kernel(*flat, torch.tensor(c, dtype=first.dtype, device=first.device))
-            return tuple(result.view(first.shape) for result in results)
-        except Exception as error:  # no compiler, or one that fails: the formula itself is always there
+            results = kernel(*flat, number)
+        except Exception as error:  # compilers raise anything. A fault of the formula comes again below
             _give_up(error)
+        else:
+            return tuple(result.view(first.shape) for result in results)
     return formula(*tensors, points, phi, c)
 
 

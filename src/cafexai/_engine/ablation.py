@@ -18,8 +18,9 @@ from .._core.tolerance import all_finite
 from .._inputs.groups import default_names
 from .._inputs.target import pick_outputs
 from ..explanation import Explanation
-from .faults import refuse_own_slip
-from .forward import forward, plain_output
+from .attempt import has_outputs, try_plain
+from .faults import refuse_own_fault
+from .forward import forward
 from .job import Batch, Job
 from .per_row import has_row_arguments, settle
 
@@ -50,11 +51,8 @@ def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], 
         rows = suspected[:, place] & cut[:, place]
         amount = torch.full_like(explanation.output, torch.nan)
         if number < MOST and not job.question.every_class:
-            try:
-                without = _without(job, explanation, place).to(explanation.output)
-            except Exception as error:  # the model itself fails, or is not finite, with this feature at its baseline
-                refuse_own_slip(error)
-                without = amount
+            found_there = _without(job, explanation, place)
+            without = amount if found_there is None else found_there.to(explanation.output)
             effect = explanation.output - without
             none = effect.abs() <= NOTHING * (explanation.output.abs() + without.abs())
             rows = suspected[:, place] & (cut[:, place] | ~none)
@@ -64,8 +62,8 @@ def cut_features(job: Job, explanation: Explanation, reached: Sequence[Tensor], 
     return found
 
 
-def _without(job: Job, explanation: Explanation, place: int) -> Tensor:
-    """The explained output of all rows with one feature at its baseline."""
+def _without(job: Job, explanation: Explanation, place: int) -> Tensor | None:
+    """The explained output of all rows with one feature at its baseline; None if the model fails there."""
     source = 0
     while place >= job.given.tensors[source][0].numel():
         place -= job.given.tensors[source][0].numel()
@@ -91,16 +89,17 @@ def model_at_baseline(job: Job, explanation: Explanation) -> Tensor | None:
             pairs = zip(batch.references, batch.tensors, strict=True)
             return tuple(torch.zeros_like(x) if r is None else r.to(x) for r, x in pairs)
 
-        try:
-            found.append(_outputs(job, explanation, at_baseline, number))
-        except Exception as error:  # the model itself fails, or is not finite, there
-            refuse_own_slip(error)
+        outputs = _outputs(job, explanation, at_baseline, number)
+        if outputs is None:
             return None
+        found.append(outputs)
     return torch.stack(found).mean(0)
 
 
-def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple[Tensor, ...]], reference: int = 0) -> Tensor:
-    """The explained output of all rows, at other inputs."""
+def _outputs(
+    job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple[Tensor, ...]], reference: int = 0
+) -> Tensor | None:
+    """The explained output of all rows, at other inputs; None if the model fails or is not finite there."""
     settings = dataclasses.replace(job.settings, carrier=PathScores)
     target, against = explanation.target, explanation.against
     request = job.request.replace(target=target if target.shape[1] else None)
@@ -108,17 +107,37 @@ def _outputs(job: Job, explanation: Explanation, inputs: Callable[[Batch], tuple
     outputs, step = [], job.request.batch_size or ROWS
     chunks = [slice(start, min(start + step, job.given.rows)) for start in range(0, job.given.rows, step)]
     if has_row_arguments(job):
-        settle(job, chunks)
+        try:
+            settle(job, chunks)
+        except ValueError:  # only the user can say which arguments are by row
+            return None
     for rows in chunks:
         batch = job.batch(rows, reference)
         batch = dataclasses.replace(batch, tensors=inputs(batch))
         if explanation.meta.final is None:
-            found = pick_outputs(plain_output(job, batch), target[rows], None if against is None else against[rows])
-        else:  # the logit is inside
-            passed = forward(job, batch, settings)
-            found = passed.chosen.value
-            passed.run.release()
-        if not all_finite(found):
-            raise ValueError("the output at these inputs is not finite")
+            found = _plain_there(job, batch, target[rows], None if against is None else against[rows])
+        else:
+            found = _logit_there(job, batch)
+        if found is None or found.ndim != 1 or not all_finite(found):
+            return None
         outputs.append(found)
     return torch.cat(outputs)
+
+
+def _plain_there(job: Job, batch: Batch, target: Tensor, against: Tensor | None) -> Tensor | None:
+    output = try_plain(job, batch)
+    if output is None or not has_outputs(output, target, against):
+        return None
+    return pick_outputs(output, target, against)
+
+
+def _logit_there(job: Job, batch: Batch) -> Tensor | None:
+    """The logit is inside of the model, so that a pass on scored values finds it."""
+    try:
+        passed = forward(job, batch, job.settings)
+    except Exception as error:
+        if try_plain(job, batch) is not None:
+            refuse_own_fault(error, "explain")
+        return None
+    passed.run.release()
+    return passed.chosen.value

@@ -21,12 +21,13 @@ from torch.overrides import TorchFunctionMode
 
 from .._core.activation import LARGE
 from .._core.backward import Passed
+from .._core.foreign import pass_on
 from .._core.run import Settings
 from .._core.steps import Deltas
 from .._core.tolerance import gap, tolerance
 from .._extras import progress
 from ..errors import LostInRounding, OutputDiffers, RowsMixed, SumBroken
-from .faults import refuse_own_slip
+from .attempt import join_parts, try_plain
 from .forward import forward, plain_output
 from .job import Batch, Job
 from .per_row import check_per_row, settle
@@ -90,13 +91,9 @@ def carry_out(
 
 def same_alone(job: Job) -> bool:
     """Whether every row gives the same by itself as in a batch with the others."""
-    try:
-        together = plain_output(job, job.batch())
-        alone = [plain_output(job, job.batch(row)) for row in _chunks(job.given.rows, 1)]
-        return gap(torch.cat(alone), together) <= OTHERWISE * tolerance(together.dtype)
-    except Exception as error:  # it takes no single row, or the outputs of rows do not fit each other
-        refuse_own_slip(error)
-        return False
+    together = try_plain(job, job.batch())
+    alone = join_parts([try_plain(job, job.batch(row)) for row in _chunks(job.given.rows, 1)], together)
+    return alone is not None and together is not None and gap(alone, together) <= OTHERWISE * tolerance(together.dtype)
 
 
 def _collect(
@@ -197,7 +194,7 @@ class _Widest(TorchFunctionMode):
     size = 1
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = pass_on(func, args, kwargs or {})
         if isinstance(result, Tensor):
             self.size = max(self.size, result.numel())
         return result
@@ -215,12 +212,8 @@ def _rows_at_a_time(job: Job) -> int:
     if not all(isinstance(part, plain_arguments) for part in (*one.extra, *one.options.values())):
         return rows
     widest = _Widest()
-    try:
-        with widest:
-            alone = plain_output(job, one)
-    except Exception as error:  # a model that takes no single row, or that cannot be explained at all, which will be said
-        refuse_own_slip(error)
-        return rows
+    with widest:
+        alone = try_plain(job, one)  # None: it takes no single row, or cannot be explained at all, which will be said
     if not isinstance(alone, Tensor) or not alone.ndim or len(alone) != 1:  # constants of the model belong to the rows
         return rows
     table = all(x.ndim == 2 and x.device.type == "cpu" for x in tensors)

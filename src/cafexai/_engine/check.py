@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import resolve_name
 
+from .._core.foreign import pass_on
 from .._core.run import Run
 from .._core.tensors import plain
 from .._core.tolerance import all_finite, gap, tolerance
@@ -48,7 +49,7 @@ def _refuse_infinite(expected: Tensor) -> None:
 def check_operation(func: Callable[..., Any], args: Any, kwargs: Any, result: Any, run: Run) -> None:
     """Compare one operation with the same call on plain numbers (``cafexai.debug.check_operations``)."""
     inputs = plain(args)
-    expected = func(*inputs, **plain(kwargs))
+    expected = pass_on(func, inputs, plain(kwargs))
     if expected is None:  # __setitem__
         expected = inputs[0]
     pairs = [(result, expected)] if isinstance(result, Scores) else list(_pairs(result, expected))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from .._core.foreign import pass_on
 from .._inputs.prepare import check_numbers, model_dtype, to_tensor
 from ..errors import CompletenessError, OutputDiffers, UnsupportedOperation
 from .faults import is_meant, refuse_own_fault
@@ -53,7 +54,7 @@ class Watch(TorchFunctionMode):
                 f"{self.call}(...): {func.__name__} is called in training mode, so the output depends on chance or on the "
                 "other rows. Call model.eval() first."
             )
-        return func(*args, **kwargs)
+        return pass_on(func, args, kwargs)
 
 
 @functools.cache
@@ -93,7 +94,8 @@ def refuse_explained(error: Exception, call: str, again: Callable[[], Any]) -> N
     if not type(error).__module__.startswith("torch._dynamo"):  # which fails under any mode that watches calls, ours or not
         try:
             again()
-        except Exception:  # whatever it raises, it is the model's own
+        except Exception as own:  # of the model by itself, or ours in a plain pass
+            refuse_own_fault(own, call)
             return
     if "modified by an inplace operation" in str(error):
         raise UnsupportedOperation(

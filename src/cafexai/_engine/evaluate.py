@@ -13,11 +13,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .._carriers.path import PathScores
+from .._core.foreign import pass_on
 from .._core.run import Run
 from .._core.tolerance import all_finite
 from .._inputs.target import pick_outputs
 from ..rules.registry import TABLE
-from .faults import refuse_own_slip
+from .attempt import has_outputs
+from .faults import refuse_own_fault
 from .forward import chain_output, forward, plain_output
 from .job import Batch, Job
 from .zeroed_codes import ZeroedCodes, ZeroedPass
@@ -68,8 +70,7 @@ def evaluate(job: Job, batch: Batch, asked: Asked, chain: bool = False) -> Tenso
         batch = dataclasses.replace(batch, tensors=tensors)
     with ZeroedPass() if zeroed else contextlib.nullcontext():
         if asked.final is None:
-            output = chain_output(job, batch) if chain else plain_output(job, batch)
-            found = pick_outputs(output, asked.target, asked.against)
+            found = _pick(chain_output(job, batch) if chain else plain_output(job, batch), asked)
         else:
             logits = _logits(job, batch, asked)
             if logits is None and zeroed:
@@ -80,6 +81,18 @@ def evaluate(job: Job, batch: Batch, asked: Asked, chain: bool = False) -> Tenso
     if not all_finite(found):
         raise NotEvaluated("the output of the model is not finite there")
     return found.detach()
+
+
+def try_evaluate(job: Job, batch: Batch, asked: Asked, chain: bool = False) -> Tensor:
+    """The same; errors of the model itself are told as ``NotEvaluated``, too."""
+    try:
+        return evaluate(job, batch, asked, chain)
+    except NotEvaluated:
+        raise
+    except Exception as error:
+        refuse_own_fault(error, "explain")
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise NotEvaluated(reason) from error
 
 
 def evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, chain: bool = False) -> Tensor | None:
@@ -97,9 +110,8 @@ def evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, cha
     if asked.final is not None:
         large = dataclasses.replace(large, references=tuple(map(repeat, batch.references)))
     try:
-        return evaluate(job, large, wide, chain).view(many, rows)
-    except Exception as error:  # of the model
-        refuse_own_slip(error)
+        return try_evaluate(job, large, wide, chain).view(many, rows)
+    except NotEvaluated:
         return None
 
 
@@ -110,7 +122,7 @@ class _LastFinal(TorchFunctionMode):
     result: Any = None
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = pass_on(func, args, kwargs or {})
         rule = TABLE.get(func)
         if rule is not None and "final" in rule.kinds and not rule.in_place and args:
             self.logits, self.result = args[0], result
@@ -124,7 +136,13 @@ def _logits(job: Job, batch: Batch, asked: Asked) -> Tensor | None:
         output = plain_output(job, batch)
     if output is not last.result or last.result is last.logits or last.logits.shape != output.shape:
         return None
-    return pick_outputs(last.logits, asked.target, asked.against)
+    return _pick(last.logits, asked)
+
+
+def _pick(output: Tensor, asked: Asked) -> Tensor:
+    if not has_outputs(output, asked.target, asked.against):
+        raise NotEvaluated("the model does not give the explained output there")
+    return pick_outputs(output, asked.target, asked.against)
 
 
 def _inside(job: Job, batch: Batch, asked: Asked) -> Tensor:

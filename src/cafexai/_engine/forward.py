@@ -12,6 +12,7 @@ from torch.overrides import BaseTorchFunctionMode
 
 from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._core.backward import Passed
+from .._core.foreign import call_foreign
 from .._core.input_origin import Origin
 from .._core.provenance import of_input
 from .._core.run import Leaf, Run, Settings
@@ -242,7 +243,8 @@ def _or_reached(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -
 def _call_model(job: Job, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The model on these inputs and further arguments."""
     count = len(job.given.keywords)
-    return job.subject.model(*arguments[count:], **dict(zip(job.given.keywords, arguments, strict=False)), **options)
+    named = dict(zip(job.given.keywords, arguments, strict=False))
+    return call_foreign(job.subject.model, *arguments[count:], **named, **options)
 
 
 def _until(layer: str | None, after: Callable[[str, Any], Any] | None) -> Callable[[str, Any], Any] | None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._core.backward import Passed
+from .._core.foreign import call_foreign
 from .._core.provenance import final_of
 from .._core.run import Run
 from .._core.tensors import Complexed, Softmaxed
@@ -30,7 +31,7 @@ def select_output(raw: Any, output: Any) -> Any:
     if output is None and isinstance(raw, Tensor):
         return raw
     if callable(output) and not isinstance(output, str):
-        return output(raw)
+        return call_foreign(output, raw)
     if output is not None:
         try:
             if not isinstance(output, str) or (isinstance(raw, Mapping) and output in raw):

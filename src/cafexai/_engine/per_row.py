@@ -11,12 +11,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .._core.tolerance import gap, tolerance
-from .faults import refuse_own_slip
-from .forward import plain_output
+from .attempt import join_parts, try_plain
 from .job import Job
 
 COMPANY = (
@@ -93,19 +91,16 @@ def _difference(job: Job, chunks: list[slice]) -> tuple[float | None, Known]:
     """How far the first two chunks together are from each alone, None if the model fails; the outputs of each."""
     parts = [_output(job, chunk) for chunk in chunks[:2]]
     together = _output(job, slice(chunks[0].start, chunks[1].stop))
-    if together is None or any(part is None for part in parts):
+    joined = join_parts(parts, together)
+    if joined is None or together is None:
         return None, {}
     known = {chunk.start: part for chunk, part in zip(chunks, parts, strict=False) if part is not None}
-    return gap(torch.cat([part for part in parts if part is not None]), together), known
+    return gap(joined, together), known
 
 
 def _output(job: Job, rows: slice) -> Tensor | None:
     """The plain output of some rows; None if it fails, or has not one entry for each."""
-    try:
-        found = plain_output(job, job.batch(rows))
-    except Exception as error:  # of the model: it takes no such rows
-        refuse_own_slip(error)
-        return None
+    found = try_plain(job, job.batch(rows))
     return found if isinstance(found, Tensor) and found.ndim and len(found) == rows.stop - rows.start else None
 
 

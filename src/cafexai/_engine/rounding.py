@@ -12,11 +12,12 @@ from torch.overrides import TorchFunctionMode
 
 from .._carriers.path import PathScores
 from .._core.completeness import make_rounding_error, too_large
+from .._core.foreign import pass_on
 from .._core.run import Settings
 from .._core.tolerance import all_finite, gap, tolerance
 from .._torch import tree_map_only
 from ..errors import CompletenessError, OutputDiffers, SumBroken, UnsupportedOperation
-from .faults import refuse_own_slip
+from .attempt import try_plain
 from .forward import forward, plain_output
 from .job import Batch, Job
 
@@ -27,7 +28,7 @@ class _InDouble(TorchFunctionMode):
     """All that the model computes, in float64, as far as it lets us."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*_wide(args), **_wide(kwargs or {}))
+        return pass_on(func, _wide(args), _wide(kwargs or {}))
 
 
 def _wide(parts: Any) -> Any:
@@ -41,12 +42,8 @@ def refuse_own_rounding(job: Job, batch: Batch, error: OutputDiffers) -> None:
     own = plain_output(job, batch)
     if own.dtype is torch.float64 or not torch.equal(own, plain_output(job, batch)):  # it is not rounding that makes it differ
         return
-    try:
-        with _InDouble():
-            exact = plain_output(job, batch)
-    except Exception as own_error:  # it asks for a precision, or writes where other numbers are
-        refuse_own_slip(own_error)
-        return
+    with _InDouble():
+        exact = try_plain(job, batch)  # None: it asks for a precision, or writes where other numbers are
     if not isinstance(exact, Tensor) or exact.dtype is not torch.float64 or exact.shape != own.shape:
         return
     lost, near, limit = gap(own.double(), exact), gap(error.found.double(), exact), tolerance(torch.float32)

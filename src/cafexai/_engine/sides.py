@@ -8,8 +8,7 @@ from torch import Tensor
 from .._core.tolerance import gap, tolerance
 from ..explanation.conflict import NET, from_nets
 from .assemble import Piece
-from .evaluate import Asked, NotEvaluated, evaluate, evaluate_together, without
-from .faults import refuse_own_slip
+from .evaluate import Asked, NotEvaluated, evaluate_together, try_evaluate, without
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Batch, Job
 from .request import conflict_kind
@@ -28,11 +27,8 @@ def measure_conflict(job: Job, piece: Piece, batch: Batch) -> None:
         piece.sides, count = _sides(job, piece, batch, sets, nets)
         told = f"Conflict is measured: {count} more evaluations of the model per row"
         piece.notes += (f"{told}{' and baseline' * (len(job.stack) > 1)}.", *sets.notes)
-    except Exception as error:  # of the model itself, with features at their baseline
-        if not isinstance(error, NotEvaluated):
-            refuse_own_slip(error)
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        piece.notes += (f"Conflict comes from net scores: it could not be measured ({reason}).",)
+    except NotEvaluated as error:
+        piece.notes += (f"Conflict comes from net scores: it could not be measured ({error}).",)
 
 
 def _sides(job: Job, piece: Piece, batch: Batch, sets: FeatureSets, nets: Tensor) -> tuple[Tensor, int]:
@@ -42,7 +38,7 @@ def _sides(job: Job, piece: Piece, batch: Batch, sets: FeatureSets, nets: Tensor
     differs = _differs(batch).to(nets.device)
     r = piece.baseline_output
     if not job.settings.biases_in_reference or piece.frozen:  # then it is not the model at the baseline
-        r, count = evaluate(job, without(batch, torch.ones_like(differs)), asked).to(y), 1
+        r, count = try_evaluate(job, without(batch, torch.ones_like(differs)), asked).to(y), 1
     away = torch.stack([sets.spread(nets < 0), sets.spread(nets > 0)]) & differs
     changed, at_baseline = away.any(2), ~(differs & ~away).any(2)
     needed = (changed & ~at_baseline).any(1).tolist()  # else every row is the input or the baseline
@@ -71,7 +67,7 @@ def _both(job: Job, batch: Batch, asked: Asked, away: Tensor, y: Tensor, chain: 
 def _each(job: Job, batch: Batch, asked: Asked, away: Tensor, y: Tensor, needed: list[bool], chain: bool) -> tuple[Tensor, int]:
     """The output without either side, (2, rows), as far as it is needed, by a pass each."""
     pairs = zip(away, needed, strict=True)
-    found = [evaluate(job, without(batch, one), asked, chain).to(y) if asks else y for one, asks in pairs]
+    found = [try_evaluate(job, without(batch, one), asked, chain).to(y) if asks else y for one, asks in pairs]
     return torch.stack(found), 2
 
 

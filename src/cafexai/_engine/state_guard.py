@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._core.foreign import pass_on
 from .._core.tensors import PLAIN, Coded, Complexed, Scored, Softmaxed
 from .._torch import TorchDispatchMode, pop_mode, preserve_version, push_mode
 from ..rules.effects import draws, with_generator, written
@@ -141,30 +142,30 @@ class StateGuard(TorchDispatchMode):
         kwargs = kwargs or {}
         for place, name in written(func):
             self.save(args[place] if place < len(args) else kwargs.get(name))
-        return self._draw(func, args, kwargs) if draws(func) else func(*args, **kwargs)
+        return self._draw(func, args, kwargs) if draws(func) else pass_on(func, args, kwargs)
 
     def _draw(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Draw from a generator of our own: that of torch is everybody's."""
         given = kwargs.get("generator")
         if given is not None and given is not torch.default_generator:
             self._given.setdefault(given, given.get_state())
-            return func(*args, **kwargs)
+            return pass_on(func, args, kwargs)
         device = next((part.device for part in args if isinstance(part, Tensor)), torch.device(kwargs.get("device") or "cpu"))
         common = _common_generator(device)
         if common is None:
-            return func(*args, **kwargs)
+            return pass_on(func, args, kwargs)
         if device not in self._own:
             start = self._starts.setdefault(device, common.get_state())
             self._own[device] = torch.Generator(device)
             self._own[device].set_state(start)
         own, other = self._own[device], with_generator(func)
         if other is not None:
-            return other(*args, **{**kwargs, "generator": own})
+            return pass_on(other, args, {**kwargs, "generator": own})
         with _TAKING_TURNS:
             state = common.get_state()
             try:
                 common.set_state(own.get_state())
-                result = func(*args, **kwargs)
+                result = pass_on(func, args, kwargs)
                 own.set_state(common.get_state())
             finally:
                 common.set_state(state)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from .._core.foreign import pass_on
 from .._core.run import Run
 from .._core.tensors import PLAIN, Coded, Complexed, Scored, Softmaxed, is_plain, plain, share
 from .._core.value import Scores
@@ -50,13 +51,13 @@ class Trace(TorchFunctionMode):
             elif effect is Effect.ANY and not self.guard.watching:
                 return self._watch_call(func, types, args, kwargs)
             if not _meets(args, kwargs, FOLLOWED):
-                return func(*args, **kwargs)
+                return pass_on(func, args, kwargs)
         if not args or "input" in kwargs:
             args, kwargs = in_order(func, args, kwargs)
         rule = TABLE.get(func) or find(func)
         if rule is not None:
             if "metadata" in rule.kinds:
-                return func(*args, **kwargs)
+                return pass_on(func, args, kwargs)
             if "draws" in rule.kinds and not self.guard.watching:
                 return self._watch_call(func, types, args, kwargs)
         if not usual and _meets(args, kwargs, Complexed):
@@ -82,13 +83,13 @@ class Trace(TorchFunctionMode):
         self.guard.needed = True
         self.guard.save(args[:1])
         with self.guard:
-            return self.__torch_function__(func, types, args, kwargs)
+            return pass_on(self.__torch_function__, (func, types, args, kwargs), {})
 
     def _of_softmax(self, func: Callable[..., Any], rule: Rule | None, args: Any, kwargs: Any) -> Any:
         """Constants that remember their logits: a change of shape keeps the memory."""
         written = rule is not None and bool(rule.in_place or kwargs.get("inplace"))
         before = plain(args[0]).clone() if written and isinstance(args[0], Softmaxed) else None
-        value = func(*plain(args), **plain(kwargs))
+        value = pass_on(func, plain(args), plain(kwargs))
         if rule is None or not isinstance(args[0], Softmaxed):
             return args[0] if rule is not None and rule.in_place else value
         if before is not None and torch.equal(before, value):  # dropout that is switched off
@@ -317,7 +318,7 @@ class Trace(TorchFunctionMode):
             self.problems.append(problem)
         self.guard.save(args[:1])
         with self.guard:
-            result = func(*plain(args), **plain(kwargs))
+            result = pass_on(func, plain(args), plain(kwargs))
 
         def lift(value: Tensor) -> Any:
             if not value.is_floating_point():

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .._core.foreign import pass_on
 from .._core.run import Run
 from .._core.tensors import Coded
 from .._torch import tree_leaves, tree_map_only
@@ -56,12 +57,12 @@ class ZeroedPass(TorchFunctionMode):
         kwargs = kwargs or {}
         codes = [part for part in tree_leaves((args, kwargs)) if isinstance(part, ZeroedCodes)]
         if not codes:
-            return func(*args, **kwargs)
+            return pass_on(func, args, kwargs)
         if not args or "input" in kwargs:
             args, kwargs = in_order(func, args, kwargs)
         rule = TABLE.get(func) or find(func)
         if rule is not None and "metadata" in rule.kinds:
-            return func(*args, **kwargs)
+            return pass_on(func, args, kwargs)
         if not of_codes.makes_numbers(rule, args, kwargs):
             return of_codes.follow(func, rule, args, kwargs)
         if len(codes) > 1:
@@ -69,6 +70,6 @@ class ZeroedPass(TorchFunctionMode):
 
         def call(ids: Tensor) -> Any:
             own, named = tree_map_only(ZeroedCodes, lambda _: ids, (args, kwargs))
-            return func(*own, **named)
+            return pass_on(func, own, named)
 
         return codes[0].leaf(call)

@@ -13,6 +13,7 @@ import typer
 
 from .._extras import needs
 from .._logging import configure_logging
+from .._processes import record_hangups
 from . import options, parsing
 from .batch import Background, Baseline, Deterministic, class_names, model_of
 from .errors import UseProblem
@@ -107,6 +108,7 @@ def serve(
     POST {"rows": [...]} to /v1/explain, or talk KServe's protocol (/v1/models/NAME:explain) or the Open Inference Protocol
     (/v2/models/NAME/infer). /health, /metrics and /openapi.json say more. SIGHUP loads the model again.
     """
+    record_hangups()  # a signal to load the model again may come while it is loaded
     needs("starlette", "serve")
     needs("uvicorn", "serve")
     from ..serving.run import Settings

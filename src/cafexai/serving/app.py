@@ -15,37 +15,35 @@ from starlette.routing import Route
 from .. import __version__
 from .batching import Full, Together
 from .bodies import Limits, Refusal, read_json, rows_of
-from .observe import note
+from .observe import answerer_of, note
 from .openapi import document
 from .rows import Asked, Result, Row
-from .service import MADE, Service
+from .service import Service
 from .tensors import metadata_of, outputs_of, rows_of_tensors
+
+MADE = "fingerprint"  # key of an answer: what made it
 
 
 def application(service: Service, limits: Limits) -> Starlette:
     """All routes."""
-    together = Together(service, service.counts, limits.waiting)
+    together = Together(service.counts, limits.waiting)
 
-    async def explained(request: Request, rows: Sequence[Row], asked: Asked) -> tuple[list[Result], dict[str, str]]:
-        """Results of the rows and the fingerprints of the one model that made all of them."""
+    async def explain_rows(request: Request, rows: Sequence[Row], asked: Asked) -> list[Result]:
         note(request, rows=len(rows))
-        while True:
-            try:
-                results = await together.explain(rows, asked)
-            except Full:
-                raise Refusal(503, "too many rows wait; try again in a second", {"Retry-After": "1"}) from None
-            except RuntimeError as error:
-                raise Refusal(500, str(error)) from None
-            made = [result.pop(MADE) for result in results]
-            if all(one == made[0] for one in made):  # else the model was loaded again in between
-                note(request, failed=sum("error" in result for result in results))
-                return results, made[0]
+        try:
+            results = await together.explain(rows, asked, answerer_of(request))
+        except Full:
+            raise Refusal(503, "too many rows wait; try again in a second", {"Retry-After": "1"}) from None
+        except RuntimeError as error:
+            raise Refusal(500, str(error)) from None
+        note(request, failed=sum("error" in result for result in results))
+        return results
 
     async def answer_rows(request: Request, key: str, answer: str) -> Response:
         rows, asked = rows_of(await read_json(request, limits), key, limits)
-        results, made = await explained(request, rows, asked)
+        results = await explain_rows(request, rows, asked)
         failed = [place for place, result in enumerate(results) if "error" in result]
-        body = {answer: results, MADE: made}
+        body = {answer: results, MADE: answerer_of(request).fingerprint}
         if len(failed) == len(results):
             told = f"none of {len(results)} rows could be explained; the first: {results[0]['error']}"
             return JSONResponse({"error": told, **body, "failed": failed}, 422)
@@ -67,20 +65,21 @@ def application(service: Service, limits: Limits) -> Starlette:
 
     async def infer(request: Request) -> Response:
         _known(request, service)
-        answerer, body = service.answerer, await read_json(request, limits)
+        answerer, body = answerer_of(request), await read_json(request, limits)
         rows, asked, wanted = rows_of_tensors(body, answerer, limits)
-        results, made = await explained(request, rows, asked)
+        results, made = await explain_rows(request, rows, asked), answerer.fingerprint
         for place, result in enumerate(results):
             if "error" in result:
                 raise Refusal(422, f"row {place}: {result['error']}; a tensor has no room for reasons, so no scores are sent")
-        answer: dict[str, Any] = {"model_name": service.name, "model_version": made["id"][:12]}
+        answer: dict[str, Any] = {"model_name": service.name, "model_version": answerer.version}
         answer["outputs"] = outputs_of(results, wanted)
         answer["parameters"] = {f"{MADE}_{name}": value for name, value in made.items()}
         return JSONResponse({**answer, **({"id": body["id"]} if isinstance(body.get("id"), str) else {})})
 
     async def model(request: Request) -> Response:
         _known(request, service)
-        return JSONResponse(metadata_of(service.name, service.version, service.answerer))
+        answerer = answerer_of(request)
+        return JSONResponse(metadata_of(service.name, answerer.version, answerer))
 
     async def server(_: Request) -> Response:
         return JSONResponse({"name": "cafexai", "version": __version__, "extensions": []})
@@ -96,18 +95,18 @@ def application(service: Service, limits: Limits) -> Starlette:
             _known(request, service)
         return JSONResponse({"ready": service.ready}, 200 if service.ready else 503)
 
-    async def health(_: Request) -> Response:
+    async def health(request: Request) -> Response:
         state = {"status": "ok" if service.ready else "draining", "version": __version__, "model": service.name}
-        return JSONResponse({**state, MADE: service.answerer.fingerprint, "rows_waiting": together.waiting})
+        return JSONResponse({**state, MADE: answerer_of(request).fingerprint, "rows_waiting": together.waiting})
 
-    async def metrics(_: Request) -> Response:
+    async def metrics(request: Request) -> Response:
         service.counts.gauge("cafexai_rows_waiting", together.waiting)
-        info = {"name": service.name, "version": __version__, **service.answerer.fingerprint}
-        watch = service.answerer.watch
-        return PlainTextResponse(service.counts.text(info) + ("" if watch is None else watch.text()))
+        answerer = answerer_of(request)
+        info = {"name": service.name, "version": __version__, **answerer.fingerprint}
+        return PlainTextResponse(service.counts.text(info) + ("" if answerer.watch is None else answerer.watch.text()))
 
-    async def openapi(_: Request) -> Response:
-        return JSONResponse(document(__version__, service.name, service.answerer, limits.rows))
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(document(__version__, service.name, answerer_of(request), limits.rows))
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -147,7 +146,8 @@ def application(service: Service, limits: Limits) -> Starlette:
 
 def _known(request: Request, service: Service) -> None:
     """Refuse another model, or another version of it."""
-    name, version = request.path_params["name"], request.path_params.get("version", service.version)
-    if (name, version) != (service.name, service.version):
-        there = f"there is {service.name!r} of version {service.version!r}"
+    now = answerer_of(request).version
+    name, version = request.path_params["name"], request.path_params.get("version", now)
+    if (name, version) != (service.name, now):
+        there = f"there is {service.name!r} of version {now!r}"
         raise Refusal(404, f"there is no model {name[:60]!r} of version {version[:60]!r}; {there}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from .metrics import Counts
-from .rows import Asked, Result, Row
+from .rows import Answerer, Asked, Result, Row
 
 WAIT = 0.005  # seconds for which the first row waits for others
 MOST = 256  # rows of a batch
@@ -23,6 +23,7 @@ class Full(Exception):
 class _Waiting(NamedTuple):
     row: Row
     asked: Asked
+    answerer: Answerer
     since: float
     future: asyncio.Future[Result]
 
@@ -30,8 +31,8 @@ class _Waiting(NamedTuple):
 class Together:
     """A queue of rows and one thread that explains them, batch after batch."""
 
-    def __init__(self, answer: Callable[[Sequence[Row], Sequence[Asked]], list[Result]], counts: Counts, limit: int) -> None:
-        self._answer, self._counts, self._limit = answer, counts, limit
+    def __init__(self, counts: Counts, limit: int) -> None:
+        self._counts, self._limit = counts, limit
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, "cafexai-explain")
         self._task: asyncio.Task[None] | None = None
@@ -41,14 +42,14 @@ class Together:
         """Rows that are not under way yet."""
         return self._queue.qsize()
 
-    async def explain(self, rows: Sequence[Row], asked: Asked) -> list[Result]:
-        """The results of these rows, in their order."""
+    async def explain(self, rows: Sequence[Row], asked: Asked, answerer: Answerer) -> list[Result]:
+        """The results of these rows, in their order, all of them by this answerer."""
         if self._queue.qsize() + len(rows) > self._limit:
             raise Full
         loop, now = asyncio.get_running_loop(), time.monotonic()
         futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in rows]
         for row, future in zip(rows, futures, strict=True):
-            self._queue.put_nowait(_Waiting(row, asked, now, future))
+            self._queue.put_nowait(_Waiting(row, asked, answerer, now, future))
         return list(await asyncio.gather(*futures))
 
     async def start(self) -> None:
@@ -73,13 +74,14 @@ class Together:
                     batch.append(self._queue.get_nowait() if left <= 0 else await asyncio.wait_for(self._queue.get(), left))
                 except (TimeoutError, asyncio.QueueEmpty):
                     break
-            await self._answered(loop, batch)
+            for answerer in dict.fromkeys(one.answerer for one in batch):  # two while the model is loaded again
+                await self._answer(loop, answerer, [one for one in batch if one.answerer is answerer])
 
-    async def _answered(self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting]) -> None:
+    async def _answer(self, loop: asyncio.AbstractEventLoop, answerer: Answerer, batch: list[_Waiting]) -> None:
         begin = time.monotonic()
         rows, asked = [one.row for one in batch], [one.asked for one in batch]
         try:
-            results = await loop.run_in_executor(self._thread, self._answer, rows, asked)
+            results = await loop.run_in_executor(self._thread, answerer, rows, asked)
         except Exception as error:  # not of a row: these are told in its result
             for one in batch:
                 if not one.future.done():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ COUNTERS = {
     "cafexai_rows_refused_total": "Rows that could not be explained.",
     "cafexai_batches_total": "Batches of rows explained together.",
     "cafexai_explain_seconds_total": "Time spent explaining.",
-    "cafexai_strongest_feature_total": "Rows in which a feature has the most influence, cancelled influence included.",
+    "cafexai_strongest_feature_total": "Rows in which the net score of a feature is the largest, up or down.",
     "cafexai_reloads_total": "Times the model was loaded again, by result.",
 }
 LABELLED = ("cafexai_requests_total", "cafexai_strongest_feature_total", "cafexai_reloads_total")
@@ -46,6 +46,7 @@ class Counts:
         self._folder, self._file = folder, None if folder is None else Path(folder) / f"{place}.json"
         self._values: Counter[str] = Counter(_read(self._file) if self._file is not None else {})
         self._features: set[str] = set()
+        self._changing, self._writing = threading.Lock(), threading.Lock()
         for name in COUNTERS:
             if name not in LABELLED:
                 self._values.setdefault(name, 0)
@@ -67,38 +68,45 @@ class Counts:
                 if result.get(name) is not None:
                     self._observe(f"cafexai_{name}", result[name])
             if features := result.get("features"):
-                strongest = max(features, key=lambda one: one["positive"] + one["negative"])["name"]
+                strongest = max(features, key=lambda one: abs(one["net"]))["name"]
                 known = strongest in self._features or len(self._features) < NAMED
                 self._features |= {strongest} if known else set()
                 self.count("cafexai_strongest_feature_total", feature=strongest if known else "(others)")
 
     def count(self, name: str, more: float = 1, **labels: str) -> None:
         """More of something."""
-        self._values[_series(name, labels)] += more  # type: ignore[assignment]
+        with self._changing:
+            self._values[_series(name, labels)] += more  # type: ignore[assignment]
 
     def gauge(self, name: str, value: float) -> None:
         """How much there is of something now."""
-        self._values[name] = value  # type: ignore[assignment]
+        with self._changing:
+            self._values[name] = value  # type: ignore[assignment]
 
     def _observe(self, name: str, value: float) -> None:
-        for bound in HISTOGRAMS[name][1]:
-            self._values[_series(f"{name}_bucket", {"le": f"{bound:g}"})] += value <= bound
-        self._values[_series(f"{name}_bucket", {"le": "+Inf"})] += 1
-        self._values[f"{name}_sum"] += value  # type: ignore[assignment]
-        self._values[f"{name}_count"] += 1
+        with self._changing:
+            for bound in HISTOGRAMS[name][1]:
+                self._values[_series(f"{name}_bucket", {"le": f"{bound:g}"})] += value <= bound
+            self._values[_series(f"{name}_bucket", {"le": "+Inf"})] += 1
+            self._values[f"{name}_sum"] += value  # type: ignore[assignment]
+            self._values[f"{name}_count"] += 1
 
     def keep(self) -> None:
         """Write the counts where the other processes read them."""
         if self._file is None:
             return
-        with tempfile.NamedTemporaryFile("w", dir=self._folder, delete=False) as file:
-            json.dump(self._values, file)
-        os.replace(file.name, self._file)
+        with self._writing:
+            with self._changing:
+                values = dict(self._values)
+            draft = self._file.with_suffix(".new")  # always the same: a write that fails leaves one file at most
+            draft.write_text(json.dumps(values))
+            os.replace(draft, self._file)
 
     def text(self, info: Mapping[str, str]) -> str:
         """All counts; ``info`` says which model answers."""
         self.keep()
-        values = self._values
+        with self._changing:
+            values = self._values.copy()
         if self._folder is not None:
             values = Counter()
             for file in sorted(Path(self._folder).glob("*.json")):

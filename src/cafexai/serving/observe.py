@@ -10,11 +10,12 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from .guard import Receive, Scope, Send, headers_of
+from .rows import Answerer
 from .service import Service
 
 logger = logging.getLogger("cafexai.serve")
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")  # ids of others that are safe in a log
-KEY = "cafexai"
+KEY, ANSWERER = "cafexai", "cafexai.answerer"
 
 
 def note(request: Any, **more: Any) -> dict[str, Any]:
@@ -22,6 +23,12 @@ def note(request: Any, **more: Any) -> dict[str, Any]:
     known: dict[str, Any] = request.scope.setdefault(KEY, {"request_id": ""})
     known |= more
     return known
+
+
+def answerer_of(request: Any) -> Answerer:
+    """What answers this request, however often the model is loaded again meanwhile."""
+    answerer: Answerer = request.scope[ANSWERER]
+    return answerer
 
 
 class Observed:
@@ -38,6 +45,7 @@ class Observed:
         begin = time.monotonic()
         given = headers_of(scope, b"x-request-id")
         known = scope[KEY] = {"request_id": given[0] if len(given) == 1 and ID.fullmatch(given[0]) else uuid.uuid4().hex}
+        answerer = scope[ANSWERER] = self.service.answerer
         status = [500]
 
         async def answer(message: MutableMapping[str, Any]) -> None:
@@ -45,7 +53,7 @@ class Observed:
                 status[0] = message["status"]
                 own = [
                     (b"x-request-id", known["request_id"].encode()),
-                    (b"x-cafexai-fingerprint", self.service.answerer.fingerprint["id"].encode()),
+                    (b"x-cafexai-fingerprint", answerer.fingerprint["id"].encode()),
                 ]
                 close = [(b"connection", b"close")] if self.service.draining else []
                 others = [

@@ -131,7 +131,7 @@ def _options() -> Described:
         "top": {
             "type": ["integer", "null"],
             "minimum": 1,
-            "description": "Answer with so many of the strongest features only.",
+            "description": "Answer with so many features only: those with the largest net scores, up or down.",
         },
     }
 

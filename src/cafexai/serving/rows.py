@@ -34,7 +34,7 @@ class Asked:
     Args:
         target: The output to explain: its index, the name of a class, or a tuple of indices.
         against: Explain the difference between the target and this output.
-        top: Answer with so many of the strongest features only.
+        top: Answer with so many features only: those with the largest net scores, up or down.
     """
 
     target: int | str | tuple[int, ...] | None = None
@@ -65,6 +65,11 @@ class Answerer:
         known = cafe.schema.names if cafe.schema is not None else columns or cafe.feature_names
         self.columns = None if known is None else tuple(known)
         self.fingerprint = Fingerprints.of(cafe, self._request, self.columns).as_dict()
+
+    @property
+    def version(self) -> str:
+        """The model and what is asked of it, as a short word."""
+        return self.fingerprint["id"][:12]
 
     def __call__(self, rows: Sequence[Row], asked: Sequence[Asked] | None = None) -> list[Result]:
         """One result for each row, in their order: {"output": ...} or {"error": ...}.
@@ -152,7 +157,7 @@ def _as_numbers(row: Sequence[Any], names: Sequence[str] | None, allow_nan: bool
 
 
 def _results(explanation: Explanation, top: int | None) -> list[Result]:
-    """Plain numbers and words of all rows, with the scores of all features or of the ``top`` strongest."""
+    """Plain numbers and words of all rows, with the scores of all features, or of the ``top`` with the largest net."""
     names = explanation.names()
     scores = [explanation.flat(part).tolist() for part in (explanation.positive, explanation.negative, explanation.combined)]
     single = {
@@ -175,7 +180,7 @@ def _results(explanation: Explanation, top: int | None) -> list[Result]:
             for name, positive, negative, net in zip(names, *(part[row] for part in scores), strict=True)
         ]
         if top is not None:
-            features = sorted(features, key=lambda one: -one["positive"] - one["negative"])[:top]
+            features = sorted(features, key=lambda one: -abs(one["net"]))[:top]
         about: dict[str, Any] = {name: values[row] for name, values in lists.items()}
         about["conflict_kind"] = explanation.conflict_kind
         about["target"] = target[0] if len(target) == 1 else target

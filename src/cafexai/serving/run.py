@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .._logging import configure_logging
-from .._processes import end_with
+from .._processes import end_with, record_hangups
 from .app import application
 from .bodies import Limits
 from .guard import Guard
@@ -30,9 +30,9 @@ from .metrics import Counts
 from .observe import Observed
 from .rows import Answerer
 from .service import Service
+from .workers import Workers, say_ready
 
 KEPT = 1.0  # seconds between two writes of the counts for other processes
-AGAIN = 1.0  # seconds until a process that has died is started again
 logger = logging.getLogger("cafexai.serve")
 Load = Callable[[], Answerer]
 
@@ -138,7 +138,7 @@ def serve(load: Load, settings: Settings | None = None, limits: Limits | None = 
 
 
 def _listen(load: Load, settings: Settings, limits: Limits, sock: socket.socket | None, folder: str | None, place: int) -> None:
-    counts = Counts(folder, place)
+    hangups, counts = record_hangups(), Counts(folder, place)
     service = Service(load(), settings.name, counts, load)
     limits = dataclasses.replace(limits, connections=min(limits.connections, _files() // 2))
     config = uvicorn.Config(
@@ -157,8 +157,11 @@ def _listen(load: Load, settings: Settings, limits: Limits, sock: socket.socket 
     )
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: service.reload())
+    if hangups.met:
+        service.reload()
     if folder is not None:
         threading.Thread(target=_keep, args=(counts,), daemon=True).start()
+        say_ready(folder, place)
     logger.info("model %s, fingerprint %s", settings.name, service.answerer.fingerprint["id"])
     _Server(config, service, settings.drain).run(None if sock is None else [sock])
     service.close()
@@ -167,52 +170,27 @@ def _listen(load: Load, settings: Settings, limits: Limits, sock: socket.socket 
 def _keep(counts: Counts) -> None:
     while True:
         time.sleep(KEPT)
-        with contextlib.suppress(OSError, RuntimeError):  # the folder goes first at the end; counts may just change
+        with contextlib.suppress(OSError):  # the folder goes first at the end
             counts.keep()
 
 
 def _supervise(load: Load, settings: Settings, limits: Limits) -> None:
-    """Several processes that listen to one socket; one that dies is started again."""
+    """Several processes that listen to one socket."""
     context = get_context("spawn")  # a fork would copy the locks of torch's threads
     life, held = context.Pipe(duplex=False)
-    signals: list[int] = []
-    heard, hear = socket.socketpair()  # wakes the loop below
-
-    def listen(sig: int, _: Any) -> None:
-        signals.append(sig)
-        with contextlib.suppress(OSError):
-            hear.send(b"x")
-
-    for one in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
-        signal.signal(one, listen)
     with tempfile.TemporaryDirectory(prefix="cafexai-") as folder, _bound(settings) as sock:
-
-        def start(place: int) -> Any:
-            process = context.Process(target=_child, args=(load, settings, limits, sock, folder, place, life))
-            process.start()
-            return process
-
-        processes = [start(place) for place in range(settings.workers)]
-        ending = False
-        while any(process.is_alive() for process in processes) or not ending:
-            wait([heard, *(process.sentinel for process in processes if process.is_alive())], 1.0)
-            while signals:
-                sig = signals.pop(0)
-                ending = ending or sig in (signal.SIGTERM, signal.SIGINT)
-                for process in processes:
-                    if process.is_alive() and process.pid is not None:
-                        os.kill(process.pid, sig)
-            for place, process in enumerate(processes):
-                if not ending and not process.is_alive():
-                    logger.error("process %s has ended with code %s; it is started again", process.pid, process.exitcode)
-                    time.sleep(AGAIN)
-                    processes[place] = start(place)
+        Workers(
+            settings.workers,
+            lambda place: context.Process(target=_child, args=(load, settings, limits, sock, folder, place, life)),
+            folder,
+        ).run()
         held.close()
 
 
 def _child(
     load: Load, settings: Settings, limits: Limits, sock: socket.socket, folder: str, place: int, life: Connection
 ) -> None:
+    record_hangups()
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # Ctrl-C is for the process that started this one, which hands it on
     end_with(life)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..errors import ModelChanged
 from .metrics import Counts
-from .rows import Answerer, Asked, Result, Row
+from .rows import Answerer
 
-MADE = "fingerprint"  # key of a result: what made it
 logger = logging.getLogger("cafexai.serve")
 
 
 class Service:
-    """A model under a name. It can be loaded again while it answers; what is under way is finished by the old one.
+    """A model under a name. It can be loaded again while it answers: a request is answered by the model it came to.
 
     Args:
         answerer: Explains rows.
@@ -32,11 +31,6 @@ class Service:
         self.draining = False
         self._wanted, self._one = threading.Event(), threading.Lock()
         self._session = self._open(answerer)
-
-    def __call__(self, rows: Sequence[Row], asked: Sequence[Asked]) -> list[Result]:
-        """One result for each row, with the fingerprint of what made it."""
-        answerer = self.answerer
-        return [{**result, MADE: answerer.fingerprint} for result in answerer(rows, asked)]
 
     def _open(self, answerer: Answerer) -> contextlib.ExitStack:
         """The model belongs to the server: it does not change, so that results of its weights alone are kept."""
@@ -55,11 +49,6 @@ class Service:
     def ready(self) -> bool:
         """Whether more requests are welcome."""
         return not self.draining
-
-    @property
-    def version(self) -> str:
-        """The model as it is now."""
-        return self.answerer.fingerprint["id"][:12]
 
     def reload(self) -> None:
         """Load the model again, in another thread; if that fails, the present one goes on."""
