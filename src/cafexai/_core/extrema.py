@@ -41,8 +41,10 @@ def path_activation(
     delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, rule: FlowRule
 ) -> tuple[Step, Tensor | None, Tensor | None, Function]:
     """``activation``, with this rule where it was asked for and changes anything."""
-    step, *rest = activation(delta, reference, phi, keeps_zero, rule)
-    return EXTREMA if rule.kind == "extrema" and lowest_point(rest[-1]) is not None else step, *rest  # type: ignore[return-value]
+    step, before, behind, function = activation(delta, reference, phi, keeps_zero, rule)
+    if rule.kind == "extrema" and lowest_point(function) is not None:
+        step = EXTREMA
+    return step, before, behind, function
 
 
 def _apply(delta: Tensor, total: Tensor, reference: Tensor | None, behind: Any, phi: Function, rule: FlowRule) -> Any:
