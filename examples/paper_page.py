@@ -267,7 +267,8 @@ def _apart(ours: Mapping[Any, Any], family: str, name: str, size: str) -> list[f
 
 
 def _range(values: Sequence[float]) -> str:
-    return f"{min(values):+.1%} to {max(values):+.1%}" if values else ""
+    ends = dict.fromkeys(f"{end:+.1%}" for end in (min(values), max(values))) if values else ()
+    return " to ".join(ends)
 
 
 def misaligned(studies: Path) -> str:
@@ -282,10 +283,10 @@ def misaligned(studies: Path) -> str:
     found = [
         sizes["small"]["authors"][0] / sizes["small"]["ours"][0] - 1 for sizes in results["units-german"]["methods"].values()
     ]
-    lines = [f"  {finding}\n" for finding in _findings(folder)]
-    lines.append(f"  - Rows that get the scores of other rows: {shares}.\n")
+    lines = ["\n", *(f"    {finding}\n" for finding in _findings(folder))]
+    lines.append(f"    - Rows that get the scores of other rows: {shares}.\n")
     lines.append(
-        f"  - German has no shorter batch. There the draw of units alone changes structural infidelity by {_range(found)}.\n"
+        f"    - German has no shorter batch. There the draw of units alone changes structural infidelity by {_range(found)}.\n"
     )
     return "".join(lines)
 
