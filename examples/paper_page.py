@@ -98,7 +98,8 @@ ENTRIES = (
           ["s_conf rises", "s_conf falls"]),
     Entry("Figure 4 (shifts, images)", "both shifts lower MaxLogit; the correlation shift raises s_conf more, the semantic one "
           "not", "shift-images", ["MaxLogit falls", "s_conf of latent features rises", "s_conf rises more", "the semantic"]),
-    Entry("Figure 4", "the same with other articles of clothing, which the paper does not name", "shift-clothes", ["which"]),
+    Entry("Figure 4", "the articles of clothing, which the paper does not name, decide the order of both shifts (ours)",
+          "shift-clothes", ["which"]),
     Entry("FAQ on conflicts", "GELU(-2 - 5) shows nothing; extrema could be taken into account",
           elsewhere="core/test_extrema.py"),
     Entry("FAQ on overestimates", "ReLU(-ReLU(1 - x)): CAFE 1 gives +1 and -1", elsewhere=WORKED),
