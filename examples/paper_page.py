@@ -98,7 +98,8 @@ ENTRIES = (
           ["s_conf rises", "s_conf falls"]),
     Entry("Figure 4 (shifts, images)", "both shifts lower MaxLogit; the correlation shift raises s_conf more, the semantic one "
           "not", "shift-images", ["MaxLogit falls", "s_conf of latent features rises", "s_conf rises more", "the semantic"]),
-    Entry("Figure 4", "the same with other articles of clothing, which the paper does not name", "shift-clothes", ["which"]),
+    Entry("Figure 4", "the articles of clothing, which the paper does not name, decide the order of both shifts (ours)",
+          "shift-clothes", ["which"]),
     Entry("FAQ on conflicts", "GELU(-2 - 5) shows nothing; extrema could be taken into account",
           elsewhere="core/test_extrema.py"),
     Entry("FAQ on overestimates", "ReLU(-ReLU(1 - x)): CAFE 1 gives +1 and -1", elsewhere=WORKED),
@@ -267,7 +268,8 @@ def _apart(ours: Mapping[Any, Any], family: str, name: str, size: str) -> list[f
 
 
 def _range(values: Sequence[float]) -> str:
-    return f"{min(values):+.1%} to {max(values):+.1%}" if values else ""
+    ends = dict.fromkeys(f"{end:+.1%}" for end in (min(values), max(values))) if values else ()
+    return " to ".join(ends)
 
 
 def misaligned(studies: Path) -> str:
@@ -282,10 +284,10 @@ def misaligned(studies: Path) -> str:
     found = [
         sizes["small"]["authors"][0] / sizes["small"]["ours"][0] - 1 for sizes in results["units-german"]["methods"].values()
     ]
-    lines = [f"  {finding}\n" for finding in _findings(folder)]
-    lines.append(f"  - Rows that get the scores of other rows: {shares}.\n")
+    lines = ["\n", *(f"    {finding}\n" for finding in _findings(folder))]
+    lines.append(f"    - Rows that get the scores of other rows: {shares}.\n")
     lines.append(
-        f"  - German has no shorter batch. There the draw of units alone changes structural infidelity by {_range(found)}.\n"
+        f"    - German has no shorter batch. There the draw of units alone changes structural infidelity by {_range(found)}.\n"
     )
     return "".join(lines)
 

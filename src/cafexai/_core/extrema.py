@@ -1,4 +1,4 @@
-"""The activation rule with the extrema of functions that fall and then rise: GELU, SiLU, Mish, Hardswish, |x|, x^2, cosh.
+"""The activation rule with the extrema of functions that fall and then rise.
 
 Peak flows compare phi at the ends of three intervals: [r - n, min(a, r)], [min(a, r), max(a, r)] and [max(a, r), r + p] in the
 words of ``activation.py``. Where phi has its minimum inside of one, it does more than the ends tell. With
@@ -25,13 +25,7 @@ from .flow_rule import FlowRule
 from .math_functions import Function, Pointwise
 from .steps import Step
 
-_GELU = {"none": -0.7517915246935645, "tanh": -0.7524614220710162}
-_LOWEST = {
-    **dict.fromkeys(("abs", "absolute", "square", "cosh"), 0.0),
-    "silu": -1.278464542761074,
-    "mish": -1.1924312145154952,
-    "hardswish": -1.5,
-}
+LOWEST: dict[str, float] = {}  # name of a function and its settings in words -> where it is lowest; the rules fill it
 
 
 def lowest_point(phi: Function) -> float | None:
@@ -39,15 +33,18 @@ def lowest_point(phi: Function) -> float | None:
     options = phi.options if isinstance(phi, Pointwise) else {}
     plain = phi.function if isinstance(phi, Pointwise) else phi
     name = str(getattr(plain, "__name__", "")).partition(".")[0]
-    return _GELU.get(options.get("approximate", "none")) if name == "gelu" else _LOWEST.get(name)
+    words = (word for word in options.values() if isinstance(word, str) and word != "none")
+    return LOWEST.get(" ".join([name, *words]))
 
 
 def path_activation(
     delta: Tensor, reference: Tensor | None, phi: Function, keeps_zero: bool, rule: FlowRule
 ) -> tuple[Step, Tensor | None, Tensor | None, Function]:
     """``activation``, with this rule where it was asked for and changes anything."""
-    step, *rest = activation(delta, reference, phi, keeps_zero, rule)
-    return EXTREMA if rule.kind == "extrema" and lowest_point(rest[-1]) is not None else step, *rest  # type: ignore[return-value]
+    step, before, behind, function = activation(delta, reference, phi, keeps_zero, rule)
+    if rule.kind == "extrema" and lowest_point(function) is not None:
+        step = EXTREMA
+    return step, before, behind, function
 
 
 def _apply(delta: Tensor, total: Tensor, reference: Tensor | None, behind: Any, phi: Function, rule: FlowRule) -> Any:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._core.extrema import LOWEST
 from .._core.math_functions import pointwise
 from .._core.provenance import BOUNDED, FINAL, INVERSE, ROOT, SCALE, SUM, TERMS, kind_of, record
 from .._core.tensors import Softmaxed
@@ -45,6 +46,14 @@ _RAMPS = frozenset("clamp clip clamp_min square".split())
 _OFFSETS = frozenset("clamp clip clamp_min clamp_max remainder floor_divide".split())
 
 
+LOWEST |= {  # of functions that fall and then rise
+    **dict.fromkeys(("abs", "absolute", "square", "cosh"), 0.0),
+    "gelu": -0.7517915246935645,
+    "gelu tanh": -0.7524614220710162,
+    "silu": -1.278464542761074,
+    "mish": -1.1924312145154952,
+    "hardswish": -1.5,
+}
 _DOMAINS: dict[str, tuple[float | None, float | None]] = {  # of functions that are finite at its ends
     **dict.fromkeys(("sqrt", "std"), (0, None)),
     **dict.fromkeys(("asin", "arcsin", "acos", "arccos"), (-1, 1)),

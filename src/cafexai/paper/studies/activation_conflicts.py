@@ -103,7 +103,8 @@ def _sides(phi: Any, rows: Tensor, flows: str) -> tuple[Tensor, Tensor]:
 
     class Unit(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return phi(x.sum(1, keepdim=True))  # type: ignore[no-any-return]
+            out: Tensor = phi(x.sum(1, keepdim=True))
+            return out
 
     e = CAFE(Unit(), 1.0, "published", flows=flows).explain(rows, show_progress=False)
     return e.flat(e.positive), e.flat(e.negative)
