@@ -13,6 +13,7 @@ import typer
 from ..errors import CompletenessError
 from ..loading import Data, DataProblem, ModelProblem, load_model, model_inputs, read_data
 from ..loading.model_inputs import load_function, load_tokenizer
+from ..loading.tables import list_names
 from ..loading.user_code import describe_error
 from . import parsing
 from .errors import UseProblem, blame_option
@@ -57,8 +58,15 @@ class Work:
         self.baseline = baseline if baseline != USUAL else "mask" if masked else "zero"
         self.usual = baseline == USUAL and not masked
         self.inputs, self.shown = self.as_inputs(self.data)
-        for note in self.all.notes:
+        for note in (*self.all.notes, *self._unused()):
             typer.echo(f"cafexai: note: {note}", err=True)
+
+    def _unused(self) -> list[str]:
+        """A note on columns of the table that the model does not take."""
+        if self.all.form != "table" or not hasattr(self.inputs, "columns"):
+            return []
+        names = [name for name in self.all.names if name not in self.inputs.columns]
+        return [f"{self.source.data}: not used by the model: {list_names(names)}."] * bool(names)
 
     def read(self, path: str, what: str) -> Data:
         """The rows of a file, with the columns that were chosen."""

@@ -129,7 +129,7 @@ class Views:
     ) -> list[str]:
         """The features that moved the score of one row most in one direction, one sentence each, the strongest first.
 
-        Features that are as in the baseline are never a reason.
+        Features that are as in the baseline are never a reason, nor are those below 1 % of the largest score of the row.
 
         Args:
             row: Which row, by position or name.

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any, TypedDict
 
 from ..explanation import Explanation, Explanations
-from .about import about_data, about_model, again, check, list_omissions, tiles
+from .about import about_data, about_model, again, check, list_omissions, number_of_baselines, tiles
 from .escape import Html, html, join_parts, tag
 from .ledger_table import bar_styles
 from .overview import overview
@@ -159,12 +159,12 @@ def _facts(facts: Sequence[tuple[str, Any]]) -> Html:
 def _reading(explanation: Explanation) -> Html:
     """An introduction for readers who see such a table for the first time."""
     kind = kind_of(explanation)
-    thing = FEATURE.get(kind, "feature")
+    thing, many = FEATURE.get(kind, "feature"), number_of_baselines(explanation)
+    start = "the score at the baseline (described above)" if many == 1 else f"the mean score at {many} baselines (above)"
     parts = [
         tag(
             "p",
-            "The model turned each row into a number, the score. Starting from the score at a baseline (an uninformative "
-            f"row), every {thing} pushed it ",
+            f"The model turned each row into a number, the score. Starting from {start}, every {thing} pushed it ",
             tag("strong", "up", kind="u"),
             ", ",
             tag("strong", "down", kind="d"),
