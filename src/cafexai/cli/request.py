@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -41,6 +42,8 @@ class Encoded(NamedTuple):
 
 class Work:
     """The model and the data of a command, loaded one after the other."""
+
+    cafe: CAFE  # the explainer, once rows are explained
 
     def __init__(self, source: Source, status: Status, rows: str | None = None, baseline: str = USUAL) -> None:
         self.source, self.status = source, status
@@ -151,10 +154,25 @@ class Work:
 
         def call() -> Any:
             cafe = how.explainer(self.model, background=background, schema=self.schema, tokenizer=self.tokenizer)
+            self.cafe = cafe
             found = cafe._explain(self.inputs, request, question)
             return self._rank_conflict(found, cafe, request) if isinstance(found, Explanation) else found
 
         return self.guard(call).replace(row_names=self.data.labels)
+
+    def hidden(self, found: Any) -> Any:
+        """Hidden conflicts of explained rows; how many evaluations they take is said before they run."""
+        from .._engine.hidden_conflicts import count_compared
+        from .._engine.pair_map import count_evaluations
+        from ..explanation import Explanation
+        from ..plotting.conflict_words import hidden_price
+
+        if not isinstance(found, Explanation):
+            raise UseProblem("--hidden: it takes one explanation. Give one --c, and one --target.")
+        count = count_evaluations(count_compared(len(found.names())))
+        typer.echo(f"cafexai: {hidden_price(count, len(found))}", err=True)
+        self.status.doing("looking for hidden conflicts")
+        return self.guard(lambda: self.cafe.hidden_conflicts(found))
 
     def _rank_conflict(self, found: Explanation, cafe: CAFE, request: Request) -> Explanation:
         """The explanation with the rank of its conflict among rows of the table, which are explained once for that."""
@@ -165,6 +183,7 @@ class Work:
         single = request.target if isinstance(request.target, (int, str)) else None
         options = {"baselines": "zero" if request.baselines is None else request.baselines, "against": request.against}
         scale = whole.conflict_scale(single, output=request.output, show_progress=False, **options)
+        scale = dataclasses.replace(scale, among="rows of the data")
         ranked: Explanation = found.rank_conflict(scale) if scale.kind == found.conflict_kind else found
         return ranked
 

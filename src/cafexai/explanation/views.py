@@ -109,7 +109,8 @@ class Views:
             row: Which row.
             most: How many features are shown; the others are summed.
             order: Features by the size of their net score, "net", or by positive + negative, "influence".
-            check: What ``cafe.check_by_changing(e, row)`` gave; one line below the table tells it.
+            check: The explainer, or what ``cafe.check_by_changing(e, row)`` gave. One line below the table tells what the
+                model does when features are set to the baseline.
 
         Returns:
             The table, a string.

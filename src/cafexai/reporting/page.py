@@ -9,6 +9,8 @@ from importlib import resources
 from typing import Any, TypedDict
 
 from ..explanation import Explanation, Explanations
+from ..explanation.hidden_conflicts import NONE_HIDDEN
+from ..plotting.conflict_words import evaluation_sentence
 from .about import about_data, about_model, again, check, list_omissions, number_of_baselines, tiles
 from .escape import Html, html, join_parts, tag
 from .ledger_table import bar_styles
@@ -29,6 +31,7 @@ class ReportOptions(TypedDict, total=False):
     command: str | None
     order: str
     checks: Mapping[Any, Any]
+    hidden: Any
 
 
 ORDERS = (
@@ -53,6 +56,7 @@ def report_page(
     command: str | None = None,
     order: str = "net",
     checks: Mapping[Any, Any] | None = None,
+    hidden: Any = None,
 ) -> str:
     """The text of the page that ``write_report`` writes.
 
@@ -66,6 +70,7 @@ def report_page(
         command: The command line that makes the report again.
         order: Features by "net" or "influence".
         checks: Row -> what ``cafe.check_by_changing(e, row)`` gave.
+        hidden: The explainer, which looks for hidden conflicts, or what ``cafe.hidden_conflicts(e)`` gave.
 
     Returns:
         The page as HTML.
@@ -93,7 +98,11 @@ def report_page(
             if len(one)
         ),
         _section(
-            "Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order, checks or {}), kind="rows"
+            "Row by row",
+            _tools(entries),
+            NO_SCRIPT,
+            _rows(entries, names, prefixes, most, order, _remarks(entries, checks or {}, hidden)),
+            kind="rows",
         ),
         _section("What the scores leave out", list_omissions(first)),
         _section("Do the sums add up?", *(check(one, names, prefixes[label]) for label, one in list(entries.items())[:1])),
@@ -218,12 +227,31 @@ def _rows(
     prefixes: Mapping[str, str],
     most: int,
     order: str,
-    checks: Mapping[Any, Any],
+    told: Mapping[int, Sequence[str]],
 ) -> Html:
     """All rows; those of several explanations side by side."""
-    told = {next(iter(entries.values())).position(row): check.sentence for row, check in checks.items()}
     made = [rows(one, names, prefixes[label], label, most, order, told) for label, one in entries.items()]
     return tag("div", *(join_parts(["\n", one]) for same in zip(*made, strict=True) for one in same), id="rows")
+
+
+def _remarks(entries: Mapping[str, Explanation], checks: Mapping[Any, Any], hidden: Any) -> dict[int, list[str]]:
+    """What is told below the tables of rows if it is asked for: hidden conflicts, and checks by changing."""
+    first = next(iter(entries.values()))
+    told: dict[int, list[str]] = {}
+    if hidden is not None:
+        if len(entries) > 1:
+            raise ValueError("report(..., hidden=...): hidden conflicts are those of one explanation, and these are several.")
+        found = hidden.hidden_conflicts(first) if hasattr(hidden, "hidden_conflicts") else hidden
+        if len(found) != len(first):
+            raise ValueError(f"report(..., hidden=...): hidden conflicts of {len(found)} rows for {len(first)}.")
+        for row in range(len(first)):
+            lines = found.sentences(row) or [NONE_HIDDEN]
+            count = len(found.names[row])
+            price = evaluation_sentence(found.evaluations, count, found.features or count, found.against)
+            told[row] = [f"Hidden conflicts: {' '.join(lines)} {price}".removesuffix(".")]
+    for row, check in checks.items():
+        told.setdefault(first.position(row), []).append(check.sentence)
+    return told
 
 
 def _limits() -> Html:
