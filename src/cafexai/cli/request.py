@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
 import traceback
@@ -184,8 +185,9 @@ class Work:
         options = {"baselines": "zero" if request.baselines is None else request.baselines, "against": request.against}
         scale = whole.conflict_scale(single, output=request.output, show_progress=False, **options)
         scale = dataclasses.replace(scale, among="rows of the data")
-        ranked: Explanation = found.rank_conflict(scale) if scale.kind == found.conflict_kind else found
-        return ranked
+        with contextlib.suppress(ValueError):  # rows that the schema refuses are in the table, not in the background
+            found = found.rank_conflict(scale)
+        return found
 
     @property
     def is_pipeline(self) -> bool:

@@ -81,8 +81,8 @@ class ConflictScale:
         others = [name for name in explanation.by_output() if name != self.about] if self.about else []
         if others:
             raise ValueError(
-                f"scale.rank(explanation): the explanation is of {others[0]}, the scale of {self.about}. Make the scale for the "
-                "explained output: cafe.conflict_scale(target)."
+                f"scale.rank(explanation): the explanation is of {others[0]}, the scale of {self.about}. "
+                "Make the scale for the explained output: cafe.conflict_scale(target)."
             )
         return self.rank_shares(explanation.conflict_share)
 
@@ -132,11 +132,13 @@ def _describe_baseline(explanation: Explanation) -> str:
     if many > 1:
         return f"{many} {'rows of the background' if explanation.meta.settings.get('typical') else 'baselines'}"
     parts = explanation.parts(explanation.baselines)
+    if explanation.features.tokens is not None:
+        return "tokens"
     if all(not (part if part.is_floating_point() else part + 1).any() for part in parts):
         return "zero"
     if any((part != part[:1]).any() for part in parts):
         return "one for each row"
-    return f"the row {_fingerprint([part[:1] for part in parts])}"
+    return f"one row ({_fingerprint([part[:1] for part in parts])})"
 
 
 def _fingerprint(parts: list[Any]) -> str:

@@ -78,7 +78,7 @@ def _baseline(explanation: Explanation) -> str:
         what = "rows of the background" if explanation.meta.settings.get("typical") else "baselines"
         told = f"each of {many} {what}; scores are averages over them"
         values = _baseline_values(explanation)
-        return f"{told}. Their means and most frequent values: {values}" if values else told
+        return f"{told}: {values}" if values else told
     if _nothing(explanation):
         parts = explanation.parts(explanation.baselines)
         words = ["0 everywhere"] * any(part.is_floating_point() for part in parts)
@@ -108,8 +108,8 @@ def _baseline_values(explanation: Explanation) -> str:
         texts = baseline_texts(dataclasses.replace(explanation[0], features=_undecided(explanation[0]))) or texts
     if len(set(texts)) == 1:
         return f"{texts[0]} everywhere"
-    pairs = zip(explanation.names(), texts, strict=True)
-    return "" if len(texts) > LISTED else ", ".join(f"{name} = {text}" for name, text in pairs)
+    pairs, sign = zip(explanation.names(), texts, strict=True), " = " if number_of_baselines(explanation) == 1 else " "
+    return "" if len(texts) > LISTED else ", ".join(f"{name}{sign}{text}" for name, text in pairs)
 
 
 def _undecided(explanation: Explanation) -> Any:

@@ -89,6 +89,7 @@ def report_page(
     facts = about_model(first, model)
     title = title or f"{len(first):,} prediction{'s' * (len(first) != 1)} explained"
     prefixes = {label: f"r{place}-" if len(entries) > 1 else "r" for place, label in enumerate(entries)}
+    told = _remarks(entries, checks or {}, hidden)
     sections = [
         _section("What this is about", tiles(entries) if len(first) else "", _facts([*facts, *about_data(first, data)])),
         _section("How to read it", _reading(first)),
@@ -101,7 +102,7 @@ def report_page(
             "Row by row",
             _tools(entries),
             NO_SCRIPT,
-            _rows(entries, names, prefixes, most, order, _remarks(entries, checks or {}, hidden)),
+            _rows(entries, names, prefixes, most, order, told),
             kind="rows",
         ),
         _section("What the scores leave out", list_omissions(first)),
@@ -249,8 +250,8 @@ def _remarks(entries: Mapping[str, Explanation], checks: Mapping[Any, Any], hidd
             count = len(found.names[row])
             price = evaluation_sentence(found.evaluations, count, found.features or count, found.against)
             told[row] = [f"Hidden conflicts: {' '.join(lines)} {price}".removesuffix(".")]
-    for row, check in checks.items():
-        told.setdefault(first.position(row), []).append(check.sentence)
+    for name, made in checks.items():
+        told.setdefault(first.position(name), []).append(made.sentence)
     return told
 
 
