@@ -253,5 +253,5 @@ def test_a_scale_ranks_only_rows_that_are_explained_alike(other, told):
     with pytest.raises(ValueError, match=told):
         scale.rank(cafe.explain(x, **{"target": 1, **other}))
     for another in (cafe.replace(c=0.1), cafe.replace(variant="published")):
-        with pytest.raises(ValueError, match="c 0.1|variant netting=path"):
+        with pytest.raises(ValueError, match=r"c 0\.1|variant netting=path"):
             scale.rank(another.explain(x, target=1))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,8 +112,10 @@ class ConflictScale:
         """
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
-            more = {"settings": dict(found["settings"]), "among": str(found["among"])} if "settings" in found else {}
-            return cls(tuple(map(float, found["shares"])), str(found["kind"]), str(found["about"]), **more)
+            scale = cls(tuple(map(float, found["shares"])), str(found["kind"]), str(found["about"]))
+            if "settings" not in found:
+                return scale
+            return replace(scale, settings=dict(found["settings"]), among=str(found["among"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"ConflictScale.load({os.fspath(path)!r}): the file is no scale ({error!r}).") from error
 
