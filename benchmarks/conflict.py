@@ -1,6 +1,6 @@
 """What the measured conflict and background baselines cost, in one run.
 
-    python benchmarks/conflict.py [--repeats 9]
+    python benchmarks/conflict.py [--repeats 9] [--measured-only]
 
 ``explain`` with the measured conflict and with ``conflict="net"``, and against one baseline and 50 background rows, in turn on
 the tables of the benchmark. Seconds of the processor, medians; the ratio is that of medians.
@@ -38,7 +38,9 @@ def main() -> None:
     """Print one line per table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--measured-only", action="store_true", help="leave the price of 50 background rows out")
+    options = parser.parse_args()
+    repeats = options.repeats
     torch.set_num_threads(1)
     print(f"{'table':<44}{'rows':>6}{'net, s':>10}{'measured':>10}{'ratio':>8}{'50 rows / one':>15}{'one row: 50 / one':>19}")
     for case in CASES:
@@ -53,6 +55,10 @@ def main() -> None:
             },
             repeats,
         )
+        begin = f"{case.name:<44}{len(x):>6}{both['net']:>10.4f}{both['measured']:>10.4f}{both['measured'] / both['net']:>8.2f}"
+        if options.measured_only:
+            print(begin, flush=True)
+            continue
         few, single = x[:100], x[:1]
         price = in_turn(
             {
@@ -64,8 +70,7 @@ def main() -> None:
             2,
         )
         print(
-            f"{case.name:<44}{len(x):>6}{both['net']:>10.4f}{both['measured']:>10.4f}{both['measured'] / both['net']:>8.2f}"
-            f"{price['many'] / price['one']:>15.1f}{price['many, one row'] / price['one, one row']:>19.1f}",
+            f"{begin}{price['many'] / price['one']:>15.1f}{price['many, one row'] / price['one, one row']:>19.1f}",
             flush=True,
         )
 

@@ -21,6 +21,7 @@ from ._old_forms import old_form
 from .blocks import explain_in_blocks
 from .changes.cafe_mixin import ChangeMethods
 from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
+from .explanation.scale import describe_settings
 from .generation.cafe_mixin import GenerationMethods
 from .refinement.refine import Refine, refine_explanation
 
@@ -283,7 +284,8 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
     ) -> HiddenConflicts:
         """Pairs of features that cancel each other although removing either alone does not show it.
 
-        The price is 1 + n + n (n - 1) / 2 evaluations per row for n compared features: 277 for 23.
+        The price is 1 + n + n (n - 1) / 2 evaluations per row for n compared features: 277 for 23. The logger ``cafexai``
+        states it (level info) before they run.
 
         Args:
             explanation: What ``explain`` gave in this process; not one that was read from a file.
@@ -332,7 +334,8 @@ class CAFE(ImmutableExplainer, ChangeMethods, GenerationMethods):
         if self.background is None:
             raise ValueError("conflict_scale(): of which rows? Give them: CAFE(model, background=x_train).")
         e = self.explain(draw_rows(self.background, rows, seed), target=target, **options)
-        return ConflictScale(tuple(e.conflict_share.tolist()), e.conflict_kind, e.target_name() if target is not None else "")
+        about = e.target_name() if target is not None else ""
+        return ConflictScale(tuple(e.conflict_share.tolist()), e.conflict_kind, about, describe_settings(e))
 
     def _explain(self, inputs: Any, request: Request, question: Question) -> Explanation | Explanations:
         job = prepare_job(self._explainer, inputs, request, question, "explain")

@@ -302,6 +302,33 @@ def test_two_rows_two_methods_two_c(server, visit):
     assert float(net) == pytest.approx(scores[0, 1].item(), rel=1e-3)
 
 
+def test_hidden_conflicts_the_percentile_and_the_check_stand_below_the_ledger(server, visit):
+    page = visit(server)
+    cafe, frame = explainer()
+    open_row(page, 6)
+    e = cafe.explain(frame.iloc[[6]])
+    hidden = cafe.hidden_conflicts(e)
+    told = hidden.sentences(0)
+    if told:
+        assert until(lambda: page.locator("#row-hidden li").all_inner_texts(), told) == told
+    else:
+        assert page.locator("#row-hidden").count() == 0
+    rank = re.compile(r"more than .* of the rows of the data")  # no background was given
+    page.locator("#conflict-sentence", has_text=rank).or_(page.locator("#conflict-sentence")).wait_for()
+    page.wait_for_timeout(1000)
+    page.locator("#go-row").press("Enter")
+    open_row(page, 7)
+    open_row(page, 6)
+    assert until(lambda: bool(rank.search(page.locator("#conflict-sentence").inner_text())), True)
+    assert page.locator("#check-told").inner_text() == ""
+    page.locator("#check").click()
+    check = cafe.check_by_changing(e, 0)
+    wanted = f"{check.evaluations} evaluations of the model."
+    page.locator("#check-told", has_text=wanted).wait_for()
+    assert page.locator("#check-told").inner_text().startswith("Checked by changing: ")
+    assert f"{check.correlation:.2f}" in page.locator("#check-told").inner_text()
+
+
 def test_a_slow_method_is_cancelled_while_the_slider_works(folder, visit):
     with serving(folder, *USUAL[:6], model="shop:slow") as server:
         page = visit(server)

@@ -195,6 +195,63 @@ def test_of_several_baselines_the_middle_one_is_taken_and_named():
     assert str(found).endswith(f"Held against {found.against}.")
 
 
-@pytest.mark.parametrize(("alone", "told"), [(0.0, "by 2."), (-1.0, "by -2."), (1.0, "by -2.")])
+@pytest.mark.parametrize(("alone", "told"), [(0.0, "by 2."), (-1.0, "it by -2."), (1.0, "it by -2.")])
 def test_a_hidden_effect_has_its_sign_where_the_visible_one_has(alone, told):
     assert hidden_sentence(HiddenPair("income", "debt", 1.0, alone, -2.0)).endswith(told)
+
+
+def test_a_pair_is_told_only_if_it_is_large_in_its_row():
+    """Planted pairs are told, the interactions of networks that have learned nothing rarely are."""
+    x = torch.tensor([[1.0, 1.0, 0.4, 0.3]]).double()
+    xor = CAFE(lambda v: 2 * (v[:, 0] + v[:, 1] - 2 * v[:, 0] * v[:, 1]) + 0.3 * v[:, 2:].sum(1))
+    told = xor.hidden_conflicts(xor.explain(x)).sentences(0)
+    assert told == ["x1 moves the score by -2 as things are; with x0 at its baseline it would move it by +2."]
+    large = CAFE(lambda v: 2 * (v[:, 0] + v[:, 1] - 2 * v[:, 0] * v[:, 1]) + 30 * v[:, 2:].sum(1))
+    found = large.hidden_conflicts(large.explain(x))
+    assert found.top(0)[0].hidden == pytest.approx(2)
+    assert found.sentences(0) == []
+    assert "No large conflict is hidden." in str(found)
+    count = 0
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 1)).double()
+        cafe = CAFE(model)
+        found = cafe.hidden_conflicts(cafe.explain(torch.randn(50, 6).double(), show_progress=False))
+        count += sum(len(found.sentences(row)) for row in range(50))
+    assert count <= 0.3 * 200
+
+
+def test_the_number_of_evaluations_is_said_before_they_run(caplog):
+    ran = []
+
+    def model(v):
+        ran.append(any("evaluations" in one.message for one in caplog.records))
+        return torch.relu(v[:, 0] - v[:, 1]) + v[:, 2]
+
+    cafe = CAFE(model)
+    e = cafe.explain(torch.rand(2, 3))
+    ran.clear()
+    with caplog.at_level("INFO", "cafexai"):
+        cafe.hidden_conflicts(e)
+    assert ran
+    assert all(ran)
+    assert caplog.messages == ["hidden conflicts: 7 evaluations of the model for each of 2 rows"]
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"baselines": "median"}, "baseline one row"),
+        ({"baselines": "background"}, "baseline 50 rows of the background"),
+        ({"target": 0}, "is of output 0, the scale of output 1"),
+    ],
+)
+def test_a_scale_ranks_only_rows_that_are_explained_alike(other, told):
+    cafe = CAFE(network(4), background=torch.randn(60, 4).double())
+    scale, x = cafe.conflict_scale(target=1, rows=30), torch.randn(2, 4).double()
+    assert scale.rank(cafe.explain(x, target=1)).shape == (2,)
+    with pytest.raises(ValueError, match=told):
+        scale.rank(cafe.explain(x, **{"target": 1, **other}))
+    for another in (cafe.replace(c=0.1), cafe.replace(variant="published")):
+        with pytest.raises(ValueError, match=r"c 0\.1|variant netting=path"):
+            scale.rank(another.explain(x, target=1))

@@ -144,3 +144,21 @@ def test_baselines_go_into_frames_and_files(tmp_path):
     assert again.baseline_values(2) == e.baseline_values(2)
     assert again.at_baseline.tolist() == e.at_baseline.tolist()
     assert again.ledger(2) == e.ledger(2)
+
+
+@pytest.mark.parametrize("make", [by_schema, pipeline])
+def test_tables_and_reports_tell_several_baselines_as_the_ledger_does(make):
+    from cafexai.reporting.about import about_data
+
+    cafe = make()
+    e = cafe.explain(FRAME, "background")
+    top = dict(zip(e.top(1).feature, e.top(1).baseline, strict=True))
+    assert top["sex"] == "mostly male"
+    assert top["age"] == "mean 30"
+    long = e.to_frame()
+    assert set(long[long.feature == "sex"].baseline) == {"mostly male"}
+    told = str(dict(about_data(e, None))["Baseline"])
+    assert told.startswith("each of 4 rows of the background; scores are averages over them: ")
+    assert all(one in told for one in ("age mean 30", "sex mostly male"))
+    told = str(dict(about_data(cafe.explain(FRAME, "median"), None))["Baseline"])
+    assert all(one in told for one in ("age = 30", "sex = male", "class = 3"))

@@ -211,3 +211,20 @@ def test_codes_without_a_baseline_code_have_zero_embeddings(last):
         expected, sides = naive(f, torch.ones(4).double(), torch.zeros(4), e.flat(e.combined)[row], [[i] for i in range(4)])
         close(e.sides[row, 0], torch.tensor(sides).double())
         close(e.conflict[row].item(), expected)
+
+
+def test_nothing_is_said_to_be_measured_if_one_baseline_could_not_be():
+    found = CAFE(lambda v: torch.log(9 - (v[:, 0] - v[:, 1]).square())).explain(
+        torch.tensor([[1.0, 2.0]]), torch.tensor([[[0.0, 0.0]], [[-2.0, 0.5]]])
+    )
+    assert found.conflict_kind == "net"
+    assert not any("is measured" in note for note in found.notes)
+    assert any("come from net scores" in note or "comes from net scores" in note for note in found.notes)
+
+
+def test_a_ledger_takes_the_explainer_as_its_check():
+    cafe = CAFE(torch.nn.Linear(4, 1))
+    e = cafe.explain(torch.rand(2, 4))
+    assert cafe.check_by_changing(e, 1).sentence in e.ledger(1, check=cafe)
+    with pytest.raises(ValueError, match="Give the explainer, or what"):
+        e.ledger(1, check="yes")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from html import escape
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from cafexai import CAFE
+from cafexai.explorer.row import ledger
+from cafexai.plotting.conflict_words import conflict_sentence
+from cafexai.plotting.rounding import round_explanation
+from cafexai.plotting.table_plot import describe_conflict
 
 close = torch.testing.assert_close
 seeds = st.integers(0, 10_000)
@@ -86,3 +93,27 @@ def test_a_feature_that_is_not_used_takes_part_in_no_conflict(features, seed):
 def test_one_feature_has_nothing_to_fight(seed):
     model, x, baseline = network(1, seed)
     assert not CAFE(model).explain(x, baselines=baseline).conflict.any()
+
+
+@settings(max_examples=25, deadline=None)
+@given(counts, seeds, st.sampled_from([1e-7, 0.01, 1.0, 1e6]))
+def test_sides_conflict_and_share_follow_from_the_digits_that_every_view_shows(features, seed, scale):
+    model, x, baseline = network(features, seed)
+    e = CAFE(lambda v: scale * model(v)).explain(x, baselines=baseline)
+    for row in range(len(x)):
+        shown = round_explanation(e[row])
+        between = shown.between
+        assert between is not None
+        assert between.sides is not None
+        r, p, q, y = map(Decimal, between.sides)
+        assert (r, y) == (Decimal(shown.start), Decimal(shown.end))
+        sizes = [min(abs(y - u), abs(u - r)) if (y - u) * (u - r) < 0 else Decimal(0) for u in (p, q)]
+        assert Decimal(between.cancelled) == max(sizes)
+        assert Decimal(between.left) == abs(y - r)
+        whole = max(sizes) + abs(y - r)
+        assert abs(between.share - float(max(sizes) / whole if whole else 0)) < 1e-12
+        told = conflict_sentence(between)
+        assert told in e.ledger(row)
+        assert escape(told) in e[row]._repr_html_()
+        assert told == ledger(e[row], 20)["conflict_sentence"]  # of the explorer
+        assert told in describe_conflict(shown)  # of the plot

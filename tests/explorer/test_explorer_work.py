@@ -191,3 +191,12 @@ def test_typical_rows_are_an_average_over_the_background():
     own = plain.explain([0], plain.read_choice({"baseline": "background"}))
     assert any("50 baselines" in note for note in own.notes)
     plain.end()
+
+
+def test_a_row_is_checked_by_changing_it(api):
+    body = {"row": 3, "choice": {**vars(api.session.start), "baseline": "median"}}
+    told = api.check(body)
+    e = api.session.explain([3], api.session.aimed(3, api.session.chosen(body["choice"])))
+    check = api.session.cafe.check_by_changing(e, 0)
+    assert told["evaluations"] == check.evaluations
+    assert told["sentence"] == f"C{check.sentence[1:]}."

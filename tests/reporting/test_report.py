@@ -477,3 +477,14 @@ def test_models_of_all_kinds_are_described():
     text = seen(report_page(explanation, model=pipeline))
     assert "StepsIdentity, Linear" in text
     assert "Modelour scoring model" in seen(report_page(explanation, model="our scoring model"))
+
+
+def test_hidden_conflicts_are_told_below_each_row(tmp_path):
+    cafe = CAFE(lambda v: torch.relu(v[:, 0] - v[:, 1]) + v[:, 2], feature_names=["income", "debt", "age"])
+    e = cafe.explain(torch.tensor([[1.0, 2.0, 1.0], [2.0, 1.0, 1.0]]))
+    for hidden in (cafe, cafe.hidden_conflicts(e)):
+        page = e.report(tmp_path / "hidden.html", hidden=hidden).read_text()
+        assert page.count("Hidden conflicts: income alone seems not to matter, but only because debt holds it down;") == 1
+        assert page.count("Measured by 7 evaluations of the model, against the baseline.") == 2
+    with pytest.raises(ValueError, match="of 1 rows for 2"):
+        e.report(tmp_path / "hidden.html", hidden=cafe.hidden_conflicts(e, [0]))

@@ -44,6 +44,8 @@ class Piece:
     cut: list[Tensor] | None = None  # which elements of the inputs reached what was cut off, if anything may have been
     net_conflict: ConflictInfo | None = None  # from net scores
     sides: Tensor | None = None  # (rows, baselines, 4): r, p, q, y, where the conflict was measured
+    evaluations: int = 0  # of the model per row, for that
+    measured_notes: tuple[str, ...] = ()  # told if the conflict of all rows was measured
     chain: bool = False  # the model is a plain chain of layers
 
 
@@ -117,6 +119,7 @@ def average_baselines(parts: list[Piece]) -> Piece:
         )
     sides = [p.sides for p in parts if p.sides is not None]
     first.sides = torch.cat(sides, 1) if len(sides) == count else None
+    first.evaluations = max(p.evaluations for p in parts)
     first.notes = tuple(dict.fromkeys(note for p in parts for note in p.notes))
     first.output_error = max(p.output_error for p in parts)
     if first.cut is not None:
@@ -169,9 +172,18 @@ def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) ->
         conflict_pairs=None if parts[0].pairs is None else column("pairs"),
         frozen=frozen,
         final=parts[0].final,
-        notes=tuple(dict.fromkeys(note for p in parts for note in p.notes)),
+        notes=tuple(dict.fromkeys((*(note for p in parts for note in p.notes), *_measured_notes(parts, settings)))),
         settings=settings,
     )
+
+
+def _measured_notes(parts: list[Piece], settings: dict[str, Any]) -> tuple[str, ...]:
+    """How the conflict was measured, if it was in every part."""
+    if any(p.sides is None for p in parts):
+        return ()
+    each = "per row and baseline" if settings["baselines"] > 1 else "per row"
+    count = max(p.evaluations for p in parts)
+    return (f"Conflict is measured: {count} more evaluations of the model {each}.", *parts[0].measured_notes)
 
 
 def _conflict_info(parts: list[Piece]) -> ConflictInfo | None:

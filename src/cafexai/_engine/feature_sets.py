@@ -12,7 +12,7 @@ from .._inputs.groups import default_names, places
 from .._inputs.images import CELLS, cell_index, is_image
 from .job import Job
 
-BY_CELLS = f"Conflict is measured between the cells of a {CELLS} x {CELLS} grid over the image."
+BY_CELLS = f"Conflict is measured between the cells of an {CELLS} x {CELLS} grid over the image."
 
 
 @dataclass(frozen=True)

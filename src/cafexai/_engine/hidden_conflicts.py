@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 
 import torch
 from torch import Tensor
@@ -11,12 +12,14 @@ from .._core.variant import Variant
 from ..errors import UnsupportedOperation
 from ..explanation import Explanation, HiddenConflicts
 from ..explanation.conflict import START
+from ..plotting.conflict_words import hidden_price
 from .explain_job import explain_job
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Job
-from .pair_map import map_pairs
+from .pair_map import count_evaluations, map_pairs
 from .prepare_job import Explainer, find_features, make_settings
 
+LOG = logging.getLogger("cafexai")
 WHOLE = 24  # so many features are all compared
 STRONGEST = 8  # of more features, so many: those that cancel most inside the model
 CARRIED = 200  # features for which that is computed; of more, the largest nets are taken
@@ -34,9 +37,8 @@ def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None
     baseline = _middle(explanation) if chosen is None else chosen
     job = dataclasses.replace(job, subject=explainer.subject)
     of = feature_sets(job, [x.shape[1:] for x in job.given.tensors])
-    count = of.count if most is None else min(most, of.count)
-    if most is None and of.count > WHOLE:
-        count = STRONGEST
+    count = count_compared(of.count, most)
+    LOG.info(hidden_price(count_evaluations(count), len(explanation)))
     features = torch.arange(of.count).expand(len(explanation), -1)
     if count < of.count:
         strength = _strength(explainer, job, explanation, of, baseline)
@@ -45,7 +47,20 @@ def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None
     names = tuple(tuple(_names(explanation, of, row)[i] for i in places) for row, places in enumerate(features.tolist()))
     middle = chosen is None and explanation.sides is not None and len(job.stack) > 1
     about = (baseline, len(job.stack), job.typical, middle, of.count)
-    return HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, *about)
+    made = HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, *about)
+    return dataclasses.replace(made, moved=_moved(explanation, baseline))
+
+
+def _moved(explanation: Explanation, baseline: int) -> Tensor:
+    """How far the output of every row is from that at the baseline."""
+    sides = explanation.sides
+    start = explanation.baseline_output if sides is None else sides[:, baseline, START]
+    return (explanation.output - start).abs().double().cpu()
+
+
+def count_compared(features: int, most: int | None = None) -> int:
+    """How many of the features of a row are compared."""
+    return min(features, most) if most is not None else STRONGEST if features > WHOLE else features
 
 
 def _middle(explanation: Explanation) -> int:

@@ -25,6 +25,9 @@ from .model import Subject
 from .model_info import ModelInfo
 from .request import Question, Request, conflict_kind
 
+ZERO_KNOWN = "The baseline is 0 behind the preprocessing; its values are what the preprocessing turns into 0."
+ZERO_UNKNOWN = "The baseline is 0 behind the preprocessing, which is not known in the units of the columns."
+
 
 class Explainer(NamedTuple):
     """A model, and how it is explained."""
@@ -78,9 +81,11 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     if info.allow_nan:
         stack = [tuple(map(_without_missing, given.tensors, references)) for references in stack]
     if layer is None and not only_net:
-        given = dataclasses.replace(
-            with_baseline_values(given, stack, _draw_baselines(baselines), subject.model), row_names=row_names_of(inputs)
-        )
+        known = _draw_baselines(baselines)
+        if known is None and has_own_columns(subject.model):  # zero behind the preprocessing
+            known = subject.model.zero_row()
+            about = (*about, ZERO_UNKNOWN if known is None else ZERO_KNOWN)
+        given = dataclasses.replace(with_baseline_values(given, stack, known, subject.model), row_names=row_names_of(inputs))
         groups = _groups(given, request, explainer.variant, call)
     names = subject.names.values()
     several = question.several_c

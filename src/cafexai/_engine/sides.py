@@ -24,9 +24,8 @@ def measure_conflict(job: Job, piece: Piece, batch: Batch) -> None:
     if conflict_kind(job.request.conflict, job.question) == NET:
         return
     try:
-        piece.sides, count = _sides(job, piece, batch, sets, nets)
-        told = f"Conflict is measured: {count} more evaluations of the model per row"
-        piece.notes += (f"{told}{' and baseline' * (len(job.stack) > 1)}.", *sets.notes)
+        piece.sides, piece.evaluations = _sides(job, piece, batch, sets, nets)
+        piece.measured_notes = sets.notes
     except NotEvaluated as error:
         piece.notes += (f"Conflict comes from net scores: it could not be measured ({error}).",)
 

@@ -42,7 +42,7 @@ def _find_sources(step: Any, before: Sources, count: int, labels: Labels) -> Sou
             place = step.output_indices_.get(name, slice(0, 0))
             width = place.stop - place.start
             if width and not (isinstance(one, str) and one == "drop"):
-                inside = [before[i] for i in _places(columns, list(getattr(step, "feature_names_in_", ())), len(before))]
+                inside = [before[i] for i in column_places(columns, list(getattr(step, "feature_names_in_", ())), len(before))]
                 found[place] = sources(one, inside, width, labels)
         return found
     if hasattr(step, "between"):  # two steps, and how many features stand between them
@@ -140,7 +140,7 @@ def _column_by_column(step: Any, count: int) -> bool:
     return True
 
 
-def _places(columns: Any, names: list[str], count: int) -> list[int]:
+def column_places(columns: Any, names: list[str], count: int) -> list[int]:
     """Columns as a ColumnTransformer is given them, as their places."""
     if isinstance(columns, str):
         return [names.index(columns)]

@@ -11,7 +11,7 @@ from torch import Tensor
 from .._extras import needs
 from .._inputs.target import OTHERS
 from ..explanation import Explanation, Tensors
-from ..plotting.row_lines import feature_lines, strongest_first
+from ..plotting.row_lines import baseline_texts, feature_lines, strongest_first
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +51,7 @@ def long_table(e: Explanation) -> pandas.DataFrame:
         columns["value"] = _readable_values(e, e.shown)
         starts = e.features.baseline_display
         if starts is not None or e.features.display is None:
-            columns["baseline"] = _readable_values(e, e.baselines if starts is None else starts)
+            columns["baseline"] = _mostly(e, _readable_values(e, e.baselines if starts is None else starts))
     scores: list[tuple[str, Tensors, Tensor]] = [
         ("positive", e.positive, e.bias_positive),
         ("negative", e.negative, e.bias_negative),
@@ -96,6 +96,18 @@ def _readable_values(e: Explanation, values: Tensors) -> Any:
     return (_in_words(e, padded) if e.features.categories else padded).flatten()
 
 
+def _mostly(e: Explanation, values: Any) -> Any:
+    """Of several baselines the most frequent category is told as such, where they are not all the same."""
+    if e.meta.settings.get("baselines", 1) == 1 or not e.features.categories:
+        return values
+    same = e.at_baseline
+    fixed = np.zeros((len(e), len(e.names()) + 1), dtype=bool)
+    if same is not None:
+        fixed[:, :-1] = same.cpu().numpy()
+    told = [f"mostly {one}" if isinstance(one, str) and not own else one for one, own in zip(values, fixed.flat, strict=True)]
+    return np.array(told, dtype=object)
+
+
 def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:
     """Codes by their words; a code that none belongs to is no category."""
     found = numbers.astype(object)
@@ -122,7 +134,8 @@ def top(e: Explanation, row: int | str, most: int, order: str = "net") -> pandas
     scores = (one.flat(part)[0] for part in (one.positive, one.negative, one.combined))
     kept = [place for place in strongest_first(order, *scores) if names[place]][:most]
     found: dict[str, Any] = {"feature": [names[place] for place in kept]}
-    for name, known in (("value", values), ("baseline", one.baseline_values())):
+    several = e.meta.settings.get("baselines", 1) > 1
+    for name, known in (("value", values), ("baseline", baseline_texts(one) if several else one.baseline_values())):
         if known is not None:
             found[name] = [known[place] for place in kept]
     refined, missing = ["refined"] * (e.refinement is not None), ["if_missing"] * (e.if_missing is not None)

@@ -20,11 +20,15 @@ Out = Annotated[
     Path | None,
     typer.Option(help="File for the scores of all rows, by its ending: .txt, .csv, .parquet, .json, .html, .safetensors."),
 ]
+TEXTS = (".txt", ".html")  # which tell hidden conflicts
 REASONS = (".txt", ".csv", ".parquet")
 Reasons = Annotated[
     int | None, typer.Option(min=1, help="Instead of all scores, this many reasons for each row, one sentence each.")
 ]
 Direction = Annotated[str, typer.Option(help="Reasons that lowered the score, down, or raised it, up.")]
+Hidden = Annotated[
+    bool, typer.Option("--hidden", help="Look for hidden conflicts, too; how many evaluations that takes is said before.")
+]
 Report = Annotated[Path, typer.Option(help="Where the report is written, as .html.")]
 
 
@@ -40,6 +44,7 @@ def explain(
     how: options.How,
     reasons: Reasons = None,
     direction: Direction = "down",
+    hidden: Hidden = False,
     show_schema: options.ShowSchema = False,
 ) -> None:
     """What pushed predictions up, what down, what cancelled.
@@ -53,6 +58,10 @@ def explain(
 
     if direction not in MOVED:
         raise UseProblem(f"--direction {direction}: unknown. Allowed values: {', '.join(MOVED)}.")
+    if hidden and (reasons is not None or json or (out is not None and out.suffix.lower() not in TEXTS)):
+        raise UseProblem(
+            f"--hidden: hidden conflicts are told in sentences, on the terminal or with --out {' or '.join(TEXTS)}."
+        )
     files.check_out(out, ENDINGS if reasons is None else REASONS)
     with Status().running() as status:
         work = Work(source, status, rows, baseline)
@@ -61,13 +70,15 @@ def explain(
             wanted = files.reasons(result, work.data, reasons, direction)
         elif out is not None:
             status.doing(f"writing {out}")
-            _write(out, result, work)
+            _write(out, result, work, _hidden(result, work, hidden))
+        else:
+            told = _hidden(result, work, hidden and not json, files.SHOWN)
     if reasons is not None:
         _tell_reasons(out, json, wanted, work)
     elif json:
         typer.echo(files.as_json(_as_json(result, work)))
     elif out is None:
-        typer.echo(_first_rows(result, work))
+        typer.echo(_first_rows(result, work, told))
     else:
         typer.echo(_wrote(out, work))
 
@@ -81,6 +92,7 @@ def report(
     baseline: options.Baseline = USUAL,
     asked: options.Asked,
     how: options.How,
+    hidden: Hidden = False,
 ) -> None:
     """A page for readers without Python.
 
@@ -91,7 +103,7 @@ def report(
         work = Work(source, status, rows, baseline)
         result = work.explain(how, asked)
         status.doing(f"writing {out}")
-        _write(out, result, work)
+        _write(out, result, work, _hidden(result, work, hidden))
     typer.echo(_wrote(out, work))
 
 
@@ -107,20 +119,25 @@ def _tell_reasons(out: Path | None, json: bool, frame: Any, work: Work) -> None:
     typer.echo(_wrote(out, work))
 
 
-def _write(out: Path, result: Any, work: Work) -> None:
+def _hidden(result: Any, work: Work, wanted: bool, most: int | None = None) -> Any:
+    """Hidden conflicts of the first rows, or all; their price is told before."""
+    return work.hidden(result if most is None else result[:most]) if wanted else None
+
+
+def _write(out: Path, result: Any, work: Work, hidden: Any = None) -> None:
     ending = out.suffix.lower()
     if ending in (".csv", ".parquet"):
         files.write_frame(out, files.to_frame(result, work.data))
     elif ending == ".json":
         files.write_text(out, files.as_json(_as_json(result, work)) + "\n")
     elif ending == ".txt":
-        files.write_text(out, files.ledgers(result, work.data) + "\n")
+        files.write_text(out, files.ledgers(result, work.data, hidden=hidden) + "\n")
     else:
         with files.writing(out):
             if ending == ".safetensors":
                 result.save(out)
             else:
-                result.report(out, **_about(work))
+                result.report(out, **_about(work), hidden=hidden)
 
 
 def _about(work: Work) -> dict[str, Any]:
@@ -147,8 +164,8 @@ def _wrote(out: Path, work: Work) -> str:
     return f"{out}: {count} row{'s' * (count != 1)} of {work.source.data} explained."
 
 
-def _first_rows(result: Any, work: Work) -> str:
-    lines = [files.ledgers(result, work.data, files.SHOWN)]
+def _first_rows(result: Any, work: Work, hidden: Any) -> str:
+    lines = [files.ledgers(result, work.data, files.SHOWN, hidden)]
     more = len(work.data) - files.SHOWN
     if more > 0:
         lines += ["", f"{more} more row{'s' * (more != 1)}: --rows chooses others, --out scores.csv writes all."]

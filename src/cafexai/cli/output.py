@@ -16,7 +16,7 @@ from ..loading.file_errors import OutputProblem
 from .errors import UseProblem
 
 if TYPE_CHECKING:
-    from ..explanation import Explanation, Explanations
+    from ..explanation import Explanation, Explanations, HiddenConflicts
     from ..loading import Data
 
 SHOWN = 3  # rows on the terminal
@@ -204,13 +204,16 @@ def _class(names: tuple[str, ...], place: int) -> str | None:
     return names[place] if place < len(names) else None
 
 
-def ledgers(result: Any, data: Data, most: int | None = None) -> str:
-    """Row after row as a table that adds up."""
+def ledgers(result: Any, data: Data, most: int | None = None, hidden: HiddenConflicts | None = None) -> str:
+    """Row after row as a table that adds up, with hidden conflicts if they were looked for."""
+    from ..explanation.hidden_conflicts import NONE_HIDDEN
+
     parts = []
     for key, explanation in each(result):
         for row in range(len(explanation) if most is None else min(most, len(explanation))):
             what = "".join(f", {word} = {value}" for word, value in key.items())
-            parts.append(f"Row {data.places[row]}{what}\n{explanation.ledger(row)}")
+            told = [] if hidden is None else [*(hidden.sentences(row) or [NONE_HIDDEN]), f"Held against {hidden.against}."]
+            parts.append("\n".join([f"Row {data.places[row]}{what}", explanation.ledger(row), *told]))
     return "\n\n".join(parts)
 
 

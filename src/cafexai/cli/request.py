@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import typer
 from ..errors import CompletenessError
 from ..loading import Data, DataProblem, ModelProblem, load_model, model_inputs, read_data
 from ..loading.model_inputs import load_function, load_tokenizer
+from ..loading.tables import list_names
 from ..loading.user_code import describe_error
 from . import parsing
 from .errors import UseProblem, blame_option
@@ -41,6 +44,8 @@ class Encoded(NamedTuple):
 class Work:
     """The model and the data of a command, loaded one after the other."""
 
+    cafe: CAFE  # the explainer, once rows are explained
+
     def __init__(self, source: Source, status: Status, rows: str | None = None, baseline: str = USUAL) -> None:
         self.source, self.status = source, status
         status.doing(f"reading {source.data}")
@@ -57,8 +62,15 @@ class Work:
         self.baseline = baseline if baseline != USUAL else "mask" if masked else "zero"
         self.usual = baseline == USUAL and not masked
         self.inputs, self.shown = self.as_inputs(self.data)
-        for note in self.all.notes:
+        for note in (*self.all.notes, *self._unused()):
             typer.echo(f"cafexai: note: {note}", err=True)
+
+    def _unused(self) -> list[str]:
+        """A note on columns of the table that the model does not take."""
+        if self.all.form != "table" or not hasattr(self.inputs, "columns"):
+            return []
+        names = [name for name in self.all.names if name not in self.inputs.columns]
+        return [f"{self.source.data}: not used by the model: {list_names(names)}."] * bool(names)
 
     def read(self, path: str, what: str) -> Data:
         """The rows of a file, with the columns that were chosen."""
@@ -143,10 +155,25 @@ class Work:
 
         def call() -> Any:
             cafe = how.explainer(self.model, background=background, schema=self.schema, tokenizer=self.tokenizer)
+            self.cafe = cafe
             found = cafe._explain(self.inputs, request, question)
             return self._rank_conflict(found, cafe, request) if isinstance(found, Explanation) else found
 
         return self.guard(call).replace(row_names=self.data.labels)
+
+    def hidden(self, found: Any) -> Any:
+        """Hidden conflicts of explained rows; how many evaluations they take is said before they run."""
+        from .._engine.hidden_conflicts import count_compared
+        from .._engine.pair_map import count_evaluations
+        from ..explanation import Explanation
+        from ..plotting.conflict_words import hidden_price
+
+        if not isinstance(found, Explanation):
+            raise UseProblem("--hidden: it takes one explanation. Give one --c, and one --target.")
+        count = count_evaluations(count_compared(len(found.names())))
+        typer.echo(f"cafexai: {hidden_price(count, len(found))}", err=True)
+        self.status.doing("looking for hidden conflicts")
+        return self.guard(lambda: self.cafe.hidden_conflicts(found))
 
     def _rank_conflict(self, found: Explanation, cafe: CAFE, request: Request) -> Explanation:
         """The explanation with the rank of its conflict among rows of the table, which are explained once for that."""
@@ -157,8 +184,10 @@ class Work:
         single = request.target if isinstance(request.target, (int, str)) else None
         options = {"baselines": "zero" if request.baselines is None else request.baselines, "against": request.against}
         scale = whole.conflict_scale(single, output=request.output, show_progress=False, **options)
-        ranked: Explanation = found.rank_conflict(scale) if scale.kind == found.conflict_kind else found
-        return ranked
+        scale = dataclasses.replace(scale, among="rows of the data")
+        with contextlib.suppress(ValueError):  # rows that the schema refuses are in the table, not in the background
+            found = found.rank_conflict(scale)
+        return found
 
     @property
     def is_pipeline(self) -> bool:

@@ -129,7 +129,7 @@ class ConflictFields:
             The explanation with ``conflict_rank``.
 
         Raises:
-            ValueError: The conflict of the scale was computed in another way.
+            ValueError: The rows of the scale were explained in another way.
 
         Example:
             >>> import torch
@@ -141,7 +141,8 @@ class ConflictFields:
             True
         """
         ranked: Any = self
-        return ranked.replace(conflict_info=replace(self.between(), rank=scale.rank(ranked)))
+        settings = {**self.meta.settings, "ranked_among": scale.among}
+        return ranked.replace(conflict_info=replace(self.between(), rank=scale.rank(ranked)), settings=settings)
 
     @property
     def s_conf(self) -> Tensor:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from ..plotting.picture import Picture
 
 ROUNDING = 1e-5  # of the largest conflict or effect of a row: less than that is not shown
+TOLD = 0.5  # of the largest effect, conflict or change of the output of a row: less is not told in sentences
 SMALL = 0.25  # of what a feature does without its opponent: by itself it then seems not to matter
+NONE_HIDDEN = "No large conflict is hidden."
 
 
 class HiddenPair(NamedTuple):
@@ -53,6 +55,7 @@ class HiddenConflicts:
         typical: They are rows of the background.
         middle: It was taken because its output is the middle one of all of them.
         features: How many features there are; m of them were compared.
+        moved: (rows,): how far the output is from that at the baseline.
 
     Example:
         >>> import torch
@@ -76,6 +79,7 @@ class HiddenConflicts:
     typical: bool = False
     middle: bool = False
     features: int = 0
+    moved: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -149,6 +153,11 @@ class HiddenConflicts:
     def _least(self, row: int) -> float:
         return ROUNDING * max(self.conflict[row].max().item(), self.alone[row].abs().max().item())
 
+    def _largest(self, row: int) -> float:
+        """The largest number of one row."""
+        sizes = (self.conflict[row].max().item(), self.alone[row].abs().max().item())
+        return max(*sizes, 0.0 if self.moved is None else self.moved[row].item())
+
     def _rank(self, amounts: Tensor, row: int) -> list[tuple[float, int, int]]:
         """The pairs of one row with more than rounding errors, largest first."""
         count, least = len(self.names[row]), self._least(row)
@@ -162,6 +171,9 @@ class HiddenConflicts:
 
     def sentences(self, row: int = 0, most: int = 3) -> list[str]:
         """The pairs with the largest hidden conflict of one row, in words.
+
+        A pair is told if its hidden conflict is at least half of the largest number of the row: what a single feature does,
+        what two features cancel, or how far the output is from that at the baseline. ``top`` lists the smaller ones, too.
 
         Args:
             row: Which row.
@@ -182,7 +194,8 @@ class HiddenConflicts:
         """
         from ..plotting.conflict_words import hidden_sentence
 
-        return [hidden_sentence(pair) for pair in self.top(row, most)]
+        least = TOLD * self._largest(row)
+        return [hidden_sentence(pair) for pair in self.top(row, most) if pair.hidden >= least]
 
     def plot(self, row: int = 0, most: int = 8) -> Picture:
         """Who fights whom in one row: the exact map, and its strongest pairs as a network; needs matplotlib.
@@ -210,4 +223,4 @@ class HiddenConflicts:
     def __str__(self) -> str:
         lines = [f"row {row}: {line}" for row in range(len(self.names)) for line in self.sentences(row)]
         told = [f"Held against {self.against}."] * (self.baselines > 1)
-        return "\n".join([*(lines or ["no conflict is hidden"]), *told])
+        return "\n".join([*(lines or [NONE_HIDDEN]), *told])

@@ -139,7 +139,8 @@ class Views:
             row: Which row.
             most: How many features are shown; the others are summed.
             order: Features by the size of their net score, "net", or by positive + negative, "influence".
-            check: What ``cafe.check_by_changing(e, row)`` gave; one line below the table tells it.
+            check: The explainer, or what ``cafe.check_by_changing(e, row)`` gave. One line below the table tells what the
+                model does when features are set to the baseline.
 
         Returns:
             The table, a string.
@@ -159,7 +160,7 @@ class Views:
     ) -> list[str]:
         """The features that moved the score of one row most in one direction, one sentence each, the strongest first.
 
-        Features that are as in the baseline are never a reason.
+        Features that are as in the baseline are never a reason, nor are those below 1 % of the largest score of the row.
 
         Args:
             row: Which row, by position or name.

@@ -15,7 +15,7 @@ from .exports import command, python_lines, report, scores
 from .methods import Runs
 from .overview import by_group, drift, overview
 from .requests import Choice, Refused, listing, mapping, whole, word
-from .row import row_view
+from .row import check_view, row_view
 from .rows import Edits
 from .scale import make_scale
 from .scoring import Scoring, score_cohort
@@ -113,6 +113,10 @@ class Api:
         order = word(body.get("order", "net"), ORDERS, "order")
         return row_view(self.session, *self._row(body), whole(body.get("most", 20), "most", 2000) or 1, order)
 
+    def check(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Does the model do what the scores of a row say?"""
+        return check_view(self.session, *self._row(body))
+
     def pairs(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which features cancel which: the exact map, and hidden conflicts."""
         return pairs_view(self.session, *self._row(body))
@@ -193,7 +197,7 @@ class Api:
         return scores(self.session, *self._rows(body), word(body.get("ending"), ("csv", "parquet"), "ending"))
 
 
-WITH_MODEL = ("row", "pairs", "inside", "units", "curve", "cohort", "report", "scores")
+WITH_MODEL = ("row", "check", "pairs", "inside", "units", "curve", "cohort", "report", "scores")
 OTHERS = (
     "about", "rows", "distribution", "progress", "score", "overview", "groups", "drift", "methods", "begin_method", "run",
     "end_method", "lines",

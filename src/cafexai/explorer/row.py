@@ -50,6 +50,17 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
     return view
 
 
+def check_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
+    """Predicted and observed changes of a row, in a sentence."""
+    aimed = session.aimed(place, choice)
+    try:
+        check = session.cafe_for(choice).check_by_changing(session.explain([place], aimed, edits), 0)
+    except (ValueError, RuntimeError) as error:
+        raise Refused(str(error)) from error
+    told = check.sentence
+    return {"sentence": f"{told[0].upper()}{told[1:]}.", "evaluations": check.evaluations}
+
+
 def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
     """One explanation in the digits that every view of the library shows, and exact numbers for the bars."""
     kind = "text" if e.features.tokens is not None else kind_of(e)

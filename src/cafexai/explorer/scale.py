@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..explanation.scale import ConflictScale
+from ..explanation.scale import ConflictScale, describe_settings
 from .requests import Choice, Refused
 from .session import Session
 
@@ -29,7 +29,9 @@ def make_scale(session: Session, choice: Choice) -> Iterator[None]:
         kinds.add(e.conflict_kind)
         yield
     if len(kinds) == 1:
-        session.scales[choice] = ConflictScale(tuple(shares), kinds.pop(), "" if choice.target is None else e.target_name())
+        about = "" if choice.target is None else e.target_name()
+        among = "rows of the data" if session.cafe.background is None else "background rows"
+        session.scales[choice] = ConflictScale(tuple(shares), kinds.pop(), about, describe_settings(e), among)
 
 
 def _slice_rows(rows: Any, part: slice) -> Any:

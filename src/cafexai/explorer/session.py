@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import threading
@@ -102,8 +103,10 @@ class Session:
     def rank_conflict(self, e: Explanation, choice: Choice) -> Explanation:
         """The explanation with the rank of its conflict among background rows, once these are explained in the same way."""
         scale = self.scales.get(choice)
-        ranked: Explanation = e if scale is None or scale.kind != e.conflict_kind else e.rank_conflict(scale)
-        return ranked
+        if scale is not None:
+            with contextlib.suppress(ValueError):  # it is explained in another way: a value is missing in its baseline
+                e = e.rank_conflict(scale)
+        return e
 
     def hidden(self, e: Explanation, choice: Choice) -> HiddenConflicts:
         """The exact map of pairs of features of an explained row, and hidden conflicts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..explanation.conflict import MEASURED, ConflictInfo, share_of
+from ..explanation.conflict import MEASURED, ConflictInfo
 from ..explanation.hidden_conflicts import SMALL, FightingPair, HiddenPair
 
 SHARE = "cancelled / (cancelled + left)"
@@ -32,6 +32,7 @@ class ShownConflict:
     baselines: int = 1
     rank: float | None = None  # the part of the background rows with a smaller share
     typical: bool = False  # the baselines are rows of the background
+    among: str = "background rows"  # which rows the rank is among
 
     @property
     def short(self) -> str:
@@ -40,25 +41,36 @@ class ShownConflict:
 
 
 def show_conflict(
-    info: ConflictInfo, unit: float, text: Callable[[int], str], ends: tuple[int, int], typical: bool = False
+    info: ConflictInfo,
+    unit: float,
+    text: Callable[[int], str],
+    ends: tuple[int, int],
+    typical: bool = False,
+    among: str = "background rows",
 ) -> ShownConflict:
     """The conflict of one row in whole units, so that what is said follows from the digits that are shown.
 
     ``ends`` are start and output as the table shows them.
     """
-    share = share_of(info.conflict, info.left).item()
     rank = None if info.rank is None else info.rank.item()
     many = 1 if info.sides is None else info.sides.shape[1]
     if info.sides is None or many > 1:
-        cancelled, left = (text(round(one.item() / unit)) for one in (info.conflict, info.left))
-        return ShownConflict(cancelled, left, share, info.kind, None, many, rank, typical)
+        cancelled, left = (round(one.item() / unit) for one in (info.conflict, info.left))
+        share = _shown_share(cancelled, left)
+        return ShownConflict(text(cancelled), text(left), share, info.kind, None, many, rank, typical, among)
     steps = [round(one / unit) for one in info.sides[0, 0].double().tolist()]
     for place, end in ((0, ends[0]), (3, ends[1])):
         steps[place] = end if abs(steps[place] - end) <= 1 else steps[place]
     r, p, q, y = steps
     most = max(_counteraction(y, u, r) for u in (p, q))
     shown = tuple(text(step) if step <= 0 else f"+{text(step)}" for step in steps)
-    return ShownConflict(text(most), text(abs(y - r)), share, MEASURED, (shown[0], shown[1], shown[2], shown[3]), 1, rank)
+    share, sides = _shown_share(most, abs(y - r)), (shown[0], shown[1], shown[2], shown[3])
+    return ShownConflict(text(most), text(abs(y - r)), share, MEASURED, sides, 1, rank, among=among)
+
+
+def _shown_share(cancelled: int, left: int) -> float:
+    """The share that follows from the digits that are shown."""
+    return cancelled / (cancelled + left) if cancelled else 0.0
 
 
 def _counteraction(y: int, u: int, r: int) -> int:
@@ -68,7 +80,7 @@ def _counteraction(y: int, u: int, r: int) -> int:
 
 def conflict_sentence(row: ShownConflict) -> str:
     """The conflict of one row in words."""
-    beside = "" if row.rank is None else f"; more than {whole_percent(row.rank)} of the background rows"
+    beside = "" if row.rank is None else f"; more than {whole_percent(row.rank)} of the {row.among}"
     short = f"{row.cancelled} cancelled, {row.left} left ({whole_percent(row.share)}{beside})"
     if row.sides is not None:
         start, only_for, only_against, together = row.sides
@@ -83,11 +95,18 @@ def conflict_sentence(row: ShownConflict) -> str:
 
 def hidden_sentence(pair: HiddenPair) -> str:
     """A hidden conflict in words: what the second feature hides of the first."""
-    first, second, quiet = pair.first, pair.second, abs(pair.alone) < SMALL * abs(pair.without)
-    seems = "seems not to matter" if quiet else f"moves the score by {pair.alone:+.3g}"
-    amount = f"{abs(pair.without):.3g}" if quiet else f"{pair.without:+.3g}"  # two signs are compared
+    first, second = pair.first, pair.second
+    if abs(pair.alone) >= SMALL * abs(pair.without):  # two signs are compared
+        now = f"{first} moves the score by {pair.alone:+.3g} as things are"
+        return f"{now}; with {second} at its baseline it would move it by {pair.without:+.3g}."
     held = "holds it down" if pair.without > 0 else "holds it up"
-    return f"{first} alone {seems}, but only because {second} {held}; without {second} it would move the score by {amount}."
+    alone = f"{first} alone seems not to matter, but only because {second} {held}"
+    return f"{alone}; without {second} it would move the score by {abs(pair.without):.3g}."
+
+
+def hidden_price(evaluations: int, rows: int) -> str:
+    """What hidden conflicts of some rows take, before they are looked for."""
+    return f"hidden conflicts: {evaluations} evaluations of the model for each of {rows} row{'s' * (rows != 1)}"
 
 
 def fighting_sentence(pair: FightingPair) -> str:

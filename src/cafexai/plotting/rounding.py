@@ -89,8 +89,9 @@ def in_digits(
     ups, downs = (sum(one[side] for one in signs[:-1]) for side in (0, 1))
     between = None
     if conflict_of is not None:
-        typical = bool(conflict_of.meta.settings.get("typical"))
-        between = show_conflict(conflict_of.between(), unit, text, (first, last), typical)
+        settings = conflict_of.meta.settings
+        typical, among = bool(settings.get("typical")), str(settings.get("ranked_among", "background rows"))
+        between = show_conflict(conflict_of.between(), unit, text, (first, last), typical, among)
     return Shown(text(first), tuple(rows), text(last), text(ups), text(downs), times, between)
 
 

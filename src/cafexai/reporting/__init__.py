@@ -28,6 +28,7 @@ def write_report(
             shown, or words about it; ``data``, words about the data; ``most``, how many features each row shows (12, fewer
             above 250 rows), the others summed; ``order``, features by the size of their net score, "net", or by positive +
             negative, "influence"; ``checks``, row -> what ``cafe.check_by_changing(e, row)`` gave, told below the table;
+            ``hidden``, the explainer, or what ``cafe.hidden_conflicts(e)`` gave: hidden conflicts below each table;
             ``row_names``, one for each row; ``command``, the command line that makes the report again.
 
     Returns:

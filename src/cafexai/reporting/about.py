@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections import Counter
@@ -15,7 +16,7 @@ from .._core.variant import Variant
 from .._files import checksum
 from ..explanation import Explanation
 from ..plotting.labels import variant_of
-from ..plotting.row_lines import number
+from ..plotting.row_lines import baseline_texts, number
 from .escape import Html, join_parts, tag
 from .rows import kind_of, percent, targets
 
@@ -68,44 +69,71 @@ def about_data(explanation: Explanation, data: str | None) -> list[tuple[str, An
     return facts
 
 
-def _baseline(explanation: Explanation) -> Any:
+def _baseline(explanation: Explanation) -> str:
     """What every row is compared with."""
-    parts = explanation.parts(explanation.baselines)
-    units = " (in the numbers that the model reads)" if explanation.features.display is not None else ""
     if not len(explanation):
         return "none"
+    many = number_of_baselines(explanation)
+    if many > 1:
+        what = "rows of the background" if explanation.meta.settings.get("typical") else "baselines"
+        told = f"each of {many} {what}; scores are averages over them"
+        values = _baseline_values(explanation)
+        return f"{told}: {values}" if values else told
     if _nothing(explanation):
+        parts = explanation.parts(explanation.baselines)
         words = ["0 everywhere"] * any(part.is_floating_point() for part in parts)
         words += ["nothing in the place of a word or category"] * any(not part.is_floating_point() for part in parts)
-        return f"{', '.join(words)}{units}"
+        own = explanation.features.display is not None
+        values = _baseline_values(explanation) if own else ""
+        behind = " in the numbers that the model reads" if own else ""
+        return f"{', '.join(words)}{behind}{', which is ' * bool(values)}{values}"
+    return _baseline_values(explanation) or _numbers_of_baseline(explanation)
+
+
+def number_of_baselines(explanation: Explanation) -> int:
+    """How many baselines the scores are averaged over."""
+    return int(explanation.meta.settings.get("baselines", 1))
+
+
+def _baseline_values(explanation: Explanation) -> str:
+    """The baseline as the table of a row shows it; "" if it is not known in these units, or too long."""
+    texts = baseline_texts(explanation[0])
+    if texts is None:
+        return ""
+    shown = explanation.features.baseline_display
+    flat = explanation.flat(explanation.baselines) if shown is None else shown
+    if not torch.allclose(flat, flat[:1].expand_as(flat), equal_nan=True):
+        return "a different one for each row"
+    if number_of_baselines(explanation) > 1 and explanation.features.baseline_display is not None:
+        texts = baseline_texts(dataclasses.replace(explanation[0], features=_undecided(explanation[0]))) or texts
+    if len(set(texts)) == 1:
+        return f"{texts[0]} everywhere"
+    pairs, sign = zip(explanation.names(), texts, strict=True), " = " if number_of_baselines(explanation) == 1 else " "
+    return "" if len(texts) > LISTED else ", ".join(f"{name}{sign}{text}" for name, text in pairs)
+
+
+def _undecided(explanation: Explanation) -> Any:
+    """The features of one row, none of which is as in every baseline: what is told holds for all rows."""
+    found = explanation.features
+    same = found.at_baseline
+    return found if same is None else dataclasses.replace(found, at_baseline=torch.zeros_like(same))
+
+
+def _numbers_of_baseline(explanation: Explanation) -> str:
+    """The baseline in the numbers that the model reads."""
+    units = " (in the numbers that the model reads)" if explanation.features.display is not None else ""
+    parts = explanation.parts(explanation.baselines)
     if any((part != part[:1]).any() for part in parts):
         return f"a different one for each row{units}"
     values = explanation.flat(parts if len(parts) > 1 else parts[0])[0].tolist()
     if len(set(values)) == 1:
         return f"{number(values[0])} everywhere{units}"
-    names = explanation.names() if len(explanation.names()) == len(values) and explanation.features.tokens is None else None
-    if names is None or len(values) > LISTED:
-        return f"the same for all rows, from {number(min(values))} to {number(max(values))}{units}"
-    pairs = zip(names, values, strict=True)
-    return f"the same for all rows{units}: " + ", ".join(
-        f"{name} = {_meaning(explanation, name, value)}" for name, value in pairs
-    )
+    return f"the same for all rows, from {number(min(values))} to {number(max(values))}{units}"
 
 
 def _nothing(explanation: Explanation) -> bool:
     """The baseline that stands where none was given: zeros, and -1 for codes."""
     return all(not (part if part.is_floating_point() else part + 1).any() for part in explanation.parts(explanation.baselines))
-
-
-def _meaning(explanation: Explanation, name: str, value: float) -> str:
-    """A baseline value, as a category where it is one."""
-    words = explanation.features.categories.get(name, ())
-    known = (
-        explanation.features.display is None and value == int(value) and 0 <= int(value) < len(words)
-        if value == value
-        else False
-    )
-    return words[int(value)] if known else number(value)
 
 
 def list_omissions(explanation: Explanation) -> Html:
@@ -175,7 +203,10 @@ def again(explanation: Explanation, by: tuple[str, ...], command: str | None) ->
     if getattr(explanation, "against", None) is not None:
         asked.append("against=against")
         remarks.append("# against: the output that was subtracted, as it stands above under \u201cThe score\u201d")
-    if not _nothing(explanation):
+    if number_of_baselines(explanation) > 1 and explanation.meta.settings.get("typical"):
+        asked.append('baselines="background"')
+        remarks.append("# the explainer needs the background: CAFE(model, background=x_train)")
+    elif not _nothing(explanation):
         asked.append("baselines=baselines")
         remarks.append("# baselines: as described above under \u201cBaseline\u201d")
     python = "\n".join(

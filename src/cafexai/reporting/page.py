@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..explanation import Explanation, Explanations
-from .about import about_data, about_model, again, check, list_omissions, tiles
+from ..explanation.hidden_conflicts import NONE_HIDDEN
+from ..plotting.conflict_words import evaluation_sentence
+from .about import about_data, about_model, again, check, list_omissions, number_of_baselines, tiles
 from .document import read_asset, write_document
-from .escape import Html, join_parts, tag
+from .escape import Html, html, join_parts, tag
 from .ledger_table import bar_styles
 from .overview import overview
 from .pictures import word_styles
@@ -27,6 +29,7 @@ class ReportOptions(TypedDict, total=False):
     command: str | None
     order: str
     checks: Mapping[Any, Any]
+    hidden: Any
 
 
 ORDERS = (
@@ -51,6 +54,7 @@ def report_page(
     command: str | None = None,
     order: str = "net",
     checks: Mapping[Any, Any] | None = None,
+    hidden: Any = None,
 ) -> str:
     """The text of the page that ``write_report`` writes.
 
@@ -64,6 +68,7 @@ def report_page(
         command: The command line that makes the report again.
         order: Features by "net" or "influence".
         checks: Row -> what ``cafe.check_by_changing(e, row)`` gave.
+        hidden: The explainer, which looks for hidden conflicts, or what ``cafe.hidden_conflicts(e)`` gave.
 
     Returns:
         The page as HTML.
@@ -82,6 +87,7 @@ def report_page(
     facts = about_model(first, model)
     title = title or f"{len(first):,} prediction{'s' * (len(first) != 1)} explained"
     prefixes = {label: f"r{place}-" if len(entries) > 1 else "r" for place, label in enumerate(entries)}
+    told = _remarks(entries, checks or {}, hidden)
     sections = [
         _section("What this is about", tiles(entries) if len(first) else "", _facts([*facts, *about_data(first, data)])),
         _section("How to read it", _reading(first)),
@@ -91,7 +97,11 @@ def report_page(
             if len(one)
         ),
         _section(
-            "Row by row", _tools(entries), NO_SCRIPT, _rows(entries, names, prefixes, most, order, checks or {}), kind="rows"
+            "Row by row",
+            _tools(entries),
+            NO_SCRIPT,
+            _rows(entries, names, prefixes, most, order, told),
+            kind="rows",
         ),
         _section("What the scores leave out", list_omissions(first)),
         _section("Do the sums add up?", *(check(one, names, prefixes[label]) for label, one in list(entries.items())[:1])),
@@ -133,12 +143,12 @@ def _facts(facts: Sequence[tuple[str, Any]]) -> Html:
 def _reading(explanation: Explanation) -> Html:
     """An introduction for readers who see such a table for the first time."""
     kind = kind_of(explanation)
-    thing = FEATURE.get(kind, "feature")
+    thing, many = FEATURE.get(kind, "feature"), number_of_baselines(explanation)
+    start = "the score at the baseline (described above)" if many == 1 else f"the mean score at {many} baselines (above)"
     parts = [
         tag(
             "p",
-            "The model turned each row into a number, the score. Starting from the score at a baseline (an uninformative "
-            f"row), every {thing} pushed it ",
+            f"The model turned each row into a number, the score. Starting from {start}, every {thing} pushed it ",
             tag("strong", "up", kind="u"),
             ", ",
             tag("strong", "down", kind="d"),
@@ -192,12 +202,31 @@ def _rows(
     prefixes: Mapping[str, str],
     most: int,
     order: str,
-    checks: Mapping[Any, Any],
+    told: Mapping[int, Sequence[str]],
 ) -> Html:
     """All rows; those of several explanations side by side."""
-    told = {next(iter(entries.values())).position(row): check.sentence for row, check in checks.items()}
     made = [rows(one, names, prefixes[label], label, most, order, told) for label, one in entries.items()]
     return tag("div", *(join_parts(["\n", one]) for same in zip(*made, strict=True) for one in same), id="rows")
+
+
+def _remarks(entries: Mapping[str, Explanation], checks: Mapping[Any, Any], hidden: Any) -> dict[int, list[str]]:
+    """What is told below the tables of rows if it is asked for: hidden conflicts, and checks by changing."""
+    first = next(iter(entries.values()))
+    told: dict[int, list[str]] = {}
+    if hidden is not None:
+        if len(entries) > 1:
+            raise ValueError("report(..., hidden=...): hidden conflicts are those of one explanation, and these are several.")
+        found = hidden.hidden_conflicts(first) if hasattr(hidden, "hidden_conflicts") else hidden
+        if len(found) != len(first):
+            raise ValueError(f"report(..., hidden=...): hidden conflicts of {len(found)} rows for {len(first)}.")
+        for row in range(len(first)):
+            lines = found.sentences(row) or [NONE_HIDDEN]
+            count = len(found.names[row])
+            price = evaluation_sentence(found.evaluations, count, found.features or count, found.against)
+            told[row] = [f"Hidden conflicts: {' '.join(lines)} {price}".removesuffix(".")]
+    for name, made in checks.items():
+        told.setdefault(first.position(name), []).append(made.sentence)
+    return told
 
 
 def _limits() -> Html:

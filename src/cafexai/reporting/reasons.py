@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Template = str | Mapping[str, str]  # one for all features, or one for each feature and "" for all others
 FIELDS = ("feature", "value", "baseline", "amount", "moved", "target", "output", "row")
+NEGLIGIBLE = 0.01  # of the largest score of a row: less is no reason
 MOVED = {"down": "lowered", "up": "raised"}
 
 
@@ -40,7 +41,9 @@ def reasons(
     nets = one.flat(one.combined)[0].double().cpu()
     names, values, starts = one.names(), value_texts(one), baseline_texts(one)
     strength = nets if direction == "up" else -nets
-    order = [i for i in strength.argsort(descending=True, stable=True).tolist() if names[i] and strength[i] > 0][:n]
+    least = NEGLIGIBLE * nets.abs().max().item() if len(nets) else 0.0
+    ordered = strength.argsort(descending=True, stable=True).tolist()
+    order = [i for i in ordered if names[i] and strength[i] > least][:n]
     found = []
     for i in order:
         fields = {

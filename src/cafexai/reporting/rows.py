@@ -26,7 +26,7 @@ def rows(
     label: str,
     most: int,
     order: str = "net",
-    checks: Mapping[int, str] | None = None,
+    told: Mapping[int, Sequence[str]] | None = None,
 ) -> Iterator[Html]:
     """One element per row; ``prefix`` begins its address in the page, ``label`` says which of several explanations it is of."""
     kind, count = kind_of(explanation), len(explanation)
@@ -45,7 +45,7 @@ def rows(
             *baseline_lines(part),
             *frozen_lines(one),
             *refined_lines(one),
-            *([checks[place]] if checks and place in checks else []),
+            *((told or {}).get(place, ())),
         ]
         yield tag(
             "details",

@@ -38,10 +38,22 @@ class Ledger(str):
 
 def ledger(explanation: Explanation, most: int = 12, order: str = "net", check: Any = None) -> Ledger:
     """The explanation of one row for a terminal: the column "net" adds up from the baseline output to the output."""
-    more = () if check is None else (str(check.sentence),)
+    more = () if check is None else (_check_sentence(explanation, check),)
     made = Ledger("\n".join([_text(explanation, most, order), *more]))
     made.row, made.most, made.order, made.more = explanation, most, order, more
     return made
+
+
+def _check_sentence(explanation: Explanation, check: Any) -> str:
+    """What changing the row did: of a check that was made, or made now by an explainer."""
+    if hasattr(check, "check_by_changing"):
+        check = check.check_by_changing(explanation, 0)
+    if not hasattr(check, "sentence"):
+        raise ValueError(
+            f"ledger(..., check=...): a {type(check).__name__} is no check. Give the explainer, or what "
+            "cafe.check_by_changing(e, row) gave."
+        )
+    return str(check.sentence)
 
 
 def _text(explanation: Explanation, most: int, order: str) -> str:

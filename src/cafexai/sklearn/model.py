@@ -18,6 +18,7 @@ from .._inputs.prepare import FromRaw
 from .._inputs.table_values import column_of, read_dates, read_values, typical_value, word
 from .layers import Network, names_of
 from .steps import numbers
+from .zero import invert_zero
 
 
 class SklearnModel(nn.Module):
@@ -101,7 +102,7 @@ class SklearnModel(nn.Module):
         if not self.original_columns:
             return FromRaw(features, given or made)
         found = self._as_known(raw, features, made, given)
-        return found._replace(notes=(*found.notes, *self._unknown(raw), *_read_as_dates(dates)))
+        return found._replace(notes=(*found.notes, *self._unused(raw), *self._unknown(raw), *_read_as_dates(dates)))
 
     def _transform(self, raw: Any, call: str) -> tuple[Any, Any, tuple[str, ...]]:
         """The rows behind the steps, the rows, and the columns of texts that had to be read as dates."""
@@ -124,6 +125,13 @@ class SklearnModel(nn.Module):
         """Which columns are missing, and which are too many."""
         given, known = _columns(raw), names_of(self.steps)
         return "" if given is None or known is None else _difference(given, known)
+
+    def _unused(self, raw: Any) -> list[str]:
+        """A note on columns of the rows that no feature is made of: the pipeline drops them, or does not know them."""
+        assert self.raw_names is not None
+        used = {self.raw_names[place] for columns in self.sources for place in columns}
+        names = [name for name in _columns(raw) or self.raw_names if name not in used]
+        return [f"Not used by the pipeline: {list_names(names, 5)}."] * bool(names)
 
     def _unknown(self, raw: Any) -> list[str]:
         """Notes on categories that the encoders have not seen."""
@@ -238,6 +246,17 @@ class SklearnModel(nn.Module):
             if key >= 0:
                 made[..., place] = cells[..., key]
         return made
+
+    def zero_row(self) -> np.ndarray | None:
+        """The original values of the baseline zero: what the steps turn into 0; no category.
+
+        Returns:
+            (1, columns), NaN for columns of categories. None if it is not known for a column of numbers that is shown.
+        """
+        assert self.raw_names is not None
+        found = invert_zero(self.steps, len(self.raw_names), self.count)
+        shown = [key for key in self._shown_order() if key >= 0 and key not in self.labels]
+        return None if not shown or np.isnan(found[shown]).any() else found[None]
 
     def mixed_features(self) -> dict[int, int]:
         """Features that are made of several columns -> their place in what the perceptron gets."""

@@ -22,9 +22,11 @@ export function show(main, go) {
     reset: h("button", { type: "button", id: "reset", onclick: () => set({}) }, "Back to the row as it is"),
     problem: h("p", { class: "wrong", role: "alert" }),
     hidden: h("div"),
+    check: h("p", { id: "check-told" }),
+    checks: h("button", { type: "button", id: "check", onclick: () => sendCheck(asked()) }, "Does the model do what the scores say?"),
     curve: h("div"),
   };
-  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told, view.hidden, whatIf());
+  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told, h("div", { class: "buttons" }, view.checks), view.check, view.hidden, whatIf());
   refresh();
 }
 
@@ -59,6 +61,10 @@ function hidden() {
   later = setTimeout(() => view.hidden.isConnected && sendHidden(asked()), 400);
 }
 
+// Setting features to the baseline runs the model: only if it is asked for.
+const sendCheck = latest("check", (result) => clear(view.check, `${minus(result.sentence)} ${result.evaluations} evaluations of the model.`),
+  (error) => clear(view.check, h("span", { class: "wrong" }, error.message)));
+
 function curve() {
   if (!state.curve) return clear(view.curve);
   return sendCurve({ ...asked(), column: state.curve });
@@ -73,6 +79,7 @@ const send = latest("row", (result) => draw(result), (error) => {
 
 export function refresh() {
   keep();
+  clear(view.check);
   send({ ...asked(), most: state.most });
   curve();
   hidden();
