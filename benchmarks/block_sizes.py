@@ -1,12 +1,13 @@
 """Which scores are better by the number of features: explain, explain_blocks or refine, for tables, and images by cells.
 
-    python benchmarks/block_sizes.py [--rows 16] [--seeds 3] [--out benchmarks/results/block_sizes.json]
+    python benchmarks/block_sizes.py [--rows 6] [--seeds 2] [--out benchmarks/results/block_sizes.json]
 
 Tables: an MLP with two hidden layers, fitted to a random function of 4 to 64 standardised features with products of two of
 them; the baseline is the mean row. Images: a small convolutional network on Fashion-MNIST, square cells, the baseline is black
 (left out if the data are not there). Truth: the change of the output when a single feature is replaced by its baseline, and
 Shapley values, exact for up to 8 features, else from 100 pairs of orders. Every number is the mean over rows of Pearson's
-correlation, then over seeds, with the standard error over seeds.
+correlation, then over seeds, with the standard error over seeds. The spread is the standard deviation of a score over ten
+random cuts into blocks, as a multiple of that between features.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from cafexai.metrics.occlusion import correlation
 from cafexai.models import Recipe, mlp, seeded, small_cnn, train
 from cafexai.paper.studies.truth_shapley import estimate_by_pairs, exact, subsets
 
-EXACT, PAIRS = 8, 100
+EXACT, PAIRS, CUTS = 8, 100, 10
 TABLES, CELLS = (4, 8, 16, 32, 64), (14, 7, 4)  # features; sides of cells of 28 x 28 pixels
 
 
@@ -65,6 +66,19 @@ def truths(model: nn.Module, row: Tensor, groups: Tensor, target: int) -> tuple[
     return alone[0] - alone[1:], shapley
 
 
+def spread(cafe: CAFE, x: Tensor, words: dict[str, Any]) -> dict[str, float]:
+    """How much scores of a few rows depend on which features share a block."""
+    count, generator = int(words["feature_groups"].max()) + 1, torch.Generator().manual_seed(0)
+    few = {"target": words["target"][:4], "feature_groups": words["feature_groups"]}
+    cuts = [torch.rand(count, generator=generator).argsort() < count // 2 for _ in range(CUTS)]
+    found = [cafe.explain_blocks(x[:4], **few, blocks=cut) for cut in cuts]
+    result = {}
+    for name in ("combined", "if_missing"):
+        scores = torch.stack([getattr(e, name).flatten(1) for e in found])
+        result[f"{name}: spread"] = (scores.std(0).mean(1) / scores.mean(0).std(1)).mean().item()
+    return result
+
+
 def measured(model: nn.Module, x: Tensor, groups: Tensor) -> dict[str, float]:
     """Correlations with both truths, by method."""
     with torch.no_grad():
@@ -82,15 +96,15 @@ def measured(model: nn.Module, x: Tensor, groups: Tensor) -> dict[str, float]:
     found = [truths(model, row, groups, int(one)) for row, one in zip(x, target, strict=True)]
     alone, shapley = (torch.stack([one[place] for one in found]).double() for place in (0, 1))
     result = {f"{name}: removal": correlation(own.flatten(1).double(), alone).mean().item() for name, own in scores.items()}
-    return result | {
-        f"{name}: Shapley": correlation(own.flatten(1).double(), shapley).mean().item() for name, own in scores.items()
-    }
+    for name, own in scores.items():
+        result[f"{name}: Shapley"] = correlation(own.flatten(1).double(), shapley).mean().item()
+    return result | spread(cafe, x, words)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=16)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=6)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "block_sizes.json")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
