@@ -1,6 +1,6 @@
 """Which scores are better by the number of features: explain, explain_blocks or refine, for tables, and images by cells.
 
-    python benchmarks/block_sizes.py [--rows 6] [--seeds 2] [--out benchmarks/results/block_sizes.json]
+    python benchmarks/block_sizes.py [--rows 6] [--seeds 2] [--out benchmarks/results/block_sizes.txt]
 
 Tables: an MLP with two hidden layers, fitted to a random function of 4 to 64 standardised features with products of two of
 them; the baseline is the mean row. Images: a small convolutional network on Fashion-MNIST, square cells, the baseline is black
@@ -13,7 +13,6 @@ random cuts into blocks, as a multiple of that between features.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from pathlib import Path
 from typing import Any
@@ -105,10 +104,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=6)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "block_sizes.json")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "block_sizes.txt")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
+    chosen.out.write_text("")
     for make, sizes in ((table, TABLES), (picture, CELLS)):
         for size in sizes:
             try:
@@ -117,14 +116,15 @@ def main() -> None:
                 print(f"left out: {str(error).splitlines()[0]}")
                 break
             name = f"table, {size} features" if make is table else f"pictures, {(28 // size) ** 2} cells"
-            found[name] = {key: _mean([run[key] for run in runs]) for key in runs[0]}
-            print(name, {key: f"{mean:.3f} ± {error:.3f}" for key, (mean, error) in found[name].items()}, flush=True)
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+            line = f"{name} { {key: _mean([run[key] for run in runs]) for key in runs[0]} }"
+            print(line, flush=True)
+            with chosen.out.open("a") as file:
+                file.write(line + "\n")
 
 
-def _mean(values: list[float]) -> tuple[float, float]:
+def _mean(values: list[float]) -> str:
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return round(statistics.mean(values), 4), round(error, 4)
+    return f"{statistics.mean(values):.3f} ± {error:.3f}"
 
 
 if __name__ == "__main__":
