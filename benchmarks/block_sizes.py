@@ -1,18 +1,18 @@
 """Which scores are better by the number of features: explain, explain_blocks or refine, for tables, and images by cells.
 
-    python benchmarks/block_sizes.py [--rows 16] [--seeds 3] [--out benchmarks/results/block_sizes.json]
+    python benchmarks/block_sizes.py [--rows 6] [--seeds 2] [--out benchmarks/results/block_sizes.txt]
 
 Tables: an MLP with two hidden layers, fitted to a random function of 4 to 64 standardised features with products of two of
 them; the baseline is the mean row. Images: a small convolutional network on Fashion-MNIST, square cells, the baseline is black
 (left out if the data are not there). Truth: the change of the output when a single feature is replaced by its baseline, and
 Shapley values, exact for up to 8 features, else from 100 pairs of orders. Every number is the mean over rows of Pearson's
-correlation, then over seeds, with the standard error over seeds.
+correlation, then over seeds, with the standard error over seeds. The spread is the standard deviation of a score over ten
+random cuts into blocks, as a multiple of that between features.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from cafexai.metrics.occlusion import correlation
 from cafexai.models import Recipe, mlp, seeded, small_cnn, train
 from cafexai.paper.studies.truth_shapley import estimate_by_pairs, exact, subsets
 
-EXACT, PAIRS = 8, 100
+EXACT, PAIRS, CUTS = 8, 100, 10
 TABLES, CELLS = (4, 8, 16, 32, 64), (14, 7, 4)  # features; sides of cells of 28 x 28 pixels
 
 
@@ -65,6 +65,19 @@ def truths(model: nn.Module, row: Tensor, groups: Tensor, target: int) -> tuple[
     return alone[0] - alone[1:], shapley
 
 
+def spread(cafe: CAFE, x: Tensor, words: dict[str, Any]) -> dict[str, float]:
+    """How much scores of a few rows depend on which features share a block."""
+    count, generator = int(words["feature_groups"].max()) + 1, torch.Generator().manual_seed(0)
+    few = {"target": words["target"][:4], "feature_groups": words["feature_groups"]}
+    cuts = [torch.rand(count, generator=generator).argsort() < count // 2 for _ in range(CUTS)]
+    found = [cafe.explain_blocks(x[:4], **few, blocks=cut) for cut in cuts]
+    result = {}
+    for name in ("combined", "if_missing"):
+        scores = torch.stack([getattr(e, name).flatten(1) for e in found])
+        result[f"{name}: spread"] = (scores.std(0).mean(1) / scores.mean(0).std(1)).mean().item()
+    return result
+
+
 def measured(model: nn.Module, x: Tensor, groups: Tensor) -> dict[str, float]:
     """Correlations with both truths, by method."""
     with torch.no_grad():
@@ -82,19 +95,19 @@ def measured(model: nn.Module, x: Tensor, groups: Tensor) -> dict[str, float]:
     found = [truths(model, row, groups, int(one)) for row, one in zip(x, target, strict=True)]
     alone, shapley = (torch.stack([one[place] for one in found]).double() for place in (0, 1))
     result = {f"{name}: removal": correlation(own.flatten(1).double(), alone).mean().item() for name, own in scores.items()}
-    return result | {
-        f"{name}: Shapley": correlation(own.flatten(1).double(), shapley).mean().item() for name, own in scores.items()
-    }
+    for name, own in scores.items():
+        result[f"{name}: Shapley"] = correlation(own.flatten(1).double(), shapley).mean().item()
+    return result | spread(cafe, x, words)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=16)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "block_sizes.json")
+    parser.add_argument("--rows", type=int, default=6)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "block_sizes.txt")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
+    chosen.out.write_text("")
     for make, sizes in ((table, TABLES), (picture, CELLS)):
         for size in sizes:
             try:
@@ -103,14 +116,15 @@ def main() -> None:
                 print(f"left out: {str(error).splitlines()[0]}")
                 break
             name = f"table, {size} features" if make is table else f"pictures, {(28 // size) ** 2} cells"
-            found[name] = {key: _mean([run[key] for run in runs]) for key in runs[0]}
-            print(name, {key: f"{mean:.3f} ± {error:.3f}" for key, (mean, error) in found[name].items()}, flush=True)
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+            line = f"{name} { {key: _mean([run[key] for run in runs]) for key in runs[0]} }"
+            print(line, flush=True)
+            with chosen.out.open("a") as file:
+                file.write(line + "\n")
 
 
-def _mean(values: list[float]) -> tuple[float, float]:
+def _mean(values: list[float]) -> str:
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return round(statistics.mean(values), 4), round(error, 4)
+    return f"{statistics.mean(values):.3f} ± {error:.3f}"
 
 
 if __name__ == "__main__":

@@ -74,6 +74,10 @@ than two standard errors on at least one, "undecided" all between. The studies o
 networks are trained (preset `full`), `truth-vit` and `truth-ft` three, the tuned encoder one. Where one network is explained,
 the standard error is over its rows and does not know how another training would turn out.
 
+GIM, AttnLRP and CP-LRP are rules for attention weights, norms and activations. They are in the tables of networks with
+attention: `truth-text`, `truth-vit` and `truth-ft`. The networks of `truth-tables` and `truth-images` have no attention; on a
+ReLU network without norms all three are the gradient times the change of the input.
+
 What removing a feature shows depends on what stands in its place; here it is the baseline of the scores: zeros, for text
 the mask token, for standardised columns the mean row. On texts the first and the last token stay in every comparison. Shapley
 values answer another question than removing single features; they are exact for columns (at most 13 features) and for

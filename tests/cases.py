@@ -37,11 +37,16 @@ class Case:
     """How to call a rule, and which naive twin it has."""
 
     name: str
-    twin: str  # linear, elementwise, largest, smallest, soft, product, constant, shaped
+    twin: str  # linear, elementwise, largest, smallest, soft, product, constant, shaped, softmax (open)
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     frozen: Callable[..., Any] | None = None  # the linear function at frozen values: frozen(values) -> f
     where: Callable[[Any], bool] = lambda function: True
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Those that differ from the published method."""
+        return {"attention": "open"} if self.twin == "softmax" else {}
 
 
 CASES: list[Case] = []
@@ -425,6 +430,8 @@ case("new_zeros new_ones", "shaped", S((2, 3)), (2,))
 case("new_full", "shaped", S((2, 3)), (2,), 1.0)
 case("new_tensor", "shaped", S((2, 3)), [1.0])
 case("softmax", "constant", S((2, 3)), 1)
+case("softmax", "softmax", S((2, 3)), 1)
+case("log_softmax", "softmax", S((2, 3)), 1)
 case("log_softmax", "linear", S((2, 3)), 1, frozen=lambda a: lambda x: x - a.logsumexp(1, keepdim=True))
 case("softmin", "constant", S((2, 3)), 1)
 

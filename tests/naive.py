@@ -93,6 +93,20 @@ def product(f: Callable[[Tensor, Tensor], Tensor], inputs: Sequence[Pair]) -> Tw
     )
 
 
+def softmax(f: Callable[[Tensor], Tensor], inputs: Sequence[Pair]) -> Twin:
+    """Open attention, f being softmax or log_softmax along dimension 1: l_i (dL_i - mean of dL), with log-means l."""
+    (x,) = inputs
+    blocks = []
+    for now, then in zip(x.value, x.reference, strict=True):
+        p, r = now.softmax(0), then.softmax(0)
+        mean = (p - r) / (p.log() - r.log())
+        of_log = torch.eye(len(p)) - mean / mean.sum()
+        blocks.append(of_log if bool((f(now[None]) < 0).any()) else mean[:, None] * of_log)
+    weight = torch.block_diag(*blocks)
+    reference = f(x.reference)
+    return Twin(reference, torch.zeros_like(reference), [clip(weight)], [clip(-weight)], [clip(-weight)], [clip(weight)])
+
+
 def flows(r: float, p: float, n: float, phi: Callable[[str], float]) -> dict[str, float]:
     """The eight score flows of one unit (appendix "Score Flow Definitions"); phi at "ref", "comb", "pos", "neg"."""
     comb = p - n

@@ -136,8 +136,9 @@ def test_one_step_is_what_it_is_composed_of(name, netting, dtype, monkeypatch):
         torch.testing.assert_close(getattr(e, part), getattr(other, part), **near)
 
 
+@pytest.mark.parametrize("flows", ["mean", "peak"])
 @pytest.mark.parametrize("netting", ["unit", "feature"])
-def test_an_activation_straight_behind_attention(netting, monkeypatch):
+def test_an_activation_straight_behind_attention(netting, flows, monkeypatch):
     """It asks for all that was added up, which the step itself does not know."""
     torch.manual_seed(0)
     project = nn.Linear(WIDTH, 3 * WIDTH, dtype=torch.float64)
@@ -146,10 +147,13 @@ def test_an_activation_straight_behind_attention(netting, monkeypatch):
         return F.scaled_dot_product_attention(*project(x).chunk(3, -1)).relu().sum((1, 2))
 
     x, start = torch.randn(2, 2, TOKENS, WIDTH, dtype=torch.float64)
-    cafe = CAFE(model, variant=Variant(netting=netting))
+    cafe = CAFE(model, variant=Variant(netting=netting, flows=flows))
     e = cafe.explain(x, start)
+    torch.testing.assert_close(e.combined.sum((1, 2)), (model(x) - model(start)).detach(), rtol=1e-9, atol=1e-10)
     composed(monkeypatch)
-    torch.testing.assert_close(e.combined, cafe.explain(x, start).combined, rtol=1e-9, atol=1e-10)
+    other = cafe.explain(x, start)
+    for part in ("combined", "positive", "negative"):
+        torch.testing.assert_close(getattr(e, part), getattr(other, part), rtol=1e-9, atol=1e-10)
 
 
 def test_windows_of_several_rows():
@@ -202,3 +206,79 @@ def test_a_bias_of_the_logits_that_depends_on_the_input():
         assert e.frozen == ()
         torch.testing.assert_close(e.baseline_output, model(start).detach(), rtol=1e-9, atol=1e-10)
         torch.testing.assert_close(e.combined.sum((1, 2)), (model(x) - model(start)).detach(), rtol=1e-9, atol=1e-10)
+
+
+def naive(parts, starts, allowed, end):
+    """Scores of queries, keys and values of one head for a linear head: queries one by one, over the keys that each may see."""
+    (q, k, v), (q0, k0, v0) = parts, starts
+    scale, scores = q.shape[-1] ** -0.5, [torch.zeros_like(part) for part in parts]
+    for i in range(len(q)):
+        keys = allowed[i].nonzero()[:, 0]
+        if not len(keys):
+            continue
+        p, r = (scale * (a[i] @ b[keys].T) for a, b in ((q, k), (q0, k0)))
+        p, r = p.softmax(0), r.softmax(0)
+        mean = torch.where(p == r, p, (p - r) / (p.log() - r.log()))
+        to_logits = mean * ((v + v0)[keys] / 2 @ end)
+        to_logits = scale * (to_logits - mean * to_logits.sum() / mean.sum())
+        scores[0][i] += to_logits @ ((k + k0)[keys] / 2) * (q - q0)[i]
+        scores[1][keys] += to_logits[:, None] * (q + q0)[i] / 2 * (k - k0)[keys]
+        scores[2][keys] += ((p + r) / 2)[:, None] * end * (v - v0)[keys]
+    return scores
+
+
+@pytest.mark.parametrize("variant", [Variant(), Variant(flows="peak"), Variant(netting="feature", flows="peak")])
+@pytest.mark.parametrize("empty", [False, True])
+def test_masks_and_rows_without_any_key_equal_their_naive_twin(variant, empty):
+    torch.manual_seed(0)
+    parts, starts, end = torch.randn(3, TOKENS, 4).double(), torch.randn(3, TOKENS, 4).double(), torch.randn(4).double()
+    allowed = torch.rand(TOKENS, TOKENS) > 0.4
+    allowed[2] = False
+    if empty:
+        allowed[:] = False
+
+    def model(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed).nan_to_num(0).sum(1) @ end
+
+    e = CAFE(model, variant=variant).explain(tuple(parts[:, None]), tuple(starts[:, None]))
+    for found, expected in zip(e.combined, naive(parts, starts, allowed, end), strict=True):
+        torch.testing.assert_close(found[0], expected, rtol=1e-10, atol=1e-12)
+    assert not e.combined[0][0, 2].any()  # the query without a key
+
+
+def test_permuted_keys_have_permuted_scores():
+    torch.manual_seed(0)
+    (parts, starts), bias = torch.randn(2, 3, 2, TOKENS, WIDTH).double(), torch.randn(TOKENS, TOKENS).double()
+    end, order = torch.randn(WIDTH).double(), torch.randperm(TOKENS)
+
+    def explained(order):
+        def model(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias[:, order]).tanh().sum(1) @ end
+
+        def moved(some):
+            return some[0], some[1][:, order], some[2][:, order]
+
+        return CAFE(model).explain(moved(parts), moved(starts)).combined
+
+    plain, permuted = explained(torch.arange(TOKENS)), explained(order)
+    torch.testing.assert_close(permuted[0], plain[0], rtol=1e-10, atol=1e-12)
+    for place in (1, 2):
+        torch.testing.assert_close(permuted[place], plain[place][:, order], rtol=1e-10, atol=1e-12)
+
+
+def test_pairs_of_features_split_the_conflict():
+    """At c = 1, peak flows: all that cancels is in some pair, as with frozen attention."""
+    torch.manual_seed(0)
+    layer, out = nn.MultiheadAttention(4, 2, batch_first=True), nn.Linear(4, 2)
+    model = nn.Module()
+    model.layer, model.out = layer, out
+    model.forward = lambda x: out(F.gelu(x + layer(x, x, x)[0]).mean(1))
+    model, x, start = model.double().eval(), torch.randn(2, 5, 4).double(), torch.randn(1, 5, 4).double()
+    e = CAFE(model, 1.0, "feature", flows="peak").explain(x, start, 0, pairs=True)
+    assert e.frozen == ()
+    sides = e.positive.flatten(1).sum(1), e.negative.flatten(1).sum(1)
+    torch.testing.assert_close(e.conflict_pairs.sum((1, 2)), torch.minimum(*sides), rtol=1e-8, atol=1e-9)
+    alone = torch.cat(
+        [CAFE(model, 1.0, "feature", flows="peak").explain(row[None], start, 0, pairs=True).conflict_pairs for row in x]
+    )
+    torch.testing.assert_close(e.conflict_pairs, alone)

@@ -89,7 +89,9 @@ def call(case, function, seed, c, edit=None, carrier=PathScores):
     """The engine's result and what the twin needs."""
     leaves, structure, pairs = build(case, seed, edit)
     rows = {pair.reference.shape[0] for pair in pairs}
-    run = Run(rows.pop() if len(rows) == 1 and case.name not in JOIN_ROWS else 1, Settings(carrier, lambda path: c))
+    run = Run(
+        rows.pop() if len(rows) == 1 and case.name not in JOIN_ROWS else 1, Settings(carrier, lambda path: c, **case.settings)
+    )
     states = [scored(pair, run) for pair in pairs]
     queue = iter(states)
     arguments = [Scored(next(queue), torch.float64) if isinstance(leaf, naive.Pair) else leaf for leaf in leaves]
@@ -137,8 +139,8 @@ def twin_of(case, f, pairs, c):
         f = case.frozen(*(pair.value for pair in pairs))
     if case.twin in ("linear", "rounded"):
         return naive.linear(f, pairs), pairs
-    if case.twin == "product":
-        return naive.product(f, pairs), pairs
+    if case.twin in ("product", "softmax"):
+        return getattr(naive, case.twin)(f, pairs), pairs
     if case.twin == "elementwise":
         return naive.elementwise(f, pairs, c), pairs
     if case.twin == "soft":

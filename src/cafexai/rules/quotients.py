@@ -102,7 +102,7 @@ def open_quotient(terms: MadeBy, value: Tensor, whole: Function) -> Any:
 
 def scaled_weights(a: Scores, b: Scores) -> Any:
     """a / b for weights and their sum, as of the experts that were chosen: a quotient in halves; None if b is no such sum."""
-    if a.run.settings.attention != "open" or a.ndim != b.ndim or bool((a.value < 0).any()):
+    if a.run.settings.attention != "open" or a.ndim != b.ndim or bool((a.value < 0).any() or (a.start < 0).any()):
         return None
     for dim in range(a.ndim):
         if b.shape[dim] == 1 < a.shape[dim] and gap(a.value.sum(dim, keepdim=True), b.value) <= EPSILON:
