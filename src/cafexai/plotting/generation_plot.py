@@ -57,7 +57,7 @@ def heat_map(generation: Generation, scores: str = "combined", most: int = 60) -
     bar.outline.set_visible(False)
     bar.set_label({"combined": "net score", "positive": "pushed up", "negative": "pushed down"}[scores], fontsize=points(9))
     if given is not None:
-        return drawn  # type: ignore[no-any-return]
+        return drawn
     title = f"What each generated {'token' if columns > 1 else 'text'} comes from"
     add_heading(drawn, title, "\n".join([f"Explained: {generation.explained}.", _below(lines, generation)]))
     return drawn
