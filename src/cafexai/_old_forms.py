@@ -63,6 +63,8 @@ def old_form(cafe: CAFE, method: Callable[..., Any], inputs: Any, request: Reque
     name = method.__name__
     if name == "explain_classes" and isinstance(request.target, str):
         raise ValueError('explain_classes(..., target="all"): it explains all outputs. Drop target=.')
+    if "segments" in old:
+        raise TypeError(f"{name}(..., segments=...): parts of a prompt are summed by cafe.generation(prompt, segments=...).")
     if unknown := sorted(set(old) - {*INFO, *QUESTION}):
         raise TypeError(f"{name}(..., {unknown[0]}=...): unknown parameter. Parameters: inputs, {', '.join(OPTIONS)}.")
     for one in INFO:

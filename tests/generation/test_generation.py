@@ -220,6 +220,13 @@ def test_the_heat_map_shows_all_sources(tokenizer):
     axes = g.plot().axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [name.strip() for name in g.sources]
     assert [label.get_text().split("\n")[0] for label in axes.get_xticklabels()] == ["and", "you", "may"]
+    import matplotlib as mpl
+
+    assert tuple(g.plot(figsize=(4, 3)).get_size_inches()) == (4, 3)
+    assert g.plot(style="paper").get_figwidth() in (3.3, 7.0)
+    given = mpl.figure.Figure().subplots()
+    assert g.plot(ax=given) is given.figure
+    assert len(given.get_yticklabels()) == len(g.sources)
     folded = g.plot(most=3).axes[0]
     assert folded.get_yticklabels()[-1].get_text() == f"({len(g.sources) - 2} others)"
     with pytest.raises(ValueError, match="Allowed values: 'combined'"):

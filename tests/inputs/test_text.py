@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from cafexai import CAFE, Explanation
+from cafexai import CAFE, Explanation, Refine
 
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
@@ -55,8 +55,8 @@ def bert(size=30):
 def test_strings_give_words(tmp_path):
     tokenizer, model = word_pieces(), bert()
     e = CAFE(model).explain(TEXTS[:2], target=1, tokenizer=tokenizer)
-    assert e.names(0) == ("the", "film", "was", "unbelievably", "superb", "!", "(special)")
-    assert e.names(1) == ("not", "good", "(special)", "", "", "", "")
+    assert e.names(0) == ("The", "film", "was", "unbelievably", "superb", "!", "(special: [CLS] [SEP])")
+    assert e.names(1) == ("Not", "good", "(special: [CLS] [SEP])", "", "", "", "")
     assert (e.positive[1, 3:] == 0).all()
     assert e.kind == "text"
     assert e.values() is None
@@ -74,8 +74,8 @@ def test_strings_give_words(tmp_path):
     assert again.names(1) == e.names(1)
     assert again[1].names() == e.names(1)
     frame = e.to_frame()
-    assert frame[frame.row == 1].feature.tolist() == ["not", "good", "(special)", "(bias)"]
-    assert set(e.top(1, 5).feature) == {"not", "good", "(special)"}
+    assert frame[frame.row == 1].feature.tolist() == ["Not", "good", "(special: [CLS] [SEP])", "(bias)"]
+    assert set(e.top(1, 5).feature) == {"Not", "good", "(special: [CLS] [SEP])"}
     assert e.to_shap().data[1].tolist() == list(e.names(1))
     text = e.ledger(0)
     assert "unbelievably" in text
@@ -90,7 +90,7 @@ def test_encodings_go_straight_in():
     for inputs in (encoding, dict(encoding), tokenizer(TEXTS[:2], padding=True), {**encoding, "length": torch.tensor([1, 2])}):
         e = CAFE(model).explain(inputs, target=1, tokenizer=tokenizer)
         assert torch.equal(e.positive, strings.positive)
-        assert e.names(1) == strings.names(1)
+        assert [name.lower() for name in e.names(1)] == [name.lower() for name in strings.names(1)]
     by_hand = CAFE(model).explain(ids, target=1, additional_forward_args={"attention_mask": mask}, tokenizer=tokenizer)
     torch.testing.assert_close(by_hand.positive, strings.positive)
     plain = CAFE(model).explain(encoding, target=1)
@@ -127,7 +127,7 @@ def test_pairs_of_words_are_sums_of_pairs_of_tokens():
 def test_words_of_other_tokenizers(make):
     tokenizer = make()
     e = CAFE(bert(len(tokenizer))).explain(TEXTS, target=0, tokenizer=tokenizer)
-    read = ["".join(e.names(row)).replace("(special)", "") for row in range(3)]
+    read = ["".join(e.names(row)).replace("(special: <pad>)", "") for row in range(3)]
     assert read == [text.replace(" ", "") for text in TEXTS]
     assert e.names(1)[:2] == ("Not", "good")
     assert "café" in e.names(2)
@@ -145,7 +145,7 @@ def test_groups_and_layers_take_tokens():
 
 def test_unknown_words_are_words():
     e = CAFE(bert()).explain(["a zebra"], target=1, tokenizer=word_pieces())
-    assert e.names() == ("a", "[UNK]", "(special)")
+    assert e.names() == ("a", "zebra", "(special: [CLS] [SEP])")
     assert e.positive[0, 1] > 0
 
 
@@ -165,8 +165,10 @@ def test_what_texts_need_is_said():
     model, tokenizer = bert(), word_pieces()
     with pytest.raises(ValueError, match=r"explain\(\['Not good'\], ...\): which tokenizer"):
         CAFE(model).explain("Not good")
-    with pytest.raises(ValueError, match="corrections are those of tokens"):
-        CAFE(model, background=torch.zeros(3, 4)).explain(TEXTS[:1], tokenizer=tokenizer, refine=20)
+    cafe = CAFE(model, tokenizer=tokenizer)
+    e = cafe.explain(TEXTS[:1])
+    with pytest.raises(ValueError, match="it perturbs tokens"):
+        cafe.refine(e, Refine(20, perturb=lambda rows, generator: rows))
     with pytest.raises(ValueError, match="padding=True"):
         CAFE(model).explain(tokenizer(TEXTS), target=0)
     with pytest.raises(ValueError, match="by name, too"):
@@ -248,7 +250,8 @@ def test_words_are_compared_with_the_mask_token():
     assert torch.equal(e.combined, expected.combined)
     assert torch.equal(e.combined, CAFE(model).explain(TEXTS[:2], "mask", target=1, tokenizer=tokenizer).combined)
     assert any("[MASK]" in note for note in e.notes)
-    assert e.combined[0, e.names(0).index("(special)")] == 0
+    assert e.names(0)[-1] == ""  # special tokens stay: nothing to show
+    assert e.combined[0, -1] == 0
     torch.testing.assert_close(e.baseline_output + e.combined.sum(1), e.output)
     plain = CAFE(model).explain(TEXTS[:2], target=1, tokenizer=word_pieces())  # it has none
     zero = CAFE(model).explain(TEXTS[:2], "zero", target=1, tokenizer=tokenizer)
@@ -264,7 +267,7 @@ def test_words_are_whole_in_blocks():
     tokenizer, model = word_pieces(), bert()
     cafe, mask = CAFE(model, tokenizer=tokenizer), tokenizer.unk_token_id
     e = cafe.explain_blocks(TEXTS[:2], mask, 1)
-    assert e.names(0) == ("the", "film", "was", "unbelievably", "superb", "!", "(special)")
+    assert e.names(0) == ("The", "film", "was", "unbelievably", "superb", "!", "(special: [CLS] [SEP])")
     assert e.blocks[0].tolist() == [True, False, True, False, True, False, True]
     assert e.if_missing_error.abs().max() < 1e-10
     encoding = tokenizer(TEXTS[:2], padding=True, return_tensors="pt")
@@ -274,5 +277,28 @@ def test_words_are_whole_in_blocks():
     without = torch.where(inside, mask, ids[0])
     changed = model(input_ids=without[None], attention_mask=padding[:1]).logits
     torch.testing.assert_close(e.checks.lost[0, 0], (e.output[0] - changed[0, 1]).detach())
-    with pytest.raises(ValueError, match="mask_token_id"):
+    with pytest.raises(ValueError, match='baselines="mask" if the tokenizer has'):
         cafe.explain_blocks(TEXTS[:2], "zero", 1)
+
+
+def test_sentence_pairs_and_the_own_spelling():
+    tokenizer, model = word_pieces(), bert()
+    cafe = CAFE(model, tokenizer=tokenizer)
+    pairs = [("The film", "was GOOD"), ("Not good", "the film was superb")]
+    e = cafe.explain(pairs, target=1, baselines="zero")
+    encoding = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
+    by_hand = cafe.explain(encoding, target=1, baselines="zero")
+    torch.testing.assert_close(e.combined, by_hand.combined)
+    assert e.names(0)[:4] == ("The", "film", "was", "GOOD")
+    assert e.names(0)[4].startswith("(special: [CLS] [SEP]")
+    with pytest.raises(ValueError, match="alone, or in pairs"):
+        cafe.explain([("a", "b", "c")], target=1)
+    with pytest.raises(ValueError, match=r"cafe\.generation\(messages\)"):
+        cafe.explain([{"role": "user", "content": "good"}], target=1)
+    with pytest.raises(TypeError, match=r"cafe\.generation\(prompt, segments=\.\.\.\)"):
+        cafe.explain("good", target=1, segments={"a": (0, 4)})
+
+
+def test_words_with_an_apostrophe_are_one():
+    e = CAFE(bert(), tokenizer=word_pieces()).explain("I can't, film", target=1, baselines="zero")
+    assert e.names()[:4] == ("I", "can't", ",", "film")

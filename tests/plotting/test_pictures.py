@@ -23,7 +23,7 @@ from cafexai.plotting.summary import aside, features
 from plotting.test_presentation import texts, wide
 
 STORED = Path(__file__).parents[1] / "pictures"
-WORDS = "(special) a film that starts slowly , but what follows is superb , moving and $ 5 well spent".split()
+WORDS = ["(special: [CLS])", *"a film that starts slowly , but what follows is superb , moving and $ 5 well spent".split()]
 
 
 def table(rows=40, **options):

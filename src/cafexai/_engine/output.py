@@ -202,8 +202,8 @@ def _minus_mean(scores: Scores, pick: Callable[[Tensor], Tensor], places: Tensor
     """One output minus the mean of others, (rows, others) in the last dimension, at (rows, dimensions before it)."""
     index = others.to(scores.template.device)
     rows = torch.arange(len(index), device=index.device)[:, None]
-    before = tuple(one[:, None] for one in places.to(index.device).unbind(1))
-    rest = scores.reshape(lambda v: v[(rows, *before, index)], aligned=True).linear(lambda v: v.mean(1), aligned=True)
+    place = (rows, *(one[:, None] for one in places.to(index.device).unbind(1)), index)
+    rest = scores.reshape(lambda v: v[place], aligned=True).linear(lambda v: v.mean(1), aligned=True)
     difference: Scores = scores.reshape(pick, aligned=True).add(rest, alpha=-1)
     return difference
 

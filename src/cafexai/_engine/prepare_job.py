@@ -19,7 +19,7 @@ from .._inputs.causal import with_positions
 from .._inputs.convert import convert_inputs
 from .._inputs.groups import default_names, groups_of_rows, join_groups, places
 from .._inputs.prepare import Inputs, has_own_columns, is_frame, model_dtype, prepare, row_names_of
-from .._inputs.words import mask_words
+from .._inputs.words import leave_out_special, mask_words
 from .job import Job, as_arguments
 from .model import Subject
 from .model_info import ModelInfo
@@ -62,6 +62,7 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         schema=info.schema,
         words=info.words and request.feature_groups is None and layer is None and not only_net,
         mask=ready.mask,
+        written=ready.written,
         call=call,
         allow_nan=info.allow_nan,
     )
@@ -72,6 +73,8 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     about: tuple[str, ...] = ()
     if info.tokenizer is not None and len(given.tensors) == 1 and not question.latent:
         baselines, about = mask_words(baselines, given.tensors[0], info.tokenizer)
+        if about and given.words is not None:
+            given = dataclasses.replace(given, words=leave_out_special(given.words))
     typical = _is_background(baselines)
     if baselines is None and info.background is not None and _in_own_columns(inputs, subject, info) and not question.latent:
         baselines, typical = WORD, True

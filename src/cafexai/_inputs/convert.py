@@ -8,7 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from .images import is_picture, preprocess_images
-from .words import EXPLAINED, encode_text, is_encoding, is_text, split_encoding
+from .prompt import is_chat
+from .words import EXPLAINED, Written, encode_text, is_encoding, is_text, is_text_pairs, split_encoding
 
 
 class Taken(NamedTuple):
@@ -20,6 +21,7 @@ class Taken(NamedTuple):
     notes: tuple[str, ...] = ()
     mask: Any = None  # which tokens count
     names: tuple[str, ...] = ()  # by which forward takes the inputs, if these came by name
+    written: list[Written] | None = None  # texts as the user wrote them
 
 
 def convert_inputs(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, display: Any, raw: bool) -> Taken:
@@ -41,11 +43,17 @@ def convert_inputs(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, dis
             f"{call}(picture): which numbers does the model get? Give the function that it was trained with: preprocess=..., "
             "one picture to a tensor (channels, height, width)."
         )
-    if is_text(inputs):
+    if is_chat(inputs):
+        raise ValueError(
+            f"{call}(messages): chat messages are explained by cafe.generation(messages), which has one score per message "
+            "with .by('message'). For one next token give the text: tokenizer.apply_chat_template(messages, tokenize=False)."
+        )
+    written = None
+    if is_text(inputs) or is_text_pairs(inputs):
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         if raw:
             return Taken(np.array(texts, dtype=object), extra, display)
-        inputs, notes = encode_text(texts, tokenizer, call)
+        inputs, notes, written = encode_text(texts, tokenizer, call)
     if not is_encoding(inputs):
         return Taken(inputs, extra, display, notes, extra.get("attention_mask") if isinstance(extra, dict) else None)
     named, extra = split_encoding(inputs, extra, tokenizer is not None, call)
@@ -53,4 +61,6 @@ def convert_inputs(inputs: Any, extra: Any, tokenizer: Any, preprocess: Any, dis
     if left:
         notes = (*notes, f"Explained is {', '.join(named)}; {', '.join(left)} goes to the model as it is and has no scores.")
     inputs = tuple(named.values())
-    return Taken(inputs if len(inputs) > 1 else inputs[0], extra, display, notes, extra.get("attention_mask"), tuple(named))
+    return Taken(
+        inputs if len(inputs) > 1 else inputs[0], extra, display, notes, extra.get("attention_mask"), tuple(named), written
+    )

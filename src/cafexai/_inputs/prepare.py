@@ -77,13 +77,15 @@ def prepare(
     schema: Any = None,
     words: bool = False,
     mask: Any = None,
+    written: Any = None,
     call: str = "explain",
     allow_nan: bool = False,
 ) -> Inputs:
     """Tensors, numpy arrays or data frames, one or several, to tensors.
 
     ``columns`` are the features that the model was said to have: frames are put in their order. ``schema`` says more of them.
-    ``feature_names`` are shown. ``words`` puts tokens together; ``mask`` says which of them count.
+    ``feature_names`` are shown. ``words`` puts tokens together; ``mask`` says which of them count,
+    ``written`` how the user spelt them.
     """
     if schema is not None:
         inputs = by_schema(inputs, schema, f"{call}(frame)", allow_nan)
@@ -132,7 +134,9 @@ def prepare(
     if tokenizer is not None:
         ids = _token_ids(tensors)
         return (
-            replace(about, words=words_of(tokenizer, ids, mask)) if words else replace(about, tokens=tokens_of(tokenizer, ids))
+            replace(about, words=words_of(tokenizer, ids, mask, written))
+            if words
+            else replace(about, tokens=tokens_of(tokenizer, ids))
         )
     return about if schema is None else _describe(about, schema, f"{call}(...)")
 

@@ -183,7 +183,7 @@ def _content(content: Any, call: str) -> str:
             f"{call}(messages): a message has parts of the types {', '.join(map(repr, kinds))}. Only texts are explained: give "
             'content="...", or [{"type": "text", "text": "..."}].'
         )
-    return "".join(texts)
+    return "".join(map(str, texts))
 
 
 def _with_segments(tokens: Tokens, segments: Mapping[str, Any], call: str) -> Tokens:

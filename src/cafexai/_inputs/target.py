@@ -76,13 +76,15 @@ def pick_outputs(outputs: Tensor, target: Tensor, against: Tensor | None = None)
     rows = torch.arange(len(outputs), device=outputs.device)
 
     def pick(index: Tensor) -> Tensor:
-        return outputs[(rows, *index.to(outputs.device).unbind(1)[: outputs.ndim - 1])]
+        place = (rows, *index.to(outputs.device).unbind(1)[: outputs.ndim - 1])
+        return outputs[place]
 
     one = pick(target)
     if against is None:
         return one
     if is_others(against):
-        here = outputs[(rows, *target.to(outputs.device).unbind(1)[:-1])]
+        places = (rows, *target.to(outputs.device).unbind(1)[:-1])
+        here = outputs[places]
         return one - (here.sum(1) - one) / (here.shape[1] - 1)
     several = split_index(against, target.shape[1])
     return one - (pick(several[0]) if len(several) == 1 else torch.stack([pick(index) for index in several]).mean(0))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-SPECIAL = "(special)"  # padding, beginnings and ends together
+from .word_spans import Span, word_index, word_names
+
+SPECIAL = "(special"  # begins the name of what padding, beginnings and ends together are
 NOT_FOR_MODELS = (  # what tokenizers add for others
     "special_tokens_mask",
     "offset_mapping",
@@ -33,6 +35,14 @@ class Words:
     names: tuple[tuple[str, ...], ...]  # equally many for each row
 
 
+class Written(NamedTuple):
+    """A text as the user wrote it, and where its tokens are."""
+
+    text: str
+    spans: Sequence[Span | None]
+    word_ids: Sequence[int | None]
+
+
 def is_encoding(inputs: Any) -> bool:
     """What a tokenizer or processor returns: input_ids or pixels and more, by name."""
     return hasattr(inputs, "keys") and any(name in inputs.keys() for name in EXPLAINED)  # noqa: SIM118  (it is no Mapping)
@@ -48,19 +58,43 @@ def is_text(inputs: Any) -> bool:
     return listed and len(inputs) > 0 and all(isinstance(one, str) for one in inputs)
 
 
-def encode_text(texts: list[str], tokenizer: Any, call: str) -> tuple[Any, tuple[str, ...]]:
-    """What the tokenizer makes of texts, and a note on those that were too long for the model."""
+def is_text_pairs(inputs: Any) -> bool:
+    """A list of pairs of strings."""
+    return isinstance(inputs, list) and len(inputs) > 0 and all(isinstance(one, tuple) and is_text(one) for one in inputs)
+
+
+def encode_text(
+    texts: Sequence[str | tuple[str, ...]], tokenizer: Any, call: str
+) -> tuple[Any, tuple[str, ...], list[Written] | None]:
+    """What the tokenizer makes of texts or pairs, a note on those that are too long, and how they are written, if it knows."""
     if not callable(tokenizer):
         raise ValueError(f"{call}({texts[:1]!r}, ...): which tokenizer? Give the one of the model: tokenizer=...")
     longest = getattr(tokenizer, "model_max_length", None)
     limit = longest if isinstance(longest, int) and longest < NO_LIMIT else None
     options = {} if limit is None else {"truncation": True, "max_length": limit}
-    encoding = tokenizer(texts, padding=len(texts) > 1, return_tensors="pt", **options)
+    if any(isinstance(one, tuple) and len(one) != 2 for one in texts):
+        raise ValueError(f"{call}([...]): texts come alone, or in pairs, [(first, second), ...].")
+    rows = [one if isinstance(one, tuple) else (one,) for one in texts]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    fast = bool(getattr(tokenizer, "is_fast", False))
+    options |= {"return_offsets_mapping": True} if fast else {}
+    encoding = tokenizer(*columns, padding=len(texts) > 1, return_tensors="pt", **options)
     notes: tuple[str, ...] = ()
     if limit is not None and encoding["input_ids"].shape[1] >= limit:
-        cut = [row for row, text in enumerate(texts) if len(tokenizer(text)["input_ids"]) > limit]
+        cut = [row for row, text in enumerate(rows) if len(tokenizer(*text)["input_ids"]) > limit]
         notes = (f"Cut after {limit} tokens, the most the tokenizer allows: row {', '.join(map(str, cut))}.",) if cut else ()
-    return encoding, notes
+    return encoding, notes, [_written(encoding, row, parts) for row, parts in enumerate(rows)] if fast else None
+
+
+def _written(encoding: Any, row: int, parts: Sequence[str]) -> Written:
+    """The parts of a row as one text; no word goes from one part into the next."""
+    starts = (0, len(parts[0]) + 1)
+    own = encoding.sequence_ids(row)
+    spans: list[Span | None] = []
+    for part, (start, end) in zip(own, encoding["offset_mapping"][row].tolist(), strict=True):
+        spans.append(None if part is None else (starts[part] + start, starts[part] + end))
+    ids = [None if word is None else word + part * len(own) for word, part in zip(encoding.word_ids(row), own, strict=True)]
+    return Written("\n".join(parts), spans, ids)
 
 
 def split_encoding(encoding: Any, extra: Any, words: bool, call: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -99,16 +133,25 @@ def tokens_of(tokenizer: Any, ids: Tensor) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(map(str, tokenizer.convert_ids_to_tokens(row))) for row in ids.tolist())
 
 
-def words_of(tokenizer: Any, ids: Tensor, mask: Any = None) -> Words:
-    """Pieces of words put together, row by row; special tokens, padding, and what ``mask`` leaves out are one entry."""
+def words_of(tokenizer: Any, ids: Tensor, mask: Any = None, written: Sequence[Written] | None = None) -> Words:
+    """Pieces of words put together, row by row; special tokens, padding, and what ``mask`` leaves out are one entry.
+
+    ``written`` are the texts, whose spelling the words keep.
+    """
     special = special_ids(tokenizer)
     rows = tokens_of(tokenizer, ids)
     mark = _mark(tokenizer, rows)
     fits = isinstance(mask, Tensor) and mask.shape == ids.shape
     counts = (mask != 0).tolist() if fits else [[True] * len(tokens) for tokens in rows]
-    found: list[list[list[str]]] = []
+    found: list[list[Any]] = []
     index = torch.zeros(ids.shape, dtype=torch.long)
     for row, tokens in enumerate(rows):
+        if written is not None:
+            text, spans, numbers = written[row]
+            own = word_index(text, spans, numbers)
+            index[row] = torch.tensor(own)
+            found.append(list(word_names(text, spans, own)))
+            continue
         words: list[list[str]] = []
         before: str | None = None
         for place, (token, number) in enumerate(zip(tokens, ids[row].tolist(), strict=True)):
@@ -124,10 +167,24 @@ def words_of(tokenizer: Any, ids: Tensor, mask: Any = None) -> Words:
     most = max(map(len, found)) + any_special
     names = []
     for row, words in enumerate(found):
-        own = [_text(tokenizer, pieces, mark) for pieces in words] + [SPECIAL] * any_special
+        called = [one if isinstance(one, str) else _text(tokenizer, one, mark) for one in words]
+        called += [_name_special(rows[row], index[row], counts[row])] * any_special
         index[row][index[row] < 0] = len(words)
-        names.append((*own, *[""] * (most - len(own))))
+        names.append((*called, *[""] * (most - len(called))))
     return Words(index, tuple(names))
+
+
+def _name_special(tokens: Sequence[str], index: Tensor, counts: Sequence[bool]) -> str:
+    """The special tokens of a row by name; padding only where there is nothing else. "" if the row has none."""
+    apart = [place for place, word in enumerate(index.tolist()) if word < 0]
+    called = dict.fromkeys(tokens[place] for place in apart if counts[place]) or dict.fromkeys(tokens[place] for place in apart)
+    return f"{SPECIAL}: {' '.join(called)})" if called else ""
+
+
+def leave_out_special(words: Words) -> Words:
+    """The same without a name for special tokens, which are as in the baseline: nothing is shown of them."""
+    names = tuple(tuple("" if name.startswith(SPECIAL) else name for name in row) for row in words.names)
+    return replace(words, names=names)
 
 
 def mask_words(baselines: Any, ids: Tensor, tokenizer: Any) -> tuple[Any, tuple[str, ...]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas
+    from matplotlib.axes import Axes
     from typing_extensions import Unpack
 
     from ..plotting.picture import Picture
@@ -193,22 +194,35 @@ class Generation:
 
         return generation_table(self)
 
-    def plot(self, scores: str = "combined", most: int = 60) -> Picture:
+    def plot(
+        self,
+        scores: str = "combined",
+        most: int = 60,
+        *,
+        ax: Axes | None = None,
+        figsize: tuple[float, float] | None = None,
+        style: str | None = None,
+    ) -> Picture:
         """A heat map: a row for each source, a column for each generated token; needs matplotlib.
 
         Args:
             scores: "combined", "positive" or "negative".
             most: How many sources are shown; those with the smallest scores are summed in one row.
+            ax: Axes of matplotlib to draw on.
+            figsize: Width and height in inches.
+            style: "paper": as wide as a column or a page, letters of 7 points, no text below.
 
         Returns:
-            The picture, which notebooks show and ``.savefig`` writes.
+            The picture, which notebooks show and ``.savefig`` writes; with ``ax``, its figure.
 
         Raises:
-            ValueError: There are no such scores.
+            ValueError: There are no such scores, or an option is unknown.
         """
         from ..plotting.generation_plot import heat_map
+        from ..plotting.looks import look
 
-        return heat_map(self, scores, most)
+        with look(figsize, style, ax):
+            return heat_map(self, scores, most)
 
     def html(self) -> str:
         """The text as a page in one file: choose a generated token to see what it comes from.

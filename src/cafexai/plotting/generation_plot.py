@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .figures import add_heading, cell_text, figure, heatmap
 from .labels import percent, shorten
+from .looks import current, points
 from .palette import NET
 from .row_lines import align_numbers, number
 
@@ -41,8 +42,9 @@ def heat_map(generation: Generation, scores: str = "combined", most: int = 60) -
         raise ValueError(f"plot(most={most}): give the number of sources to show, at least 2.")
     lines = choose_lines(generation, scores, most)
     rows, columns = lines.values.shape
-    drawn = figure(max(5.4, 3.0 + WIDE * columns), max(2.6, 1.9 + TALL * rows))
-    axes = drawn.subplots()
+    given = current().ax
+    drawn: Any = figure(max(5.4, 3.0 + WIDE * columns), max(2.6, 1.9 + TALL * rows)) if given is None else given.figure
+    axes = drawn.subplots() if given is None else given
     reach = float(lines.values.abs().max()) or 1.0
     picture = heatmap(axes, lines.values.numpy() * (-1 if scores == "negative" else 1), reach)
     _label(axes, generation, lines)
@@ -53,7 +55,9 @@ def heat_map(generation: Generation, scores: str = "combined", most: int = 60) -
         axes.axhline(lines.border - 0.5, color=NET, linewidth=1)
     bar = drawn.colorbar(picture, ax=axes, shrink=0.8, pad=0.02)
     bar.outline.set_visible(False)
-    bar.set_label({"combined": "net score", "positive": "pushed up", "negative": "pushed down"}[scores], fontsize=9)
+    bar.set_label({"combined": "net score", "positive": "pushed up", "negative": "pushed down"}[scores], fontsize=points(9))
+    if given is not None:
+        return drawn
     title = f"What each generated {'token' if columns > 1 else 'text'} comes from"
     add_heading(drawn, title, "\n".join([f"Explained: {generation.explained}.", _below(lines, generation)]))
     return drawn
@@ -94,9 +98,9 @@ def _label(axes: Axes, generation: Generation, lines: Lines) -> None:
         names = [f"{name}\n{percent(p)}" for name, p in zip(names, chance.tolist(), strict=True)]
     turned = max(map(len, [readable(token) for token in generation.generated])) > 9
     looks: dict[str, Any] = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if turned else {}
-    axes.set_xticks(range(len(names)), names, parse_math=False, fontsize=9, **looks)
+    axes.set_xticks(range(len(names)), names, parse_math=False, fontsize=points(9), **looks)
     axes.xaxis.tick_top()
-    axes.set_yticks(range(len(lines.names)), lines.names, parse_math=False, fontsize=9)
+    axes.set_yticks(range(len(lines.names)), lines.names, parse_math=False, fontsize=points(9))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 

@@ -238,7 +238,8 @@ def _in_total(one: Explanation, found: RegionScores, outlined: Sequence[int]) ->
     )
     lines.append(Line("others", "", max(up, 0.0), max(down, 0.0), net))
     if places is not None and places.prefix:
-        lines.append(Line(f"{places.prefix_name} (not on the map)", "", *before))
+        up, down, net = before
+        lines.append(Line(f"{places.prefix_name} (not on the map)", "", up, down, net))
     start, end = one.baseline_output.item(), one.output.item()
     return in_digits([*lines, bias_line(one)], start, end, conflict_of=one)
 

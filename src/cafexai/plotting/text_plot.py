@@ -9,6 +9,7 @@ from ..explanation import Explanation
 from .figures import add_heading, bare, figure, text_width
 from .labels import shorten
 from .palette import DOWN, UP, tint
+from .row_lines import align_numbers, number
 from .table_plot import headline
 from .totals import in_total, sentence
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
     from .picture import Picture
 
-WIDTH, LINE = 10.0, 0.78  # inches
+WIDTH, LINE = 10.0, 0.95  # inches
 SIZE, GAP, TALL = 11, 0.09, 0.22  # points of letters; inches between words; inches of the longest bar
-APART = "(special)"  # the tokens that a tokenizer adds, together
+NUMBERS = 7.5  # points of the numbers below words
+APART = "(special"  # begins the name of the tokens that a tokenizer adds, together
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ def words(explanation: Explanation) -> tuple[list[Word], list[Word]]:
     scores = zip(*(explanation.flat(part)[0].tolist() for part in parts), strict=True)
     found = [Word(name, *three) for name, three in zip(explanation.names(), scores, strict=True) if name]
     bias = Word("bias", explanation.bias_positive.item(), explanation.bias_negative.item(), explanation.bias.item())
-    return [word for word in found if word.text != APART], [*(word for word in found if word.text == APART), bias]
+    apart = [word for word in found if word.text.startswith(APART)]
+    return [word for word in found if not word.text.startswith(APART)], [*apart, bias]
 
 
 def longest(read: list[Word], apart: list[Word]) -> float:
@@ -64,13 +67,17 @@ def text(explanation: Explanation) -> Picture:
     axes.set_xlim(0, WIDTH)
     axes.set_ylim(LINE * len(lines) + top, 0)
     end, reach = longest(read, apart), longest_net(read, apart)
+    numbers = iter(align_numbers([word.net for line in lines for *_, word in line], 3))
     for place, line in enumerate(lines):
         base = LINE * (place + 0.5) + (top if place == len(lines) - 1 else 0)
         for left, wide, word in line:
-            _draw(axes, word, left, base, wide, end, reach)
+            _draw(axes, word, next(numbers), left, base, wide, end, reach)
     axes.axhline(LINE * (len(lines) - 1) + top / 2, color="0.7", linewidth=0.8)
     row = in_total(explanation, "words")
-    meaning = "Bars: what a word pushed up (above) and down (below). Background: the net of both."
+    meaning = (
+        f"Bars: what a word pushed up (above) and down (below); the longest is {number(end)}. Background and number: the net "
+        "of both."
+    )
     add_heading(drawn, headline(explanation, row), "\n".join([meaning, sentence(row), *explanation.notes]), _legend())
     return drawn
 
@@ -81,7 +88,7 @@ def _legend() -> list[Any]:
     return [Patch(color=UP, label="positive: pushes up"), Patch(color=DOWN, label="negative: pushes down")]
 
 
-def _draw(axes: Axes, word: Word, left: float, base: float, wide: float, end: float, reach: float) -> None:
+def _draw(axes: Axes, word: Word, told: str, left: float, base: float, wide: float, end: float, reach: float) -> None:
     from matplotlib.patches import Rectangle
 
     half = 0.13
@@ -89,7 +96,8 @@ def _draw(axes: Axes, word: Word, left: float, base: float, wide: float, end: fl
     for score, colour, edge, way in ((word.positive, UP, base - half, -1), (word.negative, DOWN, base + half, 1)):
         tall = TALL * min(score / end, 1.15) if end else 0.0
         axes.add_patch(Rectangle((left, edge), wide, way * tall, color=colour, linewidth=0))
-    style = "italic" if word.text in (APART, "bias") else "normal"
+    style = "italic" if word.text == "bias" or word.text.startswith(APART) else "normal"
+    axes.text(left + wide / 2, base + half + TALL + 0.09, told, ha="center", va="center", fontsize=NUMBERS, color="0.3")
     axes.text(
         left + wide / 2, base, shorten(word.text, 40), ha="center", va="center", fontsize=SIZE, parse_math=False, style=style
     )
@@ -100,7 +108,7 @@ def _wrap(read: list[Word]) -> list[list[tuple[float, float, Word]]]:
     lines: list[list[tuple[float, float, Word]]] = [[]]
     at = 0.0
     for word in read:
-        wide = max(text_width(shorten(word.text, 40), SIZE) / 72 + 0.06, 0.12)
+        wide = max(text_width(shorten(word.text, 40), SIZE) / 72 + 0.06, 0.38)  # room for a number below
         if at + wide > WIDTH and lines[-1]:
             lines.append([])
             at = 0.0
