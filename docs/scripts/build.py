@@ -20,6 +20,8 @@ from reference import write_reference
 
 ROOT = Path(__file__).parents[2]
 DOCS, STAGED, SITE = ROOT / "docs", ROOT / "build" / "docs", ROOT / "build" / "site"
+TABLES = {"evidence.md", "zoo.md"}  # a search for a word should not find a thousand lines of numbers
+UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 KEPT = {".md", ".png", ".svg", ".js", ".css"}
 LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\(([^)\s]+)\)")
 
@@ -33,7 +35,7 @@ def stage() -> None:
         copy = STAGED / file.relative_to(DOCS)
         copy.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".md":
-            copy.write_text(name_files_outside(file), encoding="utf-8")
+            copy.write_text(UNSEARCHED * (file.name in TABLES) + name_files_outside(file), encoding="utf-8")
         elif file.suffix == ".png":
             Image.open(file).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(copy, optimize=True)
         else:
@@ -88,7 +90,12 @@ def finish() -> None:
         root = "../" * (len(page.relative_to(SITE).parts) - 1) or "./"
         ours = f'<script src="{root}assets/worker.js"></script>'
         text = re.sub(r'<script src="https://unpkg\.com/iframe-worker/shim"[^>]*></script>', ours, text)
-        page.write_text(without_indentation(text), encoding="utf-8")
+        page.write_text(without_indentation(without_plain_tokens(text)), encoding="utf-8")
+
+
+def without_plain_tokens(text: str) -> str:
+    """A page whose names, operators and brackets in code are not each an element of its own; they have the colour of text."""
+    return re.sub(r'<span class="(?:n|o|p|w)">([^<]*)</span>', r"\1", text)
 
 
 def without_indentation(text: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+LARGE = 60_000  # characters of a page that is not copied
+
 
 def write_llms(config: Path, staged: Path, site: Path) -> None:
     """Write llms.txt and copy the Markdown of every page in the navigation beside its HTML."""
@@ -19,7 +21,7 @@ def write_llms(config: Path, staged: Path, site: Path) -> None:
         lines += [f"## {section}", ""]
         for file in pages(entries):
             text = (staged / file).read_text(encoding="utf-8")
-            if file.startswith("reference/"):  # large, and the HTML is as easy to read
+            if file.startswith("reference/") or len(text) > LARGE:  # the HTML is as easy to read
                 lines.append(f"- [{title(text)}]({file.removesuffix('.md')}.html): {first_sentence(text)}")
                 continue
             lines.append(f"- [{title(text)}]({file}): {first_sentence(text)}")
@@ -48,6 +50,7 @@ def title(text: str) -> str:
 
 def first_sentence(text: str) -> str:
     """The first sentence below the title that is no code, table, picture or note."""
+    text = re.sub(r"\A---\n.*?^---\n", "", text, flags=re.MULTILINE | re.DOTALL)
     body = re.sub(r"^(```.*?^```|<[^\n]*|\||!|#|:::)[^\n]*$", "", text.split("\n", 1)[1], flags=re.MULTILINE | re.DOTALL)
     for paragraph in re.split(r"\n\s*\n", body):
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))

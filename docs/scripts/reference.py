@@ -11,7 +11,7 @@ import inspect
 import pkgutil
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,35 @@ def public_objects() -> dict[str, Any]:
             own = {word: one for word, one in members.items() if (getattr(one, "__module__", "") or "").startswith("cafexai")}
             objects |= {f"{name}.{word}": one for word, one in own.items() if inspect.isroutine(one)}
     return objects
+
+
+def public_tables() -> dict[str, list[tuple[str, str]]]:
+    """Public dictionaries of names, such as METHODS: their entries, each with the first sentence about it."""
+    tables: dict[str, list[tuple[str, str]]] = {}
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for word in getattr(module, "__all__", []):
+            thing = getattr(module, word)
+            if isinstance(thing, Mapping):
+                entries = [(str(key), sentence_about(one)) for key, one in thing.items()]
+                if all(text for _, text in entries):
+                    tables[f"{name}.{word}"] = entries
+    return tables
+
+
+def sentence_about(thing: Any) -> str:
+    """The first sentence that an entry of a table says about itself."""
+    thing = getattr(thing, "loader", thing)  # of a data set
+    text = getattr(thing, "title", None) if not callable(thing) else None
+    text = text if isinstance(text, str) else (inspect.getdoc(thing) if callable(thing) else "") or ""
+    return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
+
+
+def table_lines(name: str, entries: list[tuple[str, str]]) -> Iterator[str]:
+    """A table of names in Markdown."""
+    yield f"## {name.rpartition('.')[2]} {{ #{name} }}\n"
+    yield f"`{name}` has {len(entries)} entries.\n"
+    yield "| name | what it is |\n| --- | --- |\n" + "\n".join(f"| `{key}` | {text} |" for key, text in entries) + "\n"
 
 
 def page_of(name: str) -> str:
@@ -165,7 +194,7 @@ def property_lines(thing: Any) -> Iterator[str]:
 def reference_pages() -> dict[str, str]:
     """File name -> Markdown of every page of the reference, the index first."""
     pages: dict[str, list[str]] = {"index": []}
-    objects = public_objects()
+    objects, tables = public_objects(), public_tables()
     tops = [name for name in objects if name.rpartition(".")[0] not in objects]
     for page in sorted(
         {page_of(name) for name in tops}, key=lambda page: (page not in ("cafe", "explanation", "cafexai"), page)
@@ -181,6 +210,9 @@ def reference_pages() -> dict[str, str]:
             members = [other for other in objects if other.rpartition(".")[0] == name]
             for other in members:
                 text += described(other, objects[other], 3)
+        own = {name: entries for name, entries in tables.items() if page_of(name) == page}
+        for name, entries in own.items():
+            text += table_lines(name, entries)
         pages[page] = text
         pages["index"] += [f"## {title.get(page, f'cafexai.{page}')}\n", "| name | what it is |\n| --- | --- |"]
         for name in names:
@@ -189,8 +221,13 @@ def reference_pages() -> dict[str, str]:
                 pages["index"] += [
                     index_line(page, other, one) for other, one in objects.items() if other.rpartition(".")[0] == name
                 ]
+        pages["index"] += [
+            f"| [`{name.removeprefix('cafexai.')}`]({page}.md#{name}) | A dictionary of {len(entries)} entries, by name. |"
+            for name, entries in own.items()
+        ]
         pages["index"].append("")
-    intro = f"# Reference\n\nAll {len(objects)} public names, from their docstrings. The examples run as tests.\n"
+    intro = f"# Reference\n\nAll {len(objects)} public names and {len(tables)} tables of names, from docstrings. "
+    intro += "The examples run as tests.\n"
     pages["index"].insert(0, intro)
     return {f"reference/{page}.md": "\n".join(text) for page, text in pages.items()}
 
