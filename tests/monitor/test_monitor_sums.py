@@ -29,7 +29,7 @@ def draw(rows, seed, move=0.0):
 
 def make():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).float()
+    model = nn.Sequential(nn.Linear(4, 8, dtype=torch.float32), nn.ReLU(), nn.Linear(8, 1, dtype=torch.float32))
     return Monitor.fit(CAFE(model, feature_names=["a", "b", "c", "d"]), draw(1000, 0), false_alarms=0.2)
 
 
