@@ -117,7 +117,9 @@ def test_a_killed_process_goes_on(tmp_path):
     assert 8 <= done < 1000
     for part in range(done, done + 5):
         again.update(draw(50, part))
-    whole = make().update(torch.cat([draw(50, part) for part in range(done + 5)]))
+    whole = make()
+    for part in range(done + 5):  # explained in the same parts: float32 scores differ in their last bits with the chunk
+        whole.update(draw(50, part))
     assert same_windows(again.window, whole.window)
 
 
