@@ -124,3 +124,54 @@ def test_output_of_batch_is_not_explained_again(there, capsys):
         monitor.read_scores(frame.drop(columns="income"))
     with pytest.raises(ValueError, match="without top="):
         monitor.read_scores(frame.drop(columns="positive_age"))
+
+
+def test_baseline_word_is_kept_in_the_file(there, capsys):
+    words = ["monitor", "fit", "bank:net", "reference.parquet", "median.safetensors", "--label", "y", "--baseline", "median"]
+    assert main(words) == 0
+    assert main(["monitor", "check", "bank:net", "same.parquet", "median.safetensors", "--label", "y"]) == 0
+    assert "No change was found" in capsys.readouterr().out
+
+
+def test_page_of_a_window_and_of_days(there, folder, capsys):
+    words = ["monitor", "check", "bank:net", "shifted.parquet", "m.safetensors", "--label", "y", "--html"]
+    assert main([*words, "page.html"]) == 0
+    page = (folder / "page.html").read_text()
+    assert "no longer move together" in page
+    assert "Rows to look at" in page
+    assert main([*words, "page.txt"]) == 2
+    capsys.readouterr()
+
+
+def batch(source, out, *more):
+    names = "age,income,debts"
+    return main(
+        ["batch", source, out, "--model", "bank:net", "--columns", names, "--keep", f"{names},y", "--workers", "0", *more]
+    )
+
+
+def test_fit_and_check_from_output_of_batch(there, folder, capsys):
+    """The same monitor as from the rows; rows that batch refused are seen, and its counts are read without scoring."""
+    pytest.importorskip("pyarrow")
+    holes = pd.read_parquet("same.parquet")
+    holes.loc[:40, "income"] = None
+    holes.to_parquet("holes.parquet")
+    assert batch("reference.parquet", "reference-scores") == 0
+    words = ["monitor", "fit", "bank:net", "reference-scores", "s.safetensors", "--scores", "--label", "y"]
+    assert main(words) == 0
+    assert "1500 rows, 3 features" in capsys.readouterr().out
+    assert batch("holes.parquet", "holes-scores", "--monitor", "s.safetensors") == 0
+    assert "Counts for monitor check: " in capsys.readouterr().err
+    counts = folder / "_holes-scores.cafexai" / "monitor.safetensors"
+    found = []
+    for source, more in (("holes.parquet", ["--label", "y"]), ("holes-scores", ["--scores", "--label", "y"]), (counts, [])):
+        assert main(["monitor", "check", "bank:net", str(source), "s.safetensors", "--json", *more]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    for one in found:
+        assert one["columns"] == {"income": "missing"}
+        assert (one["rows"], one["scored"]) == (300, 259)
+    assert found[0]["performance"] == found[1]["performance"]
+    assert found[2]["performance"] is None
+    assert main(["monitor", "check", "bank:net", str(counts), "s.safetensors", "--by", "day"]) == 2
+    assert main(["monitor", "check", "bank:net", str(counts), "m.safetensors"]) == 3
+    assert "another reference, model or settings" in capsys.readouterr().err

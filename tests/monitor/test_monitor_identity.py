@@ -114,4 +114,4 @@ def test_page_is_closed_and_escapes_names():
         assert len(one.before) == len(one.labels) + max(len(one.edges) - 1, 0)
     many = write_page({"monday": monitor.check(draw(300, 5)), "tuesday": verdict}, {"tuesday": odd})
     assert "Windows over time" in many
-    assert 'href="#w1"' in many
+    assert "href=#w1" in many

@@ -29,7 +29,7 @@ def draw(rows, seed, move=0.0):
 
 def make():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).float()
+    model = nn.Sequential(nn.Linear(4, 8, dtype=torch.float32), nn.ReLU(), nn.Linear(8, 1, dtype=torch.float32))
     return Monitor.fit(CAFE(model, feature_names=["a", "b", "c", "d"]), draw(1000, 0), false_alarms=0.2)
 
 
@@ -117,7 +117,9 @@ def test_a_killed_process_goes_on(tmp_path):
     assert 8 <= done < 1000
     for part in range(done, done + 5):
         again.update(draw(50, part))
-    whole = make().update(torch.cat([draw(50, part) for part in range(done + 5)]))
+    whole = make()
+    for part in range(done + 5):  # explained in the same parts: float32 scores differ in their last bits with the chunk
+        whole.update(draw(50, part))
     assert same_windows(again.window, whole.window)
 
 

@@ -54,7 +54,7 @@ def write_page(
     for name in shown:
         heading = f"Window {name}" if len(verdicts) > 1 else "Verdict"
         sections.append(
-            _section(heading, *_details(verdicts[name], rows.get(name, ())), place=f"w{list(verdicts).index(name)}")
+            _section(heading, *_details(verdicts[name], rows.get(name, ()), heading), place=f"w{list(verdicts).index(name)}")
         )
     if any(one.kind != "none" for one in verdicts.values()):
         sections.append(_section("What to do", tag("ol", *(tag("li", step) for step in STEPS))))
@@ -81,7 +81,7 @@ def _windows(verdicts: Mapping[str, Verdict]) -> Html:
     return join_parts([_wide(draw_timeline(verdicts), "Timeline", "timeline"), table])
 
 
-def _details(verdict: Verdict, rows: Sequence[OddRow]) -> list[Html]:
+def _details(verdict: Verdict, rows: Sequence[OddRow], window: str) -> list[Html]:
     parts = [tag("p", _badge(verdict), " ", verdict.sentence, kind="lead"), tag("ul", *_tiles(verdict), kind="tiles")]
     if verdict.histograms:
         parts += [tag("h3", "What moved"), tag("p", "Grey area: the reference. Line: this window. Shares of rows.", kind="q")]
@@ -91,12 +91,12 @@ def _details(verdict: Verdict, rows: Sequence[OddRow]) -> list[Html]:
             [f"{one.first}, {one.second}", f"{one.before:+.2f}", f"{one.now:+.2f}", f"{one.p:.1g}"]
             for one in verdict.pairs[:PAIRS]
         ]
-        parts.append(_table(("inputs", "before", "now", "p"), lines, "Correlations that changed"))
+        parts.append(_table(("inputs", "before", "now", "p"), lines, "Correlations that changed", window=window))
     families = [[name, f"{value:.2f}", f"{limit:.2f}", "yes" if value > limit else "no"]
                 for name, (value, limit) in verdict.statistics.items()]  # fmt: skip
     if rows:
-        parts.append(_rows(rows))
-    parts.append(_table(("family", "statistic", "limit", "alarm"), families, "Statistics and their limits"))
+        parts.append(_rows(rows, window))
+    parts.append(_table(("family", "statistic", "limit", "alarm"), families, "Statistics and their limits", window=window))
     return parts
 
 
@@ -112,7 +112,7 @@ def _tiles(verdict: Verdict) -> list[Html]:
     return [tag("li", tag("b", value), tag("span", name)) for name, value in found]
 
 
-def _rows(rows: Sequence[OddRow]) -> Html:
+def _rows(rows: Sequence[OddRow], window: str) -> Html:
     lines = [
         [
             f"Row {one.row}",
@@ -123,16 +123,18 @@ def _rows(rows: Sequence[OddRow]) -> Html:
         for one in rows
     ]
     note = "Rows whose values are most typical of what is new. Size: logarithm of how much more frequent they are than before."
-    table = _table(("row", "size", "output", "because of"), lines, "Rows to look at", "rows")
+    table = _table(("row", "size", "output", "because of"), lines, "Rows to look at", "rows", window)
     return join_parts([table, tag("p", note, kind="q")])
 
 
-def _table(columns: Sequence[str], lines: Sequence[Sequence[object]], title: str, kind: str | None = None) -> Html:
+def _table(
+    columns: Sequence[str], lines: Sequence[Sequence[object]], title: str, kind: str | None = None, window: str = ""
+) -> Html:
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in columns)))
     body = tag(
         "tbody", *(tag("tr", tag("th", line[0], scope="row"), *(tag("td", cell) for cell in line[1:])) for line in lines)
     )
-    return join_parts([tag("h3", title), _wide(tag("table", head, body, kind=kind), title)])
+    return join_parts([tag("h3", title), _wide(tag("table", head, body, kind=kind), f"{title} {window}".strip())])
 
 
 def _wide(part: Html, title: str, kind: str = "") -> Html:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import needs
 from ..explanation import Explanation
 from ._bins import Numbers
 
@@ -65,6 +66,19 @@ class Signals:
             These rows.
         """
         return Signals(self.features, self.values[places], None if self.labels is None else self.labels[places])
+
+    def to_frame(self) -> Any:
+        """A data frame for other tools, with columns such as "input age", "net age" and "output".
+
+        Returns:
+            One line per row.
+
+        Example:
+            >>> list(Signals(("a",), np.zeros((2, 7))).to_frame())
+            ['input a', 'positive a', 'negative a', 'net a', 'output', 'conflict', 's_conf']
+        """
+        names = [f"{kind} {feature}".strip() for kind, feature in name_columns(self.features)]
+        return needs("pandas", "tabular").DataFrame(self.values, columns=names)
 
     @classmethod
     def join(cls, parts: Sequence[Signals]) -> Signals:

@@ -107,7 +107,8 @@ class OddRow:
 
     Args:
         row: Its position in the window.
-        size: How much more typical it is of the window than of the reference (logarithm of the ratio, mean over the columns that moved).
+        size: How much more typical it is of the window than of the reference: logarithm of the ratio, mean of the columns
+            that moved.
         output: The output; None if it could not be scored.
         values: The columns that say so, and their values.
     """

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .monitor_figures import draw_alarm_against_harm, draw_strengths
 from .monitor_shifts import KINDS
 from .record import Finding, Report, Results, Settings, Table
 
@@ -23,7 +24,9 @@ def report(settings: Settings, results: Results) -> Report:
     fresh = {key.removesuffix("-false-alarms"): result for key, result in results.items() if "false alarms" in result}
     tables = [_added(shifts), _by_statistic(shifts), _by_shift(shifts), _kinds(shifts), _false_alarms(fresh)]
     findings = [*_false_alarm_findings(settings, fresh), *_findings(settings, shifts), *_harm_findings(shifts)]
-    return Report(tables, findings)
+    cells = list(_cells(shifts))
+    figures = {"alarm-against-harm": draw_alarm_against_harm(cells), "strengths": draw_strengths(cells)}
+    return Report(tables, findings, {name: one for name, one in figures.items() if one is not None})
 
 
 def _cells(results: Results) -> Iterable[tuple[str, str, str, Mapping[str, Any]]]:
@@ -35,7 +38,14 @@ def _cells(results: Results) -> Iterable[tuple[str, str, str, Mapping[str, Any]]
 
 
 def _added(results: Results) -> Table:
-    names = ["monitor without the model", "monitor, all", "monitor, scores", "monitor, output", "monitor, conflict"]
+    names = [
+        "monitor without the model",
+        "monitor, all",
+        "monitor, scores",
+        "monitor, output",
+        "monitor, conflict",
+        "monitor, s_conf",
+    ]
     rows: list[list[Any]] = []
     for shift in dict.fromkeys(shift for _, shift, _, _ in _cells(results)):
         cells = [found for _, own, _, found in _cells(results) if own == shift]
@@ -46,7 +56,16 @@ def _added(results: Results) -> Table:
         known = [[row[place] for row in rows if row[place] is not None] for place in range(1, len(rows[0]))]
         rows.append(["mean", *(statistics.fmean(values) for values in known)])
     shown = [[row[0], *(None if value is None else round(value, 3) for value in row[1:])] for row in rows]
-    columns = ["shift", "inputs, new values, correlations", "the whole monitor", "scores", "output", "conflict", "gain"]
+    columns = [
+        "shift",
+        "inputs, new values, correlations",
+        "the whole monitor",
+        "scores",
+        "output",
+        "conflict",
+        "s_conf",
+        "gain",
+    ]
     note = "AUROC of clean against shifted windows, mean over tasks. Gain: the whole monitor minus what needs no model."
     return Table("added", "What scores, output and conflict add to inputs", [*columns, "loss of accuracy"], shown, note)
 
@@ -57,19 +76,31 @@ def _by_statistic(results: Results) -> Table:
     for key, _, _, found in _cells(results):
         for name, value in found["auroc"].items():
             values.setdefault(name, {}).setdefault(key, []).append(value)
-    rows = [[name, *(round(statistics.fmean(by[key]), 3) for key in tasks)] for name, by in values.items()]
-    note = "AUROC of clean against shifted windows, mean over shifts and window sizes."
+    rows = [
+        [name, *(round(statistics.fmean(by[key]), 3) if key in by else None for key in tasks)] for name, by in values.items()
+    ]
+    note = "AUROC of clean against shifted windows, mean over shifts and window sizes. Ordinary tests need no variant."
     return Table("statistics", "What sees shifts", ["statistic", *tasks], rows, note)
 
 
 def _by_shift(results: Results) -> Table:
+    results = {key: result for key, result in results.items() if key.endswith("-default")}
     names = list(dict.fromkeys(name for _, _, _, found in _cells(results) for name in found["auroc"]))
     shifts = list(dict.fromkeys(shift for _, shift, _, _ in _cells(results)))
     rows = []
     for name in names:
-        cells = [[found["auroc"][name] for _, own, _, found in _cells(results) if own == shift] for shift in shifts]
-        rows.append([name, *(round(statistics.fmean(values), 3) for values in cells)])
-    return Table("shifts", "By shift", ["statistic", *shifts], rows, "AUROC, mean over data sets, variants and window sizes.")
+        cells = [
+            [found["auroc"][name] for _, own, _, found in _cells(results) if own == shift and name in found["auroc"]]
+            for shift in shifts
+        ]
+        rows.append([name, *(round(statistics.fmean(values), 3) if values else None for values in cells)])
+    return Table(
+        "shifts",
+        "By shift",
+        ["statistic", *shifts],
+        rows,
+        "AUROC, mean over networks and window sizes; scores of the default variant.",
+    )
 
 
 def _kinds(results: Results) -> Table:
@@ -78,9 +109,15 @@ def _kinds(results: Results) -> Table:
         harm = None if found["harm"] is None else round(found["harm"], 3)
         kind = None if found["kind"] is None else round(found["kind"], 2)
         alarms = [round(found[name], 2) for name in ("alarms", "alerts", "unknown")]
-        rows.append([key, shift, int(size), *alarms, kind, round(found["output"], 2), harm])
-    columns = ["task", "shift", "rows", "alarms", "alerts", "harm unknown", "right kind", "output moved", "loss of accuracy"]
-    note = "Shares of windows; the output moved by so many standard deviations. An alert: the change matters to the model."
+        lost = None if found["auc"] is None else round(found["auc"], 3)
+        output = None if found["output"] is None else round(found["output"], 2)
+        rows.append([key, shift, int(size), *alarms, kind, found["needed"], output, harm, lost])
+    columns = ["task", "shift", "rows", "alarms", "alerts", "harm unknown", "right kind", "rows needed", "output moved"]
+    columns += ["loss of accuracy", "loss of AUC"]
+    note = (
+        "Shares of windows; the output moved by so many standard deviations. An alert: the change matters to the model. Rows "
+        "needed: the smallest of some window sizes at which nine of ten windows raise an alarm."
+    )
     return Table("verdicts", "Alarms, kinds and harm", columns, rows, note)
 
 
@@ -138,6 +175,22 @@ def _harm_findings(results: Results) -> Iterable[Finding]:
         yield Finding(claim, not missed, numbers.strip())
 
 
+def _variant_finding(results: Results) -> Iterable[Finding]:
+    """Whether scores of the default variant see as much as those of feature netting, on the same networks."""
+    means: dict[str, dict[str, float]] = {}
+    for key in results:
+        name, _, variant = key.rpartition("-")
+        values = [found["auroc"]["monitor, scores"] for own, _, _, found in _cells(results) if own == key]
+        if values:
+            means.setdefault(name, {})[variant] = statistics.fmean(values)
+    both = {name: by for name, by in means.items() if len(by) == 2}
+    if both:
+        shown = "; ".join(f"{name} {by['default']:.3f} and {by['feature']:.3f}" for name, by in both.items())
+        good = all(by["default"] >= by["feature"] - 0.02 for by in both.values())
+        claim = "scores of the default variant see shifts as well as those of feature netting (mean AUROC within .02)"
+        yield Finding(claim, good, f"Default and feature netting: {shown}.")
+
+
 def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
     for shift, kind in KINDS.items():
         shares = {f"{key}, {size} rows": found["kind"] for key, own, size, found in _cells(results) if own == shift}
@@ -152,6 +205,7 @@ def _findings(settings: Settings, results: Results) -> Iterable[Finding]:
         error = math.sqrt(max(best * (1 - best), 0.0025) / settings["count"])
         if found["auroc"]["monitor, all"] < best - 2 * error:
             worse.append(f"{key}, {shift}, {size} rows: {found['auroc']['monitor, all']:.2f} against {best:.2f}")
+    yield from _variant_finding(results)
     claim = "the monitor as a whole sees every shift as well as the better of inputs and correlations (two standard errors)"
     yield Finding(claim, not worse, f"{'; '.join(worse) if worse else 'No exception'}.")
     quiet = [found for _, shift, _, found in _cells(results) if shift == "least important"]

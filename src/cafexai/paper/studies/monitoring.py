@@ -201,13 +201,14 @@ def _judge_shift(
     values = bench.evaluate_all(moved, others)
     verdicts = [bench.monitor.check(one.signals) for one in moved]
     wanted = KINDS.get(shift)
+    sizes = [one.output.size for one in verdicts if one.output is not None]
     return {
         "auroc": {key: auroc(_column(clean, key), _column(values, key)) for key in clean[0]},
         "alarms": statistics.fmean(one.kind != "none" for one in verdicts),
         "alerts": statistics.fmean(one.severity == "alert" for one in verdicts),
         "unknown": statistics.fmean(one.harm == "unknown" for one in verdicts),
         "kind": None if wanted is None else statistics.fmean(one.kind == wanted for one in verdicts),
-        "output": statistics.fmean(one.output.size for one in verdicts if one.output is not None),
+        "output": statistics.fmean(sizes) if sizes else None,
     }
 
 
