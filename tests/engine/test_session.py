@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from cafexai import CAFE
+from cafexai._core.math_functions import add_references
 from cafexai._core.session_cache import SessionCache
 from cafexai.errors import ModelChanged
 
@@ -243,3 +244,12 @@ def test_results_that_were_written_to_are_not_reused():
     right = result.clone()
     result.zero_()
     assert torch.equal(cache.at_reference("linear", lambda r: r @ weight.t(), torch.ones(1, 4), (weight,)), right)
+
+
+def test_a_sum_of_references_that_are_one_row_for_all_stays_one_row():
+    one, other = torch.randn(1, 4).expand(3, 4), torch.randn(1, 4).expand(3, 4)
+    found = add_references(one, other, -1.5)
+    assert found.stride(0) == 0
+    assert torch.equal(found, torch.add(one, other, alpha=-1.5))
+    assert torch.equal(add_references(one, other.contiguous(), -1.5), found)
+    assert add_references(torch.tensor(1.0), torch.tensor(2.0), 1).item() == 3

@@ -23,7 +23,17 @@ from torch import Tensor
 from .contract import Carrier, Move
 from .input_origin import Origin
 from .joins import at_start, join_constants, join_lazily
-from .math_functions import ONE_TO_ONE, Function, find_masked_out, over_rows, plus, soft_winners, winners, without_residue
+from .math_functions import (
+    ONE_TO_ONE,
+    Function,
+    add_references,
+    find_masked_out,
+    over_rows,
+    plus,
+    soft_winners,
+    winners,
+    without_residue,
+)
 from .provenance import of_input, origin_of, with_origin
 from .row_index import MIXED, UNKNOWN, Rows, average_rows, behind_map, behind_product, common_rows, merge_rows, move_rows
 from .run import Run
@@ -180,7 +190,7 @@ class Scores(Carrier):
         delta = torch.add(self.delta, other.delta, alpha=alpha)
         reference = None
         if self.reference is not None or other.reference is not None:
-            reference = torch.add(self.start, other.start, alpha=alpha)
+            reference = add_references(self.start, other.start, alpha)
         rows = None if self.run.batch == 1 else merge_rows((self.rows, self.delta), (other.rows, other.delta), self.run.batch)
         return self._carry_sum(other, alpha, (reference, delta, rows))
 
