@@ -90,10 +90,20 @@ def test_it_changes_nothing_where_nothing_is_missing():
     assert CAFE(model, allow_nan=True).explain(x).combined.equal(CAFE(model).explain(x).combined)
 
 
+def _refuses(x):
+    if bool(x.isnan().any()):
+        raise RuntimeError("no gaps")
+    return x
+
+
 def test_a_model_that_does_not_handle_them_is_refused():
     x = torch.tensor([[1.0, torch.nan, 0.0, 1.0]], dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"model\(x\), is not finite|not finite"):
-        CAFE(Handles("none").eval(), allow_nan=True).explain(x)
+    with pytest.raises(ValueError, match=r"'x1' is missing, and the model does not handle that \(its output is not finite\)"):
+        CAFE(Handles("none").eval(), allow_nan=True, feature_names=["x0", "x1", "x2", "x3"]).explain(x)
+    with pytest.raises(ValueError, match=r"are missing, and the model does not handle that \(RuntimeError: no gaps\)"):
+        CAFE(_refuses, allow_nan=True).explain(torch.stack([x[0], x[0].flip(0)]))
+    told = Answerer(CAFE(Handles("none", torch.float32).eval(), allow_nan=True), list("abcd"))([[1.0, None, 0.5, 2.0]])
+    assert "'b' is missing, and the model does not handle that" in told[0]["error"]
     with pytest.raises(ValueError, match="holds inf"):
         CAFE(Handles("where").eval(), allow_nan=True).explain(x.masked_fill(x.isnan(), torch.inf))
 

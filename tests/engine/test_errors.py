@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -344,6 +346,21 @@ def test_rows_that_depend_on_each_other(f):
     with pytest.raises(ValueError, match=r"rows depend on each other.*batch_size=1"):
         CAFE(f).explain(X, target=0)
     CAFE(f).explain(X, target=0, batch_size=1, show_progress=False)
+
+
+def test_all_warnings_have_a_category_of_ours():
+    """Whatever is not given through ``errors.warn`` could not be filtered."""
+    root = Path(errors.__file__).parent
+    found = [path.name for path in root.rglob("*.py") if re.search(r"warnings\.warn\(|logging\.warn\(", path.read_text())]
+    assert found == ["errors.py"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=errors.OldFormWarning)
+        CAFE(model()).explain_classes(X)
+        CAFE(model()).explain(X, target="all")  # an old form
+        warnings.filterwarnings("error", category=errors.CafexaiWarning)
+        with pytest.raises(errors.OldFormWarning, match="deprecated"):
+            CAFE(model()).explain(X, target="all")
 
 
 @pytest.mark.parametrize(

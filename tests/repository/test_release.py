@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cafexai.errors import ModelProblem
+from cafexai.loading import load_model
+
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -32,6 +35,25 @@ def test_notes_are_the_section_of_the_version():
 
 def test_every_extra_is_described():
     assert [extra for extra in PROJECT["optional-dependencies"] if f"`{extra}`" not in PAGE] == []
+
+
+def test_the_example_of_the_image_is_what_serve_takes(tmp_path):
+    """Its model is read without --trust, and the health check asks the port that the example opens."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    words = re.search(r"cafexai (serve /model/.*)", text)[1].split()
+    pytest.importorskip("onnx")
+    model, port = next(word for word in words if word.startswith("/model/")), words[words.index("--port") + 1]
+    assert f"127.0.0.1', {port}" in text
+    assert f"EXPOSE {port}\n" in text
+    file = tmp_path / Path(model).name
+    file.write_bytes(b"no model")
+    with pytest.raises(ModelProblem) as told:
+        load_model(file)
+    assert "--trust" not in str(told.value)  # it has been read
+    check = re.search(r'CMD \["python", "-c", "(.*?)"\]', text, re.DOTALL)[1].replace("\\\n", "")
+    compile(check, "health check", "exec")
+    lock = (ROOT / "release" / "locks" / "image.txt").read_text()
+    assert all(re.search(rf"^{name}==", lock, re.MULTILINE) for name in ("onnx", "s3fs", "safetensors", "skops", "uvicorn"))
 
 
 def test_the_locks_hold_the_tested_torch():

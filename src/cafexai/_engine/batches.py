@@ -74,7 +74,7 @@ def carry_out(
     if job.request.batch_size is None and len(chunks) > 1:
         plain = _plain_outputs(lambda chunk: plain_output(job, job.batch(chunk)), chunks)
         try:
-            plain = _compare_chunks(plain, plain_output(job, job.batch(slice(0, chunks[1].stop))))
+            plain = _compare_chunks(plain, job, chunks)
             return _collect(job, finish, mean, measure, chunks, plain)
         except OutputDiffers:
             chunks = _chunks(rows, rows)
@@ -239,8 +239,9 @@ def _plain_outputs(plain: Callable[[slice], Tensor], chunks: list[slice]) -> Ite
         known = [joined[chunk.stop - chunk.start :]]
 
 
-def _compare_chunks(plain: Iterator[Tensor], together: Tensor) -> Iterator[Tensor]:
+def _compare_chunks(plain: Iterator[Tensor], job: Job, chunks: list[slice]) -> Iterator[Tensor]:
     """The outputs of chunks, the first two held against one pass over both: a model may count more rows than a chunk has."""
+    together = plain_output(job, job.batch(slice(0, chunks[1].stop)))
     first, second = next(plain), next(plain)
     if gap(torch.cat([first, second]), together) > tolerance(together.dtype):
         raise OutputDiffers("explain(...): the model gives other outputs for the same rows in another batch.")

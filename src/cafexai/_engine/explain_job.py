@@ -11,11 +11,16 @@ import torch
 from torch import Tensor
 
 from .._core.backward import Outcome, Passed
+from .._core.tolerance import all_finite
+from .._inputs import list_names
 from .._inputs.baseline_values import same_as_baseline
+from .._inputs.groups import default_names
 from .._inputs.token_targets import name_next_tokens
+from ..errors import InternalError
 from ..explanation import Explanation, Explanations
 from .ablation import cut_features, model_at_baseline
 from .assemble import Piece, average_baselines, by_word, join_batches, pieces, sum_groups
+from .attempt import try_plain
 from .batches import Measure, R, Results, carry_out
 from .diagnose import refuse_chance, refuse_explained, refuse_rows
 from .forward import plain_output, redraw_output
@@ -91,12 +96,31 @@ def run_job(
     try:
         return carry_out(job, finish, mean, measure)
     except Exception as error:
+        _refuse_missing(job, error, call)
         if isinstance(error, (RuntimeError, ValueError)):
             one = job.batch(slice(0, 1))
             refuse_rows(error, call, job.subject.model, job.given.tensors, lambda: plain_output(job, one))
         refuse_chance(error, call, lambda seed: redraw_output(job, job.batch(), seed))
         refuse_explained(error, call, lambda: plain_output(job, job.batch()))
         raise
+
+
+def _refuse_missing(job: Job, error: Exception, call: str) -> None:
+    """Name the missing values, if there are some (``allow_nan``) and the model by itself does not handle them."""
+    missing = torch.cat([x.isnan().flatten(1).any(0) for x in job.given.tensors])
+    if not bool(missing.any()) or isinstance(error, InternalError):
+        return
+    output = try_plain(job, job.batch())
+    if isinstance(output, Tensor) and all_finite(output):
+        return
+    names = job.given.names or default_names([x.shape[1:] for x in job.given.tensors])
+    found = [names[place] for place in missing.nonzero()[:, 0].tolist()] if len(names) == len(missing) else []
+    told = f"{list_names(found) or 'values'} {'is' if len(found) == 1 else 'are'} missing"
+    what = "its output is not finite" if output is not None else f"{type(error).__name__}: {str(error)[:200]}"
+    raise ValueError(
+        f"{call}(...): {told}, and the model does not handle that ({what}). allow_nan=True is for models that do: fill or drop "
+        "missing values first."
+    ) from error
 
 
 def _with_what_was_frozen(job: Job, chunks: Sequence[Piece], explanation: Explanation, groups: bool) -> Explanation:

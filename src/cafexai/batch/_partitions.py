@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -72,4 +71,6 @@ def _folder(name: str, value: Any) -> str:
     return f"{_quoted(name)}={_quoted(str(value).lower() if isinstance(value, bool) else str(value))}/"
 
 
-_quoted = functools.partial(quote, safe=" ")
+def _quoted(text: str) -> str:
+    """As Hive does it: Spark reads the bytes of other letters, if they are escaped, as letters each."""
+    return "".join(quote(letter, safe=" ") if letter.isascii() else letter for letter in text)
