@@ -196,7 +196,7 @@ def test_typical_rows_are_an_average_over_the_background():
 def test_a_row_is_checked_by_changing_it(api):
     body = {"row": 3, "choice": {**vars(api.session.start), "baseline": "median"}}
     told = api.check(body)
-    e = api.session.explain([3], api.session.aimed(3, api.session.chosen(body["choice"])))
+    e = api.session.explain([3], api.session.fix_target(3, api.session.read_choice(body["choice"])))
     check = api.session.cafe.check_by_changing(e, 0)
     assert told["evaluations"] == check.evaluations
     assert told["sentence"] == f"C{check.sentence[1:]}."

@@ -52,7 +52,7 @@ def row_view(session: Session, place: int, choice: Choice, edits: Edits, most: i
 
 def check_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
     """Predicted and observed changes of a row, in a sentence."""
-    aimed = session.aimed(place, choice)
+    aimed = session.fix_target(place, choice)
     try:
         check = session.cafe_for(choice).check_by_changing(session.explain([place], aimed, edits), 0)
     except (ValueError, RuntimeError) as error:

@@ -97,13 +97,12 @@ def chunk_statistics(whole: Window, places: Counts, z: Numbers, chunks: list[Cou
     for chunk in chunks:
         size, part = len(chunk), z[chunk]
         counts = np.bincount(flat[chunk].ravel(), minlength=columns * WIDTH).reshape(columns, WIDTH)
-        distance = (
-            np.abs(counts.cumsum(1) / size - usual).max(1) * rows / (rows - size)
-        )  # from all, so many times that from the rest
+        distance = np.abs(counts.cumsum(1) / size - usual).max(1)  # from all rows
+        distance *= rows / (rows - size)  # from the rest
         sums, products = part.sum(0), part.T @ part
         before = correlations(whole.sums - sums, whole.products - products, rows - size)
         moved = _pair_moves(correlations(sums, products, size), before, noise, size, rows - size)[upper]
-        scaled = scale(distance, np.float64(size), np.float64(rows - size))
+        scaled = scale(distance, np.array(float(size)), np.array(float(rows - size)))
         for family, value in _largest(scaled, moved, z.shape[1]).items():
             found[family].append(value)
     return found

@@ -10,7 +10,7 @@ from ..explanation.hidden_conflicts import NONE_HIDDEN
 from ..plotting.conflict_words import evaluation_sentence
 from .about import about_data, about_model, again, check, list_omissions, number_of_baselines, tiles
 from .document import read_asset, write_document
-from .escape import Html, html, join_parts, tag
+from .escape import Html, join_parts, tag
 from .ledger_table import bar_styles
 from .overview import overview
 from .pictures import word_styles
