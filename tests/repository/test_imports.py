@@ -180,6 +180,7 @@ KNOWN = {
     ("_core/feature_index.py", "amin"): "an option of scatter_reduce",
     ("_inputs/groups.py", "torch.arange"): "makes names",
     ("_engine/output.py", "softmax"): "a kind",
+    ("_engine/sequential.py", "F.linear"): "chains are followed layer by layer",
     ("_engine/output_probabilities.py", "softmax"): "a word of the user",
     ("_engine/output_probabilities.py", "sigmoid"): "a word of the user",
     ("_inputs/table_values.py", "floor"): "a method of pandas",

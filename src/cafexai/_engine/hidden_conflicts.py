@@ -12,7 +12,7 @@ from .._core.variant import Variant
 from ..errors import UnsupportedOperation
 from ..explanation import Explanation, HiddenConflicts
 from ..explanation.conflict import START
-from ..plotting.conflict_words import hidden_price
+from ..explanation.hidden_conflicts import hidden_price
 from .explain_job import explain_job
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Job

@@ -166,7 +166,7 @@ class Work:
         from .._engine.hidden_conflicts import count_compared
         from .._engine.pair_map import count_evaluations
         from ..explanation import Explanation
-        from ..plotting.conflict_words import hidden_price
+        from ..explanation.hidden_conflicts import hidden_price
 
         if not isinstance(found, Explanation):
             raise UseProblem("--hidden: it takes one explanation. Give one --c, and one --target.")

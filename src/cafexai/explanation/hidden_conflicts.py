@@ -37,6 +37,11 @@ class FightingPair(NamedTuple):
     second_alone: float
 
 
+def hidden_price(evaluations: int, rows: int) -> str:
+    """What hidden conflicts of some rows take, before they are looked for."""
+    return f"hidden conflicts: {evaluations} evaluations of the model for each of {rows} row{'s' * (rows != 1)}"
+
+
 @dataclass(frozen=True)
 class HiddenConflicts:
     """Exact conflicts between pairs of features and their hidden part, for some rows. ``CAFE.hidden_conflicts`` makes it.

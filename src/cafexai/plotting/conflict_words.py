@@ -104,11 +104,6 @@ def hidden_sentence(pair: HiddenPair) -> str:
     return f"{alone}; without {second} it would move the score by {abs(pair.without):.3g}."
 
 
-def hidden_price(evaluations: int, rows: int) -> str:
-    """What hidden conflicts of some rows take, before they are looked for."""
-    return f"hidden conflicts: {evaluations} evaluations of the model for each of {rows} row{'s' * (rows != 1)}"
-
-
 def fighting_sentence(pair: FightingPair) -> str:
     """Two features that cancel each other in the exact map, in words."""
     one, two, amount = pair.first, pair.second, _short(pair.conflict)
