@@ -19,7 +19,7 @@ from ._inputs.background import draw_rows
 from ._inputs.baselines import typical_row
 from ._old_forms import old_form
 from .blocks import explain_in_blocks
-from .changes.cafe_mixin import ChangeMethods
+from .changed_rows.cafe_mixin import ChangeMethods
 from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
 from .explanation.scale import describe_settings
 from .generation.cafe_mixin import GenerationMethods

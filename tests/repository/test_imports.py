@@ -34,7 +34,7 @@ LAYERS = """
     -- what people use
     plotting reporting adapters                            how it is shown
     refinement blocks                                      scores corrected by evaluations; two blocks of features
-    changes                                                what the model does if rows are changed
+    changed_rows                                           what the model does if rows are changed
     generation                                             what language models write
     _old_forms                                             forms of earlier versions
     _explainer                                             a model with c and a variant

@@ -13,8 +13,8 @@ from torch import Tensor
 from .._core.backward import Outcome, Passed
 from .._core.tolerance import all_finite
 from .._inputs import list_names
-from .._inputs.baseline_values import same_as_baseline
 from .._inputs.groups import default_names
+from .._inputs.shown_baselines import same_as_baseline
 from .._inputs.token_targets import name_next_tokens
 from ..errors import InternalError
 from ..explanation import Explanation, Explanations

@@ -13,12 +13,12 @@ from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
 from .._inputs.background import WORD, Background, draw_rows
-from .._inputs.baseline_values import with_baseline_values
 from .._inputs.baselines import known_baselines, references
 from .._inputs.causal import with_positions
 from .._inputs.convert import convert_inputs
 from .._inputs.groups import default_names, groups_of_rows, join_groups, places
 from .._inputs.prepare import Inputs, has_own_columns, is_frame, model_dtype, prepare, row_names_of
+from .._inputs.shown_baselines import with_baseline_values
 from .._inputs.words import leave_out_special, mask_words
 from .job import Job, as_arguments
 from .model import Subject

@@ -10,7 +10,7 @@ from typing import Any
 from ..cafe import CAFE
 from ._manifest import Manifest
 from ._part import make_part
-from ._plan import make_plan
+from ._prepare_run import make_plan
 from ._progress import span
 from ._scorer import CHUNK
 from ._sink import Staged

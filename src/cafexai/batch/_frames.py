@@ -9,7 +9,7 @@ from .._engine.request import make_request
 from .._extras import needs
 from ..cafe import CAFE
 from ._columns import Form
-from ._plan import describe, features_of
+from ._prepare_run import describe, features_of
 from ._ray import SHARE, put
 from ._scorer import CHUNK, Scorer
 from ._source import cut

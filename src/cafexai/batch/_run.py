@@ -21,7 +21,7 @@ from ..loading.file_errors import DataProblem, OutputProblem
 from . import _kernels
 from ._manifest import Manifest
 from ._part import Done
-from ._plan import ROWS, Plan, make_plan
+from ._prepare_run import ROWS, Plan, make_plan
 from ._progress import Progress, Summary
 from ._ray import OnRay, on_ray
 from ._scorer import Scorer

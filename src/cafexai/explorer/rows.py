@@ -15,7 +15,7 @@ import numpy as np
 from .._extras import needs
 from .._inputs.prepare import row_names_of
 from .._inputs.table_values import is_date_column, word
-from ..changes.what_if import usual_values
+from ..changed_rows.what_if import usual_values
 from ..loading import Data, columns_of_model, model_inputs
 from ..loading.tables import kinds_of
 from .requests import Refused, listing, mapping, number, whole

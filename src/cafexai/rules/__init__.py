@@ -20,6 +20,6 @@ from . import (  # noqa: F401  (importing a file registers its rules)
     selection,
     shape,
 )
-from .layers import ship
+from .known_modules import ship
 
 ship()

@@ -27,7 +27,7 @@ from .._core.pending import Pending
 from .._core.provenance import ROOT, TERMS, kind_of, record
 from .._core.value import Scores
 from .elementwise import finite
-from .norm_step import NormStep
+from .fused_norm import NormStep
 from .recognise import softmax_of
 from .registry import rule
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .._extras import needs
 from .._inputs import list_names
-from .._inputs.encoders import sources
+from .._inputs.column_sources import sources
 from .._inputs.groups import Grouping
 from .._inputs.prepare import FromRaw
 from .._inputs.table_values import column_of, read_dates, read_values, typical_value, word

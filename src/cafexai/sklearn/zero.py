@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._inputs.encoders import column_places
+from .._inputs.column_sources import column_places
 
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PowerTransformer")
 

@@ -10,9 +10,9 @@ import torch
 
 from ..._cluster import ray_cluster
 from ..models.checkpoint import Tally, count_trainings
-from .parts import keep
 from .processes import Ends
 from .record import Settings, Study, Workplace
+from .task_results import keep
 
 RETRIES = -1  # a task whose worker is lost is done again, on another one
 

@@ -14,8 +14,8 @@ import torch
 
 from ..._processes import deaf_children, end_with
 from ..models.checkpoint import Tally
-from .parts import do
 from .record import Settings, Study, Workplace
+from .task_results import do
 
 Ends = Generator[Tally, None, None]
 

@@ -17,9 +17,9 @@ from ..._extras import progress
 from ..datasets.files import cache
 from ..models.checkpoint import Tally
 from .on_ray import do_on_ray
-from .parts import any_kept, do, read_part, write
 from .processes import run_tasks, threads_of
 from .record import Report, Settings, Study, Workplace
+from .task_results import any_kept, do, read_part, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
