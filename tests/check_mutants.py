@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 FILES = (
     *(
         f"rules/{name}.py"
-        for name in ("linear", "arithmetic", "elementwise", "norms", "norm_step", "open_attention", "selection")
+        for name in ("linear", "arithmetic", "elementwise", "norms", "fused_norm", "open_attention", "quotients", "selection")
     ),
     *(f"_carriers/{name}.py" for name in ("totals", "unit", "unit_activation")),
     *(f"_core/{name}.py" for name in ("value", "steps", "math_functions", "mean_flows")),
