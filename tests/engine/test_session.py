@@ -253,3 +253,15 @@ def test_a_sum_of_references_that_are_one_row_for_all_stays_one_row():
     assert torch.equal(found, torch.add(one, other, alpha=-1.5))
     assert torch.equal(add_references(one, other.contiguous(), -1.5), found)
     assert add_references(torch.tensor(1.0), torch.tensor(2.0), 1).item() == 3
+
+
+@pytest.mark.parametrize(
+    "odd", [torch.randn(3, dtype=torch.complex64).conj(), torch.empty(3, device="meta")], ids=["conj", "meta"]
+)
+def test_buffers_that_cannot_be_read_as_bytes(odd):
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).eval()
+    model.register_buffer("odd", odd)
+    cafe, x = CAFE(model), torch.randn(2, 3)
+    with cafe.session():
+        found = cafe.explain(x).combined
+    assert torch.equal(found, cafe.explain(x).combined)

@@ -228,3 +228,26 @@ def test_a_ledger_takes_the_explainer_as_its_check():
     assert cafe.check_by_changing(e, 1).sentence in e.ledger(1, check=cafe)
     with pytest.raises(ValueError, match="Give the explainer, or what"):
         e.ledger(1, check="yes")
+
+
+class _ByPlaceOfRow(nn.Module):
+    """A constant for each place of a row in its batch, as a positional encoding along the wrong dimension has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 1)
+        self.register_buffer("places", torch.randn(50, 8) * 3)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x) + self.places[: len(x)]))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_sides_are_measured_at_the_place_of_the_row(rows):
+    """More rows in one pass would have constants of other places."""
+    torch.manual_seed(0)
+    model, x = _ByPlaceOfRow().double().eval(), torch.randn(rows, 4, dtype=torch.float64)
+    e = CAFE(model).explain(x)
+    with torch.no_grad():
+        expected = [model(x * 0), model(torch.where(e.net < 0, 0, x)), model(torch.where(e.net > 0, 0, x)), model(x)]
+    assert torch.allclose(e.sides[:, 0], torch.cat(expected, 1))

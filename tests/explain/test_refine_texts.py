@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cafexai import CAFE, Refine
+from cafexai import CAFE, Background, Refine
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -81,3 +81,22 @@ def test_blocks_of_words_need_a_code():
     torch.testing.assert_close(e.combined.sum(1), e.output - e.baseline_output)
     masked = CAFE(bert(), tokenizer=make_tokenizer(mask_token="[MASK]")).explain_blocks(TEXTS[0], target=1)
     assert list(masked.names()) == TEXTS[0].split()
+
+
+def test_scores_over_several_baselines_are_refined_over_all_of_them():
+    """In a model that adds up over tokens the scores are exact, so that there is nothing to correct."""
+    torch.manual_seed(0)
+    embedding, head = torch.nn.Embedding(20, 6).double(), torch.nn.Linear(6, 3).double()
+
+    class Sum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = embedding, head
+
+        def forward(self, ids):
+            return self.head(torch.tanh(self.embedding(ids)).mean(1))
+
+    cafe = CAFE(Sum().eval())
+    ids, typical = torch.randint(1, 20, (1, 6)), torch.randint(0, 20, (4, 6))
+    e = cafe.explain(ids, target=1, baselines=Background(typical, k=4))
+    assert torch.allclose(cafe.refine(e, 60).refined, e.combined, atol=1e-6)

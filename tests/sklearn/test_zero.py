@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from cafexai import CAFE, from_sklearn
+from cafexai.sklearn.zero import invert_zero
 
 
 def frame():
@@ -56,3 +57,14 @@ def test_zero_that_cannot_be_inverted_is_said_to_be_unknown():
     e = explained(KBinsDiscretizer(3), "age", "income")
     assert e.baseline_values() is None
     assert any("not known in the units of the columns" in note for note in e.notes)
+
+
+def test_zero_is_unknown_where_no_row_gives_it():
+    rows = np.random.default_rng(0).normal(5, 2, (60, 3))
+    replaced = SimpleImputer(missing_values=0, strategy="constant", fill_value=5)
+    for step in (make_pipeline(replaced, StandardScaler(with_mean=False)), MinMaxScaler((1, 2), clip=True)):
+        assert np.isnan(invert_zero(step.fit(rows), 3, 3)).all()
+    twice = make_column_transformer((StandardScaler(), [0, 1]), (RobustScaler(), [0, 2])).fit(rows)
+    found = invert_zero(twice, 3, 4)
+    assert np.isnan(found).tolist() == [True, False, False]
+    assert np.allclose(found[1:], [rows[:, 1].mean(), np.median(rows[:, 2])])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .._inputs.target import is_others
+from .._inputs.target import is_others, split_index
 from .faults import refuse_own_fault
 from .forward import plain_output
 from .job import Batch, Job
@@ -38,8 +38,9 @@ def has_outputs(output: object, target: Tensor, against: Tensor | None) -> bool:
     if not isinstance(output, Tensor) or not output.ndim or len(output) != len(target):
         return False
     if is_others(against):
-        return output.ndim == 2 and _within(output, target)
-    return all(_within(output, index) for index in (target, against) if index is not None)
+        return output.ndim > 1 and output.shape[-1] > 1 and _within(output, target)
+    several = [] if against is None else split_index(against, target.shape[1])
+    return all(_within(output, index) for index in (target, *several))
 
 
 def _within(output: Tensor, index: Tensor) -> bool:

@@ -46,8 +46,9 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
     if deltas is not None:
         deltas.rewind()
     run = Run(batch.tensors[0].shape[0], settings, deltas)
-    if job.subject.session is not None:
-        run.use_cache(job.subject.session.cache)
+    session = job.subject.session  # read once: another thread may end it
+    if session is not None:
+        run.use_cache(session.cache)
     run.may_warn, run.only_net = job.subject.first_warning, job.only_net
     try:
         steps = steps_of(job, batch, settings)

@@ -137,8 +137,9 @@ class Subject:
         """Refuse models whose calls cannot be seen, or that would behave differently on each pass."""
         if isinstance(self.model, torch.jit.ScriptFunction):
             _refuse_script(call, "the function")
-        if self.session is not None:
-            self.session.check_versions(call)
+        session = self.session  # read once: another thread may end it
+        if session is not None:
+            session.check_versions(call)
         for module in self._look():
             kind: Any = type(module)
             odd = _is_odd(kind)

@@ -76,7 +76,7 @@ def _version(tensor: Tensor) -> int:
 
 def _checksum(tensor: Tensor) -> int:
     """Of the values, bit by bit; of a sparse tensor, its version."""
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided or tensor.is_meta:
         return _version(tensor)
-    plain = tensor.detach().as_subclass(Tensor).cpu().contiguous()
+    plain = tensor.detach().as_subclass(Tensor).cpu().resolve_conj().resolve_neg().contiguous()
     return zlib.crc32(plain.view(-1).view(torch.uint8).numpy().data) if plain.numel() else 0

@@ -56,10 +56,10 @@ def _both(job: Job, batch: Batch, asked: Asked, away: Tensor, y: Tensor, chain: 
     model is given the rows as they are, too, and must give y for them.
     """
     if not job.arguments() and len(y) <= (TOGETHER if chain else FEW):
-        sets = away if chain else torch.cat([torch.zeros_like(away[:1]), away])
+        sets = away if chain else torch.cat([away, torch.zeros_like(away[:1])])  # last: a constant by place of row shows
         found = evaluate_together(job, batch, asked, sets, chain)
-        if found is not None and (chain or gap(found[0], y.to(found)) <= tolerance(found.dtype)):
-            return found[-2:].to(y), len(sets)
+        if found is not None and (chain or gap(found[-1], y.to(found)) <= tolerance(found.dtype)):
+            return found[:2].to(y), len(sets)
     return _each(job, batch, asked, away, y, [True, True], chain)
 
 

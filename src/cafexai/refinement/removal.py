@@ -28,14 +28,17 @@ def fit_by_removal(job: Job, explanation: Explanation, refine: Refine) -> list[F
 
 def _fit_row(job: Job, explanation: Explanation, refine: Refine, row: int, sets: FeatureSets) -> Fit:
     rows = slice(row, row + 1)
-    batch = job.batch(rows)
+    batches = [job.batch(rows, number) for number in range(len(job.stack))]  # the scores are means over the baselines
     against = None if explanation.against is None else explanation.against[rows]
     asked = Asked(explanation.target[rows], against, explanation.meta.final)
-    present = sets.sum(_find_away(batch)) > 0
+    present = torch.stack([sets.sum(_find_away(batch)) > 0 for batch in batches]).any(0)
     lost = _draw(refine, present[0])
     scores, output = explanation.flat(explanation.combined)[rows], explanation.output[rows]
     wide = widest(output.device)
-    answers = [evaluate(job, without(batch, sets.spread(one[None])), asked) for one in lost]
+    answers = []
+    for one in lost:
+        away = sets.spread(one[None])
+        answers.append(torch.stack([evaluate(job, without(batch, away), asked) for batch in batches]).mean(0))
     change = (output[:, None] - torch.stack(answers, 1)).to(wide)
     return fit_correction(lost[None].to(wide), present, scores.to(wide), change, refine.ridge)
 

@@ -86,7 +86,7 @@ def softmax_of(terms: Scores, value: Tensor, whole: Function) -> Any:
     # masked, or by groups of an index: weights that add up to 1, or to 0 where all is masked, in each group
     sums, every = [value.sum(dim) for dim in range(value.ndim)], value.sum().item()
     in_groups = any(bool((((s - 1).abs() <= near) | (s == 0)).all()) for s in sums)
-    in_groups = in_groups or abs(every - round(every)) <= near * every
+    in_groups = in_groups or (math.isfinite(every) and abs(every - round(every)) <= near * every)
     if not in_groups or not bool(((value >= 0) & (value <= 1 + near)).all()):
         return None
     terms.run.note_frozen(SPELLED_OUT, "softmax")

@@ -32,17 +32,22 @@ def _invert(step: Any, made: np.ndarray, columns: int) -> np.ndarray:
             made = _invert(one, made, getattr(one, "n_features_in_", len(made)))
         return made if len(made) == columns else unknown
     if isinstance(step, ColumnTransformer):
-        names = list(getattr(step, "feature_names_in_", ()))
+        names, used = list(getattr(step, "feature_names_in_", ())), np.zeros(columns, dtype=bool)
         for name, one, chosen in step.transformers_:
             place = step.output_indices_.get(name, slice(0, 0))
             if place.stop > place.start and not (isinstance(one, str) and one == "drop"):
                 places = column_places(chosen, names, columns)
-                unknown[places] = _invert(one, made[place], len(places))
+                found = _invert(one, made[place], len(places))
+                unknown[places] = np.where(~used[places] | np.isclose(unknown[places], found), found, np.nan)
+                used[places] = True
         return unknown
     if isinstance(step, SimpleImputer) and len(made) == columns:
-        return made
+        missing = step.missing_values  # a value of this kind would be replaced
+        return np.where(made == missing, np.nan, made) if isinstance(missing, (int, float)) else made
     if type(step) in (getattr(preprocessing, name) for name in SCALERS):
         known = ~np.isnan(made)
         found = np.asarray(step.inverse_transform(np.where(known, made, 0.0)[None]), dtype=np.float64)[0]
+        again = np.asarray(step.transform(np.nan_to_num(found)[None]), dtype=np.float64)[0]  # a scaler may clip
+        known &= np.isclose(again, np.where(known, made, 0.0), atol=1e-6)
         return np.where(known & np.isfinite(found), found, np.nan)
     return unknown
