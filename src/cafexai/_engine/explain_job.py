@@ -107,7 +107,7 @@ def run_job(
 
 def _refuse_missing(job: Job, error: Exception, call: str) -> None:
     """Name the missing values, if there are some (``allow_nan``) and the model by itself does not handle them."""
-    missing = torch.cat([x.isnan().flatten(1).any(0) for x in job.given.tensors])
+    missing = torch.cat([x.isnan().reshape(len(x), x.shape[1:].numel()).any(0) for x in job.given.tensors])
     if not bool(missing.any()) or isinstance(error, InternalError):
         return
     output = try_plain(job, job.batch())
