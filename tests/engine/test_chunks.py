@@ -191,7 +191,7 @@ def test_a_softmax_inside_of_rows_is_no_company(fold):
 
 def test_rows_of_tables_are_cut_smaller_than_pictures(monkeypatch):
     monkeypatch.setattr(batches, "TABLE", 32)
-    _, _, sizes = both(models.mlp(4, 8, 3), torch.randn(32, 4))
+    _, _, sizes = both(models.mlp(4, 8, 3), torch.randn(32, 4), conflict="net")
     assert sorted(sizes)[-2:] == [4, 8]  # 8 units each; one pass is over two chunks
-    _, _, sizes = both(nn.Sequential(nn.Flatten(), models.mlp(4, 8, 3)), torch.randn(32, 1, 2, 2))
+    _, _, sizes = both(nn.Sequential(nn.Flatten(), models.mlp(4, 8, 3)), torch.randn(32, 1, 2, 2), conflict="net")
     assert sorted(sizes)[-2:] == [8, 16]

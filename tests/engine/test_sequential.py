@@ -66,7 +66,10 @@ def same(run):
     assert list(one.bias_by_layer) == list(two.bias_by_layer)
     for layer, scores in one.bias_by_layer.items():
         torch.testing.assert_close(scores, two.bias_by_layer[layer], rtol=1e-13, atol=1e-13)
-    assert (one.notes, one.frozen, one.meta.settings) == (two.notes, two.frozen, two.settings)
+    for e in (one, two):  # a chain takes fewer evaluations
+        assert sum(note.startswith("Conflict is measured") for note in e.notes) <= 1
+    notes = [[note for note in e.notes if not note.startswith("Conflict is measured")] for e in (one, two)]
+    assert (notes[0], one.frozen, one.meta.settings) == (notes[1], two.frozen, two.settings)
     assert one.positive.dtype == two.positive.dtype
     return one
 

@@ -14,6 +14,7 @@ import time
 
 import pytest
 import torch
+from torch import nn
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -286,7 +287,7 @@ class _Model:
 
     def __init__(self, name):
         self.fingerprint, self.columns, self.begun, self.go = {"id": name * 20}, None, threading.Event(), threading.Event()
-        self.version = self.fingerprint["id"][:12]
+        self.version, self.cafe = self.fingerprint["id"][:12], CAFE(nn.Identity())
 
     def __call__(self, rows, asked):
         self.begun.set()

@@ -21,7 +21,8 @@ def network(seed):
 
 def answers(service, rows=ROWS):
     return [
-        {name: value for name, value in one.items() if name != "fingerprint"} for one in service(rows, [Asked()] * len(rows))
+        {name: value for name, value in one.items() if name != "fingerprint"}
+        for one in service.answerer(rows, [Asked()] * len(rows))
     ]
 
 

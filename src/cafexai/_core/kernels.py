@@ -54,11 +54,10 @@ def run(formula: Formula, tensors: Sequence[Tensor], points: Sequence[Tensor], p
     """``formula(*tensors, points, phi, c)`` in one kernel; as it stands where that cannot be made."""
     first = tensors[0]
     if _broken is None:
-        kernel = _kernel((formula, phi, first.dtype, first.device.type, len(tensors), len(points)))
         flat = [tensor.detach().reshape(-1) for tensor in (*tensors, *points)]
         number = torch.tensor(c, dtype=first.dtype, device=first.device)
         try:
-            results = kernel(*flat, number)
+            results = _kernel((formula, phi, first.dtype, first.device.type, len(tensors), len(points)))(*flat, number)
         except Exception as error:  # compilers raise anything. A fault of the formula comes again below
             _give_up(error)
         else:

@@ -17,6 +17,7 @@ from .._core.foreign import pass_on
 from .._core.run import Run
 from .._core.tolerance import all_finite
 from .._inputs.target import pick_outputs
+from ..errors import InternalError
 from ..rules.registry import TABLE
 from .attempt import has_outputs
 from .faults import refuse_own_fault
@@ -111,7 +112,7 @@ def evaluate_together(job: Job, batch: Batch, asked: Asked, removed: Tensor, cha
         large = dataclasses.replace(large, references=tuple(map(repeat, batch.references)))
     try:
         return try_evaluate(job, large, wide, chain).view(many, rows)
-    except NotEvaluated:
+    except (NotEvaluated, InternalError):  # a fault of ours comes again where the sets are evaluated one by one
         return None
 
 

@@ -36,12 +36,13 @@ def circuit() -> tuple[nn.Module, Tensor, Tensor]:
     """The circuit rebuilt from the contributions that the paper shows: SpO2, age and admission are 1, the baseline is 0.
 
     Top unit ReLU(0.1 - 0.54 age + 0.6 admission), bottom unit ReLU(0.42 SpO2 - 0.27 age - 0.15 admission), output
-    -top + bottom - 0.6.
+    -top + bottom - 0.6. The bottom unit has a bias of -1e-9: all the way from the baseline it would be at its kink, where
+    rounding decides whether it is open.
     """
     first, last = nn.Linear(3, 2, dtype=torch.float64), nn.Linear(2, 1, dtype=torch.float64)
     with torch.no_grad():
         first.weight.copy_(torch.tensor([[0.0, -0.54, 0.6], [0.42, -0.27, -0.15]], dtype=torch.float64))
-        first.bias.copy_(torch.tensor([0.1, 0.0], dtype=torch.float64))
+        first.bias.copy_(torch.tensor([0.1, -1e-9], dtype=torch.float64))
         last.weight.copy_(torch.tensor([[-1.0, 1.0]]))
         last.bias.copy_(torch.tensor([-0.6], dtype=torch.float64))
     network = nn.Sequential(first, nn.ReLU(), last)
