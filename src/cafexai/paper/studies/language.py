@@ -159,9 +159,9 @@ def _judge(kind: str, means: dict[str, dict[str, tuple[float, float]]]) -> list[
         numbers = ", ".join(f"{METHOD_TITLES[name]} {means[name][truth][0]:.2f}" for name in METHODS_HERE)
         claim = f"scores of tokens say more than Integrated Gradients of what is lost when a token is {title} ({KINDS[kind]})"
         found.append(Finding(claim, ours[0] > theirs[0] if apart else None, f"{numbers}."))
-    ours, theirs = (1000 * means[name]["seconds"][0] for name in (OURS, RIVAL))
+    own, other = (1000 * means[name]["seconds"][0] for name in (OURS, RIVAL))
     claim = f"an explanation takes less time than Integrated Gradients with 50 steps ({KINDS[kind]})"
-    return [*found, Finding(claim, ours < theirs, f"{ours:.0f} ms beside {theirs:.0f} ms of a processor.")]
+    return [*found, Finding(claim, own < other, f"{own:.0f} ms beside {other:.0f} ms of a processor.")]
 
 
 COMMON = {"kinds": list(KINDS), "width": 64, "layers": 2, "batch": 32, "rate": 3e-3}
