@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import re
 import weakref
 
 import pytest
@@ -66,10 +67,8 @@ def same(run):
     assert list(one.bias_by_layer) == list(two.bias_by_layer)
     for layer, scores in one.bias_by_layer.items():
         torch.testing.assert_close(scores, two.bias_by_layer[layer], rtol=1e-13, atol=1e-13)
-    for e in (one, two):  # a chain takes fewer evaluations
-        assert sum(note.startswith("Conflict is measured") for note in e.notes) <= 1
-    notes = [[note for note in e.notes if not note.startswith("Conflict is measured")] for e in (one, two)]
-    assert (notes[0], one.frozen, one.meta.settings) == (notes[1], two.frozen, two.settings)
+    notes = [[re.sub(r"measured: \d+ more", "measured: some more", note) for note in e.notes] for e in (one, two)]
+    assert (notes[0], one.frozen, one.meta.settings) == (notes[1], two.frozen, two.settings)  # a chain takes fewer evaluations
     assert one.positive.dtype == two.positive.dtype
     return one
 
