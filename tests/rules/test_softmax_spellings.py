@@ -64,17 +64,21 @@ VARIANTS = {
 
 
 class Attention(nn.Module):
-    """A softmax that mixes values."""
+    """A softmax that mixes values; ``causal``: of no later position."""
 
-    def __init__(self, softmax):
+    def __init__(self, softmax, causal=False):
         super().__init__()
+        self.causal = causal
         torch.manual_seed(0)
         self.q, self.k, self.v, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
         self.softmax = softmax
         self.double()
 
     def forward(self, x):
-        pattern = self.softmax(self.q(x) @ self.k(x).transpose(1, 2))
+        logits = self.q(x) @ self.k(x).transpose(1, 2)
+        if self.causal:
+            logits = logits + torch.full_like(logits[0], -torch.inf).triu(1)
+        pattern = self.softmax(logits)
         return self.head(F.gelu(pattern @ self.v(x)).mean(1))
 
 
@@ -92,6 +96,26 @@ def test_inside_a_model(spelling, variant):
         assert not any(word in line for line in found.frozen for word in ("denominator", "normalize"))
         for part in ("positive", "negative", "combined", "bias", "output", "baseline_output"):
             torch.testing.assert_close(getattr(found, part), getattr(expected, part), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_behind_a_mask_of_minus_infinity(spelling):
+    """Hidden keys have no part in it; the first position sees itself alone."""
+    x = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for variant in ("published", "open"):
+        found, expected = (explained(Attention(SPELLINGS[name], True), x, variant, 0.3) for name in (spelling, "softmax"))
+        for part in ("positive", "negative", "combined", "bias", "output", "baseline_output"):
+            torch.testing.assert_close(getattr(found, part), getattr(expected, part), rtol=1e-10, atol=1e-12)
+
+
+def test_the_dimension_is_found_where_one_end_does_not_tell():
+    """Logits of 0 at the input: both dimensions give the same weights there, but not at the baseline."""
+    start = torch.randn(1, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x, end = torch.zeros_like(start), torch.arange(9, dtype=torch.float64).reshape(3, 3)
+    for dim in (1, 2):
+        found = CAFE(lambda z, dim=dim: (z.log_softmax(dim).exp() * end).sum((1, 2))).explain(x, start)
+        expected = CAFE(lambda z, dim=dim: (z.softmax(dim) * end).sum((1, 2))).explain(x, start)
+        torch.testing.assert_close(found.combined, expected.combined, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

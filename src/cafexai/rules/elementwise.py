@@ -145,7 +145,7 @@ def exp(x: Scores) -> Any:
     """Elementwise, and lazy: over a sum of the same exponentials it is a softmax, of a log_softmax that itself."""
     logits = logits_of_log_softmax(x)
     if logits is not None:
-        if is_open(logits) and is_open(logits, dim := dim_of(logits, x.value.exp())):
+        if is_open(logits) and is_open(logits, dim := dim_of(logits, x)):
             return open_softmax(logits, dim)
         return Softmaxed.of(x.freeze("softmax", torch.exp, "softmax"), logits)
     return _exponentials(x, torch.exp, 1.0)

@@ -54,11 +54,15 @@ def _softmax_by_gradient(x: Scores, dim: int, mask: Tensor | None) -> Scores:
     return record(result, WEIGHTS, x, "softmax")
 
 
-def dim_of(logits: Scores, weights: Tensor) -> int:
-    """The dimension along which the softmax of logits gives these weights."""
-    value = logits.value
-    apart = {dim: float((torch.softmax(value, dim) - weights).abs().max()) for dim in range(logits.ndim)}
-    return min(apart, key=lambda dim: apart[dim])
+def dim_of(logits: Scores, logs: Scores) -> int:
+    """The dimension along which logs is the log_softmax of logits; at the reference, too, as one end may be symmetric."""
+    ends = [(logits.value, logs.value), (logits.start, logs.start)]
+
+    def apart(dim: int) -> float:
+        pairs = ((torch.softmax(value, dim), log.exp()) for value, log in ends)  # NaN of both: a row without any key
+        return sum(float((found.nan_to_num(2) - weights.nan_to_num(2)).abs().max()) for found, weights in pairs)
+
+    return min(range(logits.ndim), key=apart)
 
 
 def open_log_softmax(x: Scores, dim: int) -> Scores:
@@ -68,7 +72,8 @@ def open_log_softmax(x: Scores, dim: int) -> Scores:
         start, share = None, change.exp()
     else:
         _, _, mean, (here, there) = _ends(x, dim, None)
-        start, change, share = there, here - there, mean / mean.sum(dim, keepdim=True)
+        both = here == there  # what a mask has put to minus infinity at both ends does not change
+        start, change, share = there, (here - there).masked_fill_(both, 0), mean / mean.sum(dim, keepdim=True)
     constants = (1 - share, torch.full_like(share, -1.0), share)
     result = x.secant(diagonal_plus_rank_one(dim), constants, start, change, aligned=_keeps_rows(x, dim))
     return record(result, FINAL, x, "softmax")
