@@ -24,7 +24,7 @@ WORKER = """
 import sys, time, torch
 torch.set_num_threads({threads})
 sys.path.insert(0, {here!r})
-from cases import CASES
+from workloads import CASES
 from cafexai import CAFE
 cases = {{case.name: case for case in CASES}}
 made = {{}}
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    from cases import CASES
+    from workloads import CASES
 
     roots = {"before": options.old.resolve(), "after": HERE.parent, "again": options.old.resolve()}
     trees = {key: Tree(root, options.threads) for key, root in roots.items()}

@@ -31,11 +31,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from cafexai import CAFE
-from cases import Case, Encoder, mlp
 from limits import report
 from machine import machine
 from memory import ALLOCATOR, Peak
 from ways import input_gradient
+from workloads import Case, Encoder, mlp
 
 RESULTS = Path(__file__).parent / "results"
 BASE, DEEPLIFT, FIRST = "input gradient", "DeepLIFT (Captum)", "first attribute"

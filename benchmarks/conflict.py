@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from cafexai import CAFE, Background
-from cases import CASES
+from workloads import CASES
 
 BASELINES = 50
 

@@ -30,7 +30,7 @@ from torch import nn
 import cafexai
 from cafexai import CAFE
 from cafexai.models import FTTransformer
-from cases import mlp
+from workloads import mlp
 
 PACKAGE = Path(cafexai.__file__).parent
 INNER = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # no functions with a name

@@ -17,8 +17,8 @@ import time
 import warnings
 from pathlib import Path
 
-from cases import CASES, Case, growth
 from ways import BASE, input_gradient, ours, training_step
+from workloads import CASES, Case, growth
 
 LONG = 0.2  # seconds to watch at least
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}

@@ -14,7 +14,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from cases import CASES, Case, growth
 from limits import verdict
 from machine import machine
 from memory import peaks
@@ -22,6 +21,7 @@ from plot import draw
 from startup import startup
 from timing import interleaved
 from ways import BASE, all_ways, input_gradient, ours, training_step
+from workloads import CASES, Case, growth
 
 RESULTS = Path(__file__).parent / "results"
 

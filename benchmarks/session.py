@@ -18,7 +18,7 @@ import torch
 from beside_deeplift import CASES, mlp, products, seconds
 from cafexai import CAFE
 from cafexai.serving.rows import Answerer, Asked
-from cases import Case
+from workloads import Case
 
 SERVED = (1, 64)  # rows of a request
 

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from beside_deeplift import CASES as BESIDE
 from beside_deeplift import NextToken
 from cafexai import CAFE
-from cases import Case, Encoder
 from language_memory import peak
 from memory import ALLOCATOR
 from ways import BASE, DEEPLIFT, input_gradient
+from workloads import Case, Encoder
 
 STEPS, SHARE = 10, 5  # of Integrated Gradients that are run; the part of all 50 that they are
 IG = "IG, 50 steps (Captum)"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cafexai import CAFE
-from cases import Case
+from workloads import Case
 
 BASE = "forward + backward"
 DEEPLIFT = "DeepLIFT (Captum)"

@@ -277,7 +277,7 @@ def test_explore_from_python_serves_until_it_is_closed(capsys):
     model = nn.Linear(2, 1).eval()
     explorer = explore(CAFE(model), frame()[["age", "debts"]], open_browser=False, block=False)
     assert explorer.url in capsys.readouterr().out
-    with httpx.Client(follow_redirects=True) as client:
+    with httpx.Client(follow_redirects=True, timeout=60) as client:
         assert "cafexai explorer" in client.get(explorer.url).text
         row = client.post(explorer.url.split("?")[0] + "api/row", json={"row": 2}).json()
     e = CAFE(model).explain(frame()[["age", "debts"]].iloc[[2]])

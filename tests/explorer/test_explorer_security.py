@@ -28,13 +28,13 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def client(server):
-    with httpx.Client(base_url=server.root, cookies=server.cookie) as made:
+    with httpx.Client(base_url=server.root, cookies=server.cookie, timeout=60) as made:
         yield made
 
 
 @pytest.fixture
 def stranger(server):
-    with httpx.Client(base_url=server.root) as made:
+    with httpx.Client(base_url=server.root, timeout=60) as made:
         yield made
 
 
