@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
@@ -136,10 +137,24 @@ def test_ten_monitors_are_one(monitor):
     assert whole.check().statistics["inputs"] == merged.check().statistics["inputs"]
 
 
-def test_other_monitors_are_not_merged(monitor, cafe):
-    other = Monitor.fit(cafe, draw(500, 9), false_alarms=0.2)
-    with pytest.raises(ValueError, match="another reference, model or settings"):
-        monitor.merge(other)
+@pytest.mark.parametrize("other", ["nothing", "rows", "model", "c", "false_alarms"])
+def test_other_monitors_are_not_merged(cafe, other):
+    """One thing differs; the other monitor has the same bins unless it has other rows."""
+
+    def fit(cafe, rows=0, false_alarms=0.2):
+        return Monitor.fit(cafe, draw(400, rows), false_alarms=false_alarms)
+
+    changed = {"rows": {"rows": 9}, "false_alarms": {"false_alarms": 0.3}}.get(other, {})
+    model = copy.deepcopy(cafe.model)
+    if other == "model":
+        next(model.parameters()).data[0, 0] += 1e-6
+    explainer = CAFE(model, feature_names=cafe.feature_names, **({"c": 1} if other == "c" else {}))
+    first, second = fit(cafe), fit(explainer, **changed)
+    if other == "nothing":
+        assert first.merge(second.update(draw(50, 1))).window.rows == 50
+    else:
+        with pytest.raises(ValueError, match="another reference, model or settings"):
+            first.merge(second)
 
 
 def test_files(monitor, cafe, tmp_path):

@@ -13,9 +13,13 @@ import torch
 
 import data_files
 from cafexai.paper.datasets import concat_mnist, fashion_mnist
-from cafexai.paper.studies import shift_images, shift_tabular_report
+from cafexai.paper.studies import STUDIES, shift_images, shift_tabular_report
 from cafexai.paper.studies.distributions import BINS, auroc, compare_sets, jensen_shannon, tell_apart
+from cafexai.paper.studies.monitor_digits import Digits
 from cafexai.paper.studies.monitor_report import binomial_interval
+from cafexai.paper.studies.monitoring import measure_digits
+from cafexai.paper.studies.record import Workplace
+from cafexai.paper.studies.runner import settings_of
 from study_command import command, environment, finished, written
 
 SEEDS = ("--set", "seeds=[42, 43, 44]")
@@ -171,10 +175,38 @@ def test_study_of_the_monitor(tmp_path_factory, tmp_path):
     data = tmp_path_factory.mktemp("data")
     data_files.openxai(data / "openxai", np.random.default_rng(0), train=500)
     data_files.openxai_weights(data / "openxai_weights", "compas", 7)
-    results, said = finished("monitor", tmp_path, "--data", data, "--set", "count=2", "--set", "fresh=4")
-    assert list(results) == ["compas-default-false-alarms", "compas-default"]
+    few = ("--set", "count=2", "--set", "fresh=4", "--set", "kind_seeds=2")
+    results, said = finished("monitor", tmp_path, "--data", data, *few)
+    assert list(results) == ["compas-default-false-alarms", "compas-default-kinds", "compas-default"]
     assert "false alarms (alarms) within the stated rate" in said
-    assert {"added.md", "statistics.md", "shifts.md", "verdicts.md", "false-alarms.md"} <= written(tmp_path)
+    assert "lost: the kind is 'missing or frozen column' in nine of ten seeds" in said
+    (by_shift,) = results["compas-default-kinds"]["kinds"].values()
+    assert by_shift["lost"] == ["missing or frozen column"] * 2
+    assert all(len(kinds) == 2 for kinds in by_shift.values())
+    assert {"added.md", "statistics.md", "shifts.md", "verdicts.md", "kinds.md", "false-alarms.md"} <= written(tmp_path)
+
+
+def test_monitor_of_latent_features(tmp_path):
+    """Latent features of stacked digits are rows of a table; labels stay those of the images."""
+    random = np.random.default_rng(0)
+    for name in ("mnist", "fashion-mnist"):
+        (tmp_path / name).mkdir()
+        labels = (np.arange(1000) % 10).astype(np.uint8)
+        images = (random.integers(0, 60, (1000, 28, 28)) + 15 * labels[:, None, None]).astype(np.uint8)
+        data_files.write_idx(tmp_path / name / "t10k-images-idx3-ubyte.gz", images)
+        data_files.write_idx(tmp_path / name / "t10k-labels-idx1-ubyte.gz", labels)
+    place = Workplace(tmp_path / "models", str(tmp_path), False)
+    settings = settings_of(STUDIES["monitor"], "toy", {"digit_epochs": 1, "count": 2})
+    digits = Digits.prepare(settings, place)
+    data = concat_mnist(folder=tmp_path, seed=42)
+    order = torch.randperm(len(data.x_test), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(digits.y, data.y_test[order])
+    assert digits.x.shape == (500, 128)
+    assert set(digits.shifted) == {"digits, correlation", "digits, semantic"}
+    found = measure_digits(settings, place)
+    assert found["rows"] == 250
+    assert set(found["shifts"]) == set(digits.shifted)
+    assert found["shifts"]["digits, semantic"]["100"]["harm"] is not None
 
 
 def test_interval_of_a_share():

@@ -277,16 +277,18 @@ def _explainer(work: Work, how: options.How) -> Any:
 
 def _text(verdict: Verdict) -> str:
     """The sentence, the kind, and the columns and pairs that moved most."""
+    from ..monitor._sentence import show_p
+
     lines = [str(verdict), "", f"kind: {verdict.kind}    severity: {verdict.severity}    rows: {verdict.rows}"]
     lines += [f"{family}: {value:.2f} (limit {limit:.2f})" for family, (value, limit) in verdict.statistics.items()]
     lines += _performance(verdict)
     if verdict.moved:
         lines += ["", f"{'moved':<12}{'feature':<24}{'distance':>9}{'p':>10}"]
-        lines += [f"{one.kind:<12}{one.feature[:23]:<24}{one.distance:>9.3f}{one.p:>10.1g}" for one in verdict.moved[:10]]
+        lines += [f"{one.kind:<12}{one.feature[:23]:<24}{one.distance:>9.3f}{show_p(one.p):>10}" for one in verdict.moved[:10]]
     if verdict.pairs:
         lines += ["", "correlations that changed"]
         lines += [
-            f"{one.first}, {one.second}: {one.before:+.2f} to {one.now:+.2f} (p {one.p:.1g})" for one in verdict.pairs[:5]
+            f"{one.first}, {one.second}: {one.before:+.2f} to {one.now:+.2f} (p {show_p(one.p)})" for one in verdict.pairs[:5]
         ]
     return "\n".join(lines)
 

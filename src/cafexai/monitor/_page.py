@@ -8,7 +8,7 @@ from importlib import resources
 from ..reporting.document import read_asset, write_document
 from ..reporting.escape import Html, join_parts, tag
 from ._page_pictures import draw_panels, draw_timeline
-from ._sentence import show_share
+from ._sentence import show_p, show_share
 from ._verdict import SEVERITIES, OddRow, Verdict
 
 DETAILS = 12  # windows that have a section of their own
@@ -88,7 +88,7 @@ def _details(verdict: Verdict, rows: Sequence[OddRow], window: str) -> list[Html
         parts.append(draw_panels(verdict.histograms))
     if verdict.pairs:
         lines = [
-            [f"{one.first}, {one.second}", f"{one.before:+.2f}", f"{one.now:+.2f}", f"{one.p:.1g}"]
+            [f"{one.first}, {one.second}", f"{one.before:+.2f}", f"{one.now:+.2f}", show_p(one.p)]
             for one in verdict.pairs[:PAIRS]
         ]
         parts.append(_table(("inputs", "before", "now", "p"), lines, "Correlations that changed", window=window))

@@ -57,7 +57,7 @@ def _ticks(one: Histogram, step: float) -> list[Html]:
         text = label if len(label) <= room else label[: max(room - 1, 1)] + "\u2026"
         if room > 2 or one.edges:
             anchor = "end" if one.edges else "middle"
-            at = WIDE if one.edges else (bars + place + 0.5) * step
+            at = bars * step - 4 if one.edges else (bars + place + 0.5) * step  # beside the bar, not in it
             found.append(tag("text", text, x=f"{at:.1f}", y=TALL + 14 if not one.edges else 8 + 12 * place, text_anchor=anchor))
     if room <= 2 and not one.edges:
         found = [tag("text", one.labels[0], x=0, y=TALL + 14)]

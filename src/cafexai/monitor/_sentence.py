@@ -88,6 +88,11 @@ def show_share(share: float) -> str:
     return f"{min(max(share, 0.0001), 0.9999):.2%}"
 
 
+def show_p(p: float) -> str:
+    """A p-value with one digit; none is 0."""
+    return f"{p:.1g}" if p > 0 else "<1e-300"
+
+
 def _list(names: Sequence[str]) -> str:
     shown = [_quote(name) for name in names[:NAMED]]
     if len(names) > NAMED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from ..datasets import Dataset
 from .distributions import auroc
 from .infidelity import prepare
 from .monitor_baselines import measure_certainty, ordinary_statistics
+from .monitor_digits import WATCHED, Digits
 from .monitor_report import ALARMS, RIGHT, WITHOUT_MODEL, report
 from .monitor_shifts import KINDS, SHIFTS, UNPAIRED, Rows
 from .record import Settings, Study, Task, Workplace
@@ -32,12 +33,16 @@ TRAINED = {"family": "mlp", "mimic_demo": True, "train_rows": None, "epochs": 10
 
 
 def tasks(settings: Settings, place: Workplace) -> Iterable[Task]:
-    """A task per network and variant for shifts, and for some of them another one for false alarms."""
+    """A task per network and variant for shifts; per network for kinds, and for some of them one more for false alarms."""
     for name in settings["calm"]:
         yield Task(f"{name}-default-false-alarms", partial(measure_false_alarms, name, settings, place))
+    for name in settings["kinds"]:
+        yield Task(f"{name}-default-kinds", partial(measure_kinds, name, settings, place))
     for variant, key in (("default", "data"), ("feature", "feature")):
         for name in settings[key]:
             yield Task(f"{name}-{variant}", partial(measure_shifts, name, variant, settings, place))
+    if settings["digit_epochs"]:
+        yield Task("digits-default", partial(measure_digits, settings, place))
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ class Subject:
     def prepare(cls, name: str, variant: str, settings: Settings, place: Workplace) -> Subject:
         """The network of a data set, trained if it is not yet; "compas-ft" is an FT-Transformer."""
         data, _, family = name.partition("-")
-        plan = TRAINED | ({"family": family, "epochs": settings["ft_epochs"]} if family else {})
+        plan = TRAINED | settings["training"].get(data, {})
+        plan |= {"family": family, "epochs": settings["ft_epochs"]} if family else {}
         table, model = prepare(data, 42, plan, place)
         order = torch.randperm(len(table.x_train), generator=torch.Generator().manual_seed(0))[
             : settings["ft_rows" if family else "rows"]
@@ -122,17 +128,34 @@ def measure_shifts(name: str, variant: str, settings: Settings, place: Workplace
     subject = Subject.prepare(name, variant, settings, place)
     reference, pool = subject.x.tensor_split(2)
     labels = subject.y[len(reference) :]
+    rows = describe(subject.table, pool, labels, subject.cafe, subject.target)
+    shifts = {shift: partial(_apply, shift, rows) for shift in SHIFTS}
+    return _measure(subject, shifts, settings, settings["classifiers"] if variant == "default" else None)
+
+
+def measure_digits(settings: Settings, place: Workplace) -> dict[str, Any]:
+    """The same for latent features of the paper's stacked digits."""
+    digits = Digits.prepare(settings, place)
+    cafe = CAFE(digits.classifier, feature_names=[f"latent {feature}" for feature in range(digits.x.shape[1])])
+    subject = Subject(digits.table, digits.classifier, cafe, WATCHED, digits.x, digits.y)
+    half = len(digits.x) - len(digits.x) // 2
+    shifts = {shift: partial(x.__getitem__, slice(half, None)) for shift, x in digits.shifted.items()}
+    return _measure(subject, shifts, settings, settings["classifiers"])
+
+
+def _measure(
+    subject: Subject, shifts: Mapping[str, Callable[[], Tensor | None]], settings: Settings, others: int | None
+) -> dict[str, Any]:
+    """The first half of the rows is the reference; the others are clean, or shifted."""
+    reference, pool = subject.x.tensor_split(2)
+    labels = subject.y[len(reference) :]
     fitted = subject.fit(reference, settings)
-    bench = Bench(fitted, subject.read(fitted, reference))
-    others = settings["classifiers"] if variant == "default" else None
-    rows, usual = describe(subject.table, pool, labels, subject.cafe, subject.target), subject.read(fitted, pool)
+    bench, usual = Bench(fitted, subject.read(fitted, reference)), subject.read(fitted, pool)
     found: dict[str, Any] = {"rows": len(pool), "minimum": fitted.reference.minimum, "shifts": {}}
     for size in _allowed_sizes(fitted, len(pool), settings["windows"]):
         clean = bench.evaluate_all(usual.draw(size, settings["count"], 0), others)
-        for shift, change in SHIFTS.items():
-            try:
-                shifted = change(rows)
-            except (IndexError, StopIteration):  # the table has no such column
+        for shift, change in shifts.items():
+            if (shifted := change()) is None:
                 continue
             part = subject.read(fitted, shifted)
             result = _judge_shift(bench, part, clean, shift, size, settings["count"], others)
@@ -164,6 +187,40 @@ def measure_false_alarms(name: str, settings: Settings, place: Workplace) -> dic
                 if count["windows"] < wanted:
                     _count_alarms(count, monitor, signals.take(rest[start : start + size]), settings["false_alarms"])
     return {"false alarms": {str(size): count for size, count in counts.items()}}
+
+
+def measure_kinds(name: str, settings: Settings, place: Workplace) -> dict[str, Any]:
+    """Verdicts on one window per seed, size and shift at full strength.
+
+    A seed splits the rows into reference and pool anew, and decides which rows change, and how.
+    """
+    subject = Subject.prepare(name, "default", settings, place)
+    half = len(subject.x) // 2
+    fitted = subject.fit(subject.x[:half], settings)
+    signals = fitted.read(subject.x)
+    sizes = _allowed_sizes(fitted, len(subject.x) - half, settings["kind_rows"])
+    found: dict[str, dict[str, list[str]]] = {str(size): {} for size in sizes}
+    related = []
+    for seed in range(settings["kind_seeds"]):
+        order = torch.randperm(len(subject.x), generator=torch.Generator().manual_seed(100 + seed))
+        monitor, rest = subject.fit(signals.take(order[:half].numpy()), settings), order[half:]
+        rows = describe(subject.table, subject.x[rest], subject.y[rest], subject.cafe, subject.target, seed)
+        related.append(abs(float(torch.corrcoef(rows.x[:, list(rows.pair)].T)[0, 1])))
+        for shift in KINDS:
+            if (shifted := _apply(shift, rows)) is not None:
+                part = monitor.read(shifted[: max(*sizes, monitor.reference.minimum)])
+                for size in sizes:
+                    verdict = monitor.check(part.take(slice(0, max(size, monitor.reference.minimum))))
+                    found[str(size)].setdefault(shift, []).append(verdict.kind)
+    return {"kinds": found, "correlation": statistics.fmean(related)}
+
+
+def _apply(shift: str, rows: Rows) -> Tensor | None:
+    """Shifted rows; None if the table has no such column."""
+    try:
+        return SHIFTS[shift](rows)
+    except (IndexError, StopIteration):
+        return None
 
 
 def _count_alarms(count: dict[str, int], monitor: Monitor, window: Signals, rate: float) -> None:
@@ -212,7 +269,7 @@ def _judge_shift(
     }
 
 
-def describe(table: Dataset, x: Tensor, y: Tensor, cafe: CAFE, target: Any) -> Rows:
+def describe(table: Dataset, x: Tensor, y: Tensor, cafe: CAFE, target: Any, seed: int = 7) -> Rows:
     """What shifts need to know of the rows."""
     blocks = {columns[0]: tuple(columns) for columns in table.categories.values()}
     inside = {column for columns in blocks.values() for column in columns[1:]}
@@ -225,7 +282,7 @@ def describe(table: Dataset, x: Tensor, y: Tensor, cafe: CAFE, target: Any) -> R
         related = np.abs(np.nan_to_num(np.corrcoef(x[:, numbers].numpy().T)) - np.eye(len(numbers)))
     first, second = np.unravel_index(int(related.argmax()), related.shape)
     pair = (numbers[int(first)], numbers[int(second)])
-    return Rows(x, y, features, important, pair, torch.Generator().manual_seed(7))
+    return Rows(x, y, features, important, pair, torch.Generator().manual_seed(seed))
 
 
 def measure_harm(subject: Subject, x: Tensor, shifted: Tensor, y: Tensor) -> dict[str, float]:
@@ -245,7 +302,9 @@ def _column(values: Values, key: str) -> Tensor:
 
 
 # "feature": networks of which scores by feature netting are watched, too. Networks of one hidden layer have the same by both.
-COMMON = {"feature": [], "false_alarms": 0.01, "ft_epochs": 20, "ft_rows": 6000, "sizes": [100, 200, 400, 800, 1600]}
+COMMON = {"feature": [], "false_alarms": 0.01, "ft_epochs": 20, "ft_rows": 6000, "sizes": [100, 200, 400, 800, 1600],
+          "kind_seeds": 10, "kind_rows": [500, 1000], "training": {"covertype": {"train_rows": 60_000, "epochs": 15}},
+          "digit_rows": None, "digit_epochs": 10}  # fmt: skip
 STUDIES = (
     Study(
         "monitor",
@@ -253,13 +312,16 @@ STUDIES = (
         "heloc, adult, compas with OpenXAI's networks; titanic; covertype",
         {
             "toy": COMMON | {"data": ["compas"], "calm": ["compas"], "rows": 600, "windows": [100],
+                             "kinds": ["compas"], "kind_seeds": 2, "digit_epochs": 0, "kind_rows": [100],
                              "calm_windows": [100], "count": 3, "fresh": 10, "classifiers": 0, "false_alarms": 0.2,
                              "sizes": [100]},
-            "quick": COMMON | {"data": ["compas", "heloc", "adult", "titanic", "compas-ft"],
+            "quick": COMMON | {"data": ["compas", "heloc", "adult", "titanic", "compas-ft"], "digit_epochs": 0,
+                               "kinds": ["compas", "heloc", "adult", "titanic"],
                                "calm": ["compas", "heloc", "adult"],
                                "feature": ["titanic"], "rows": 8000, "ft_rows": 3000, "ft_epochs": 8, "windows": [500],
                                "calm_windows": [200], "count": 12, "fresh": 200, "classifiers": 6},
             "full": COMMON | {"data": ["heloc", "adult", "compas", "covertype", "titanic", "compas-ft", "adult-ft"],
+                              "kinds": ["heloc", "adult", "compas", "covertype", "titanic", "compas-ft", "adult-ft"],
                               "calm": ["heloc", "adult", "compas"], "rows": 20_000, "windows": [200, 500, 1000],
                               "feature": ["titanic", "covertype"], "calm_windows": [200, 500, 1000],
                               "count": 25, "fresh": 200, "classifiers": 25},
