@@ -104,7 +104,12 @@ model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
 x, data = torch.randn(3, 4), torch.randn(60, 4)
 """,
 }
-NEEDED = {"files.md": ["onnx"], "guide.md": ["transformers", "quantus"], "inputs.md": ["transformers"], "monitor.md": ["pyarrow"]}
+NEEDED = {
+    "files.md": ["onnx"],
+    "guide.md": ["transformers", "quantus"],
+    "inputs.md": ["transformers"],
+    "monitor.md": ["pyarrow"],
+}
 FRAGMENT = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
