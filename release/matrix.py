@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +92,7 @@ def find_python(version: str) -> str | None:
 
 
 def run(row: Row) -> list[str]:
-    """The line of a row: Python, torch, where the build comes from, tests that passed, failed and were skipped."""
+    """The line of a row: Python, torch, where the build comes from, the day, tests that passed, failed and were skipped."""
     python = prepare(row)
     versions = subprocess.run([*python, "-c", ASK], capture_output=True, text=True, check=True).stdout.split()
     marked = os.environ | {"CAFEXAI_MATRIX": "1", "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -99,7 +100,7 @@ def run(row: Row) -> list[str]:
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=marked)
     (ROOT / ".matrix").mkdir(exist_ok=True)
     (ROOT / ".matrix" / f"{row.name}.log").write_text(done.stdout + done.stderr)
-    return [*versions, row.builds, *count(done.stdout)]
+    return [*versions, row.builds, date.today().isoformat(), *count(done.stdout)]
 
 
 def count(said: str) -> list[str]:
@@ -120,7 +121,7 @@ def write(lines: list[list[str]]) -> None:
     all_rows = old | {tuple(cells[:3]): cells for cells in lines}
     ordered = sorted(all_rows.values(), key=lambda cells: [int(part) for cell in cells[1::-1] for part in cell.split(".")])
     body = "".join(f"| {' | '.join(cells)} |\n" for cells in ordered)
-    titles = "| Python | torch | build | passed | failed | skipped |\n| --- | --- | --- | --- | --- | --- |\n"
+    titles = "| Python | torch | build | ran | passed | failed | skipped |\n| --- | --- | --- | --- | --- | --- | --- |\n"
     PAGE.write_text(f"{head}<!-- matrix -->\n{titles}{body}<!-- matrix -->\n{rest}", encoding="utf-8")
 
 
@@ -148,7 +149,7 @@ def main() -> None:
         lines.append(run(row))
         print(" ".join(lines[-1]), flush=True)
     write(lines)
-    if any(cells[4] != "0" for cells in lines if cells[2] != OLD):
+    if any(cells[5] != "0" for cells in lines if cells[2] != OLD):
         sys.exit("make matrix: tests failed; .matrix/NAME.log has what pytest said")
 
 
