@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-LARGE = 60_000  # characters of a page that is not copied
+LARGE = 40_000  # characters of a page that is not copied
 
 
 def write_llms(config: Path, staged: Path, site: Path) -> None:

@@ -62,6 +62,12 @@ def test_addresses_of_other_hosts_are_well_formed():
             assert re.search(r"github\.com/[\w.-]+/[\w.-]+(/(issues|pull|blob|tree)/\S+)?$", target), target
 
 
+def test_no_page_installs_a_package_that_is_not_on_pypi():
+    """``pip install cafexai`` finds nothing: pages install from a clone. docs/versions.md says how it will be."""
+    pages = [page for page in [ROOT / "README.md", *PAGES] if page.name != "versions.md"]
+    assert [page.name for page in pages if re.search(r"pip\s+install\s+'?cafexai", page.read_text(encoding="utf-8"))] == []
+
+
 def test_every_page_is_in_the_navigation():
     yaml = pytest.importorskip("yaml")
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -19,7 +20,7 @@ PAGE = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
 
 def load(name):
     spec = importlib.util.spec_from_file_location(f"release_{name}", ROOT / "release" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -90,6 +91,27 @@ def test_classifiers_are_rows_of_the_matrix_without_failures():
     assert f"torch>={min(passed.values(), key=lambda word: int(word[2:]))}" in PROJECT["dependencies"]
     assert PYPROJECT["tool"]["mypy"]["python_version"] == PROJECT["requires-python"][2:]
     assert PYPROJECT["tool"]["ruff"]["target-version"] == "py" + PROJECT["requires-python"][2:].replace(".", "")
+
+
+def test_the_matrix_replaces_rows_that_ran_and_keeps_the_others(tmp_path, monkeypatch):
+    matrix = load("matrix")
+    monkeypatch.setattr(matrix, "PAGE", tmp_path / "versions.md")
+    matrix.PAGE.write_text(PAGE, encoding="utf-8")
+    matrix.write([])
+    assert matrix.PAGE.read_text(encoding="utf-8") == PAGE
+    floor = next(line for line in PAGE.splitlines() if "the pin of" in line).strip("| ").split(" | ")
+    matrix.write([[*floor[:3], "2030-01-02", "7", "0", "1"], ["3.9.1", floor[1], "another", "2030-01-02", "5", "2", "0"]])
+    now = matrix.PAGE.read_text(encoding="utf-8")
+    assert (
+        f"| 3.9.1 | {floor[1]} | another | 2030-01-02 | 5 | 2 | 0 |\n| {floor[0]} | {floor[1]} | {floor[2]} | 2030-01-02 | 7 |"
+        in now
+    )
+    assert [line for line in PAGE.splitlines() if line.startswith("| 3.") and floor[2] not in line] == [
+        line for line in now.splitlines() if line.startswith("| 3.") and "2030" not in line
+    ]
+    assert matrix.count("...\n3 failed, 20 passed, 1 error, 4 skipped in 5s") == ["20", "4", "4"]
+    assert matrix.find_python("3.999") is None
+    assert matrix.find_python(f"3.{sys.version_info.minor}") is not None
 
 
 def test_targets_of_make():

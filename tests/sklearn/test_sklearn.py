@@ -291,3 +291,24 @@ def test_a_binary_classifier_says_whose_logit_it_is():
     e = CAFE(from_sklearn(model)).explain(x)
     assert "class yes" in e.notes[0]
     assert "class yes" in e.ledger(0)
+
+
+def test_a_predict_function_is_refused_with_the_remedy():
+    """As it is given to SHAP; methods of modules and other functions are models."""
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    pipeline = make_pipeline(StandardScaler(), MLPClassifier((4,), max_iter=5)).fit(rows, rows[:, 0] > 0)
+    for function in (pipeline.predict_proba, pipeline.predict, pipeline[-1].predict_proba):
+        with pytest.raises(ValueError, match=r"CAFE\(\w+\.predict.*Give the model: CAFE\(cafexai\.from_sklearn"):
+            CAFE(function)
+    with pytest.raises(ValueError, match="TreeSHAP"):
+        CAFE(RandomForestClassifier(2).fit(rows, rows[:, 0] > 0).predict_proba)
+
+    class Scorer(torch.nn.Module):
+        def predict(self, x):
+            return x.sum(1)
+
+        def get_params(self):
+            return {}
+
+    x = torch.ones(2, 3)
+    torch.testing.assert_close(CAFE(Scorer().predict).explain(x).net, x)

@@ -32,7 +32,19 @@ def unwrap(model: Any) -> Any:
         refuse_trees(model, f"CAFE({type(model).__name__})")
         hint = " For a scikit-learn model: CAFE(cafexai.from_sklearn(model))." if hasattr(model, "predict") else ""
         raise ValueError(f"CAFE({type(model).__name__}): give a PyTorch module or a function of tensors.{hint}")
+    _refuse_predict(model)
     return model
+
+
+def _refuse_predict(model: Any) -> None:
+    """Refuse ``estimator.predict_proba``, which SHAP takes: it computes with numpy, and nothing is left to follow."""
+    owner, name = getattr(model, "__self__", None), str(getattr(model, "__name__", ""))
+    predicts = name.startswith(("predict", "decision_function")) and hasattr(owner, "get_params")
+    if predicts and not isinstance(owner, nn.Module):
+        call = f"CAFE({type(owner).__name__}.{name})"
+        refuse_trees(owner, call)
+        remedy = "CAFE(net)" if hasattr(owner, "module_") else "CAFE(cafexai.from_sklearn(model))"
+        raise ValueError(f"{call}: scores follow the layers of a model, and this gives numbers only. Give the model: {remedy}.")
 
 
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()  # models that the user was warned about
