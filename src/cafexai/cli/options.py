@@ -91,9 +91,6 @@ class Source:
     trust: Trust = False
 
 
-_OF_VARIANT = ("netting", "flows", "biases", "norms", "norm_mean", "attention")
-
-
 @dataclass(frozen=True)
 class How:
     """How a model is explained: the variant and c."""
@@ -118,7 +115,8 @@ class How:
 
     def __post_init__(self) -> None:
         """Write a note if options of the variant without --variant gave other scores before 0.2."""
-        named = {name: getattr(self, name) for name in _OF_VARIANT if getattr(self, name) is not None}
+        others = ("c", "variant", "allow_nan")
+        named = {name: value for name, value in vars(self).items() if name not in others and value is not None}
         if self.variant is not None or not named:
             return
         from .._old_forms import changed_default
