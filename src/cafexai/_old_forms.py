@@ -59,6 +59,8 @@ def changed_default(named: Mapping[str, Any]) -> Variant | None:
 
 def _before(named: Mapping[str, Any]) -> Variant | None:
     """What these options meant before 0.2; None if they were refused."""
+    if "attention" in named:  # unknown before
+        return None
     try:
         return Variant.preset("published").replace(**named)
     except ValueError:
