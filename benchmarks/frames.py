@@ -4,6 +4,7 @@ Usage, for the tree that PYTHONPATH names:
 
     PYTHONPATH=<tree>/src python benchmarks/frames.py                  a table of all models
     PYTHONPATH=<tree>/src python benchmarks/frames.py --list "MLP"     the frames of one of them, in their order
+    python benchmarks/frames.py --beside OLD_TREE                      a table of two trees (benchmarks/results/frames.md)
 
 Every Python call event of a warm call counts whose code lies in the package: functions, lambdas, comprehensions, and each time
 that a generator goes on. Calls of C functions, of torch and of the model do not. A change of file is a frame that lies in
@@ -16,8 +17,10 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
+import json
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -131,13 +134,35 @@ def counts(found):
     return len(found), named, len({file for file, _ in found}), changes
 
 
+def rows():
+    """(model, call, counts) of all models and ways."""
+    for name in [name for name in MODELS if name != "BERT" or importlib.util.find_spec("transformers")]:
+        for way, call in ways(name).items():
+            yield name, way, counts(frames(call))
+
+
 def table():
     """A Markdown table of all models and ways."""
     lines = ["| model | call | frames | of named functions | files | changes of file |", "| --- " * 6 + "|"]
-    for name in [name for name in MODELS if name != "BERT" or importlib.util.find_spec("transformers")]:
-        for way, call in ways(name).items():
-            lines.append(f"| {name} | {way} | {' | '.join(map(str, counts(frames(call))))} |")
+    lines += [f"| {name} | {way} | {' | '.join(map(str, found))} |" for name, way, found in rows()]
     return "\n".join(lines)
+
+
+def beside(tree):
+    """A Markdown table of another tree and this one, each in a process of its own: before, after, and their ratio."""
+    before, after = counts_in(Path(tree).resolve()), counts_in(PACKAGE.parents[1])
+    lines = ["| model | call | frames | ratio | files | ratio | changes of file | ratio |", "| --- " * 8 + "|"]
+    for (name, way, old), (_, _, new) in zip(before, after, strict=True):
+        cells = [f"{old[place]} to {new[place]} | {new[place] / old[place]:.2f}" for place in (0, 2, 3)]
+        lines.append(f"| {name} | {way} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def counts_in(tree):
+    """The rows of a tree."""
+    environment = {**os.environ, "PYTHONPATH": f"{tree}/src"}
+    done = subprocess.run([sys.executable, __file__, "--json"], env=environment, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def listing(found):
@@ -154,9 +179,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", metavar="MODEL", help=f"one of: {'; '.join(MODELS)}; its beginning is enough")
     parser.add_argument("--call", default="CAFE(model).explain(x)", help="which call to list (default: %(default)s)")
+    parser.add_argument("--beside", metavar="OLD_TREE", help="hold another tree against this one")
+    parser.add_argument("--json", action="store_true", help="the counts, for --beside")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)  # as in the tests; float32 warns of lost digits
+    if options.json:
+        print(json.dumps(list(rows())))
+        return
+    if options.beside:
+        what = "Frames, files and changes of file for one explanation, before and after (`benchmarks/frames.py --beside`)"
+        print(f"{what}, Python {platform.python_version()}, torch {torch.__version__}.\n\n{beside(options.beside)}")
+        return
     if options.list is None:
         print(f"Python {platform.python_version()}, torch {torch.__version__}\n\n{table()}")
         return

@@ -9,8 +9,9 @@ Usage, for the tree that PYTHONPATH names:
 without compiled kernels and oneDNN, with one thread and from fixed seeds, in float32 and float64, through public names only.
 Every option of CAFE is named, so that the defaults of a tree do not matter; ``--base unit`` names those of the default variant
 of 0.2, with frozen attention. ``--part`` computes one part and may be repeated: rules, architectures, methods, models, theory,
-random. ``compare`` ends with 1 if a number differs or is missing on one side; texts that differ are listed by themselves. With
-``--rounding``, numbers may differ by 1e-12 (float64) or 1e-6 (float32) of the largest of their tensor.
+random. ``--every 7`` computes every seventh run of a part. ``compare`` ends with 1 if a number differs or is missing on one
+side; texts that differ are listed by themselves. With ``--rounding``, numbers may differ by 1e-12 (float64) or 1e-6 (float32)
+of the largest of their tensor.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def options_given():
     writing.add_argument("path")
     writing.add_argument("--part", action="append", choices=PARTS, help="this part only; may be repeated")
     writing.add_argument("--base", choices=("published", "unit"), default="published", help="the options that runs start from")
+    writing.add_argument("--every", type=int, default=1, metavar="N", help="every Nth run of each part (default: all)")
     holding = commands.add_parser("compare", help="hold two files against each other")
     holding.add_argument("paths", nargs=2)
     holding.add_argument("--rounding", action="store_true", help="numbers may differ by rounding")
@@ -54,7 +56,7 @@ def main():
         from recording import dump
 
         explaining.base = options.base
-        dump(options.path, options.part or PARTS)
+        dump(options.path, options.part or PARTS, options.every)
     else:
         from comparing import compare_files
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import logging
 import re
 import sys
@@ -24,14 +25,14 @@ from cafexai import Explanation, Explanations
 FOLDER = Path(__file__).resolve().parent.name
 
 
-def dump(path, parts):
-    """Compute the parts and write what they give."""
+def dump(path, parts, every):
+    """Compute every ``every``-th run of the parts and write what they give."""
     print(f"cafexai of {Path(cafexai.__file__).parent}, torch {torch.__version__}")
     make_repeatable()
     entries = {}
     for part in parts:
         start = time.perf_counter()
-        found = computed(part)
+        found = computed(part, every)
         entries |= found
         print(f"{part}: {summary(found)}, {time.perf_counter() - start:.0f} s", flush=True)
     torch.save(packed(entries), path)
@@ -46,10 +47,10 @@ def make_repeatable():
     warnings.simplefilter("ignore")  # where models are built; outcomes keep theirs
 
 
-def computed(part):
-    """All entries of a part."""
+def computed(part, every=1):
+    """All entries of every ``every``-th run of a part."""
     entries = {}
-    for name, compute in importlib.import_module(f"of_{part}").runs():
+    for name, compute in itertools.islice(importlib.import_module(f"of_{part}").runs(), 0, None, every):
         new = outcome(f"{part}/{name}", compute)
         if repeated := entries.keys() & new.keys():
             raise ValueError(f"Two entries are named {min(repeated)}.")

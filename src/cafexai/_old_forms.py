@@ -37,21 +37,30 @@ def resolve_variant(variant: str | Variant | None, options: Mapping[str, Any]) -
         return base.replace(**named)
     if not named:
         return Variant.preset("default")
-    chosen = Variant().replace(**named)
-    before = _before(named)
-    if before is not None and set(chosen.changes_from(before)) - {"attention"}:
+    if (changed := changed_default(named)) is not None:
         words = ", ".join(f"{name}={value!r}" for name, value in named.items())
         warn(
-            f"CAFE(model, {words}) now starts from the default variant ({chosen}); before 0.2 it started from the paper. "
+            f"CAFE(model, {words}) now starts from the default variant ({changed}); before 0.2 it started from the paper. "
             f'For the new scores, without this warning: CAFE(model, variant="default", {words}). '
             f'For the old scores: CAFE(model, variant="published", {words}).',
             FutureWarning,
         )
-    return chosen
+    return changed or Variant().replace(**named)
+
+
+def changed_default(named: Mapping[str, Any]) -> Variant | None:
+    """What these options mean without a variant, if they meant other scores before 0.2; else None."""
+    before = _before(named)
+    if not named or before is None:
+        return None
+    chosen = Variant().replace(**named)
+    return chosen if set(chosen.changes_from(before)) - {"attention"} else None
 
 
 def _before(named: Mapping[str, Any]) -> Variant | None:
     """What these options meant before 0.2; None if they were refused."""
+    if "attention" in named:  # unknown before
+        return None
     try:
         return Variant.preset("published").replace(**named)
     except ValueError:

@@ -396,6 +396,5 @@ def _different(names: Sequence[str], call: str, what: str) -> None:
 
 def _toml(value: Any) -> str:
     """Words as TOML has them, which are those of JSON but for one control character."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    listed = f"[{', '.join(map(_toml, value))}]" if isinstance(value, tuple) else json.dumps(value, ensure_ascii=False)
+    return listed.replace("\x7f", "\\u007f")

@@ -20,6 +20,7 @@ from sklearn.neural_network import MLPRegressor  # noqa: E402
 import cafexai  # noqa: E402
 from batch_files import NAMES, nets, network, read, refused, rows, table, write  # noqa: E402
 from cafexai import CAFE, Column, Schema, from_sklearn  # noqa: E402
+from cafexai._engine.request import Request  # noqa: E402
 from cafexai.batch import score  # noqa: E402
 from cafexai.batch._fingerprint import fingerprint  # noqa: E402
 from cafexai.loading.file_errors import DataProblem, OutputProblem  # noqa: E402
@@ -61,6 +62,25 @@ def test_two_processes_give_the_same_bits(tmp_path):
     both = score(CAFE(network()), tmp_path / "in.parquet", tmp_path / "b", keep=["id"], rows_per_part=100, workers=2)
     assert read(tmp_path / "a").equals(read(tmp_path / "b"))
     assert (alone.rows, alone.parts) == (both.rows, both.parts) == (900, 9)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_deep_models_are_explained_by_the_same_variant_in_every_chunk_and_process(tmp_path, workers):
+    """The variant once depended on the first rows; published scores of this network are more than 100 times as large."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(6) for layer in (torch.nn.Linear(5, 5), torch.nn.ReLU())]
+    model, x = torch.nn.Sequential(*layers, torch.nn.Linear(5, 1)).float(), rows(60)
+    with torch.no_grad():
+        for layer in layers[::2]:
+            layer.weight.mul_(3)
+    score(
+        CAFE(model), write(tmp_path / "in.parquet", x), tmp_path / "out", keep=["id"], rows_per_part=20, workers=workers,
+        request=Request(batch_size=7),
+    )  # fmt: skip
+    found, expected = read(tmp_path / "out"), CAFE(model, variant="default").explain(torch.tensor(x))
+    columns = np.stack([found[f"positive_{name}"].to_numpy() for name in NAMES], 1)
+    np.testing.assert_allclose(columns, expected.positive.numpy(), rtol=1e-4, atol=1e-4 * float(expected.positive.max()))
+    assert CAFE.published(model).explain(torch.tensor(x)).positive.sum() > 100 * expected.positive.sum()
 
 
 def test_csv_arrow_folders_globs_and_addresses(tmp_path):

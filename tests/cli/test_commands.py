@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pandas as pd
 import pytest
@@ -325,6 +326,33 @@ def test_targets_and_several_c(here):
     assert [(row["c"], row["target"]) for row in rows] == [(0.0, 0), (0.0, 1), (1.0, 0), (1.0, 1)]
     expected = CAFE(network(), c=1.0).explain(torch.tensor([[45.0, 5.2, 2.0]]), target=1, conflict="net")
     assert rows[3]["conflict"] == pytest.approx(expected.conflict.item(), rel=1e-5)
+
+
+def test_options_without_a_variant_say_what_changed(here):
+    for options, noted in (
+        ("--netting path", "--netting path now starts"),
+        ("--norm-mean linear --flows peak", "--flows peak --norm-mean linear now starts"),
+        ("--netting path --variant default", None),
+        ("--netting path --variant published", None),
+        ("--norms open", None),  # refused before
+        ("", None),
+    ):
+        code, _, error = here("explain", *NET, "--rows", "0", *options.split())
+        assert code == 0
+        assert error.count("now starts from the default variant") == (noted is not None)
+        assert noted is None or noted in error
+    assert "add --variant published" in here("explain", *NET, "--biases", "scores")[2]
+
+
+def test_options_of_the_variant_are_those_of_python():
+    from cafexai._core.variant import ALLOWED
+    from cafexai.cli import options
+
+    helps = get_type_hints(options.How, include_extras=True)
+    assert set(ALLOWED) == set(helps) - {"c", "variant", "allow_nan"}
+    for name, values in ALLOWED.items():
+        (shown,) = helps[name].__metadata__
+        assert [value for value in values if not re.search(rf"\b{value}\b", shown.help)] == []
 
 
 def test_the_document_shows_what_commands_say(tmp_path, monkeypatch, capsys):

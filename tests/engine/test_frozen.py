@@ -1,4 +1,4 @@
-"""What a model does that its scores might not say: features cut off, codes that it makes itself, where the scores start."""
+"""What a model does that its scores might not say: features cut off, codes of its own, and the output at the baseline."""
 
 from __future__ import annotations
 

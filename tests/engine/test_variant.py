@@ -135,6 +135,7 @@ def test_options_that_gave_the_same_before_do_not_warn():
         CAFE(deep(), **PUBLISHED)
         CAFE(deep(), variant="default", netting="path")
         CAFE(deep(), norms="open")  # refused before: no old meaning
+        CAFE(deep(), attention="frozen")  # unknown before
 
 
 @pytest.mark.parametrize("preset", list(Variant.PRESETS))

@@ -47,10 +47,10 @@ def test_shap_knows_the_output():
 
 def test_the_summary_shows_each_output_on_its_own():
     e = mixed()
-    drawn = e.summary()
+    drawn = e.plot.summary()
     titles = [part.get_suptitle() for part in drawn.subfigs]
     assert titles[:-1] == [f"{name}: {len(rows)} row{'s' * (len(rows) > 1)}" for name, rows in e.by_output().items()]
-    one = e.summary(target=e.target[0].item())
+    one = e.plot.summary(target=e.target[0].item())
     assert [part.get_suptitle() for part in one.subfigs] == ["", ""]
     many = mixed(200, 9)
     assert len(many.by_output()) > 4

@@ -250,7 +250,7 @@ def test_summary_holds_means_and_every_row():
     assert first.positive == pytest.approx(e.positive[:, place].mean().item())
     np.testing.assert_allclose(first.nets, e.combined[:, place])
     assert np.argsort(first.values).tolist() == e.inputs[:, place].argsort().tolist()
-    words = texts(e.summary())
+    words = texts(e.plot.summary())
     assert f"row {e.conflict.argmax().item()}: " in words
     assert "30 rows" in words
 

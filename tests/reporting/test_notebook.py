@@ -26,7 +26,7 @@ e = CAFE(model).explain(x)
 """
 CELLS = {  # what a cell ends with -> what it must show, once
     "e.plot(0)": "image/png",
-    "e.summary()": "image/png",
+    "e.plot.summary()": "image/png",
     "e.plot(0).show()": "image/png",
     "e.plot(0).show()\nNone": "image/png",
     "e.ledger(0)": "text/html",

@@ -1,4 +1,4 @@
-"""The plan of the house: imports point one way, only rules/ knows torch operations, only torch and numpy are needed."""
+"""The plan of the package: imports point one way, only rules/ knows torch operations, only torch and numpy are needed."""
 
 from __future__ import annotations
 

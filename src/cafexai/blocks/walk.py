@@ -88,7 +88,7 @@ def _refuse(job: Job) -> None:
     if not job.settings.biases_in_reference:
         raise ValueError(
             "explain_blocks(...): in this variant biases have scores of their own, which would count in each of the blocks. "
-            'Set CAFE(model, biases="reference"), or take the default variant.'
+            'Set biases="reference" too, or use the default variant.'
         )
     if job.request.conflict == MEASURED:
         raise ValueError(

@@ -45,7 +45,7 @@ def demo(folder: Folder = Path("cafexai-demo")) -> None:
     typer.echo(ledger)
     typer.echo(f"\nIn {folder} are a network, its weights and 171 tumours that it has not seen. Try:\n")
     typer.echo(f"  cd {shlex.quote(str(folder))}")
-    asked = "network:network tumours.csv --weights network.safetensors --baseline mean --biases reference"
+    asked = "network:network tumours.csv --weights network.safetensors --baseline mean"
     for command in (f"explain {asked} --rows 0:3", f"explain {asked} --out scores.csv", f"report {asked}"):
         typer.echo(f"  cafexai {command}")
 
@@ -66,7 +66,7 @@ def _make_demo(files: dict[str, Path]) -> str:
     model = load_model(f"{files['network.py']}:network")
     _train(model, train.drop(columns="target"), 1 - train["target"])
     write_out(files["network.safetensors"], lambda part: part.write_bytes(safetensors.save(model.state_dict())))
-    explanation = CAFE(model, biases="reference", background=test).explain(test, "mean")
+    explanation = CAFE(model, background=test).explain(test, "mean")
     return str(explanation[[int((explanation.output > 0).int().argmax())]].ledger())
 
 

@@ -55,14 +55,15 @@ Baseline = Annotated[
 Output = Annotated[str | None, typer.Option(help="Which of several outputs: its name, such as logits, or its place.")]
 Sensitivity = Annotated[str, typer.Option("--c", help="Conflict sensitivity, 0 to 1; several as 0,0.5,1.")]
 Variant = Annotated[
-    str, typer.Option(help="How influence is propagated: default, published (the paper), feature (keeps features apart).")
+    str | None,
+    typer.Option(help="How influence is propagated: default, published (the paper), feature (keeps features apart)."),
 ]
 Netting = Annotated[str | None, typer.Option(help="Option of the variant: path, unit or feature.")]
 Flows = Annotated[str | None, typer.Option(help="Option of the variant: peak, mean or extrema.")]
 Biases = Annotated[str | None, typer.Option(help="Option of the variant: scores or reference.")]
 Norms = Annotated[str | None, typer.Option(help="Option of the variant: frozen or open.")]
 NormMean = Annotated[str | None, typer.Option(help="Option of the variant, for frozen norms: bias or linear.")]
-Attention = Annotated[str | None, typer.Option(help="Option of the variant: frozen.")]
+Attention = Annotated[str | None, typer.Option(help="Option of the variant: frozen or open.")]
 Conflict = Annotated[
     str | None, typer.Option(help="How conflict is computed: measured (by two evaluations per row) or net (from net scores).")
 ]
@@ -95,7 +96,7 @@ class How:
     """How a model is explained: the variant and c."""
 
     c: Sensitivity = "0.5"
-    variant: Variant = "default"
+    variant: Variant = None  # the default
     netting: Netting = None
     flows: Flows = None
     biases: Biases = None
@@ -110,7 +111,23 @@ class How:
 
         single = parsing.sensitivity(self.c)
         options = {name: value for name, value in vars(self).items() if name not in ("c", "variant")}
-        return CAFE(model, 0.5 if isinstance(single, list) else single, self.variant, **options, **info)
+        return CAFE(model, 0.5 if isinstance(single, list) else single, self.variant or "default", **options, **info)
+
+    def __post_init__(self) -> None:
+        """Write a note if options of the variant without --variant gave other scores before 0.2."""
+        others = ("c", "variant", "allow_nan")
+        named = {name: value for name, value in vars(self).items() if name not in others and value is not None}
+        if self.variant is not None or not named:
+            return
+        from .._old_forms import changed_default
+
+        if changed_default(named) is not None:
+            words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in named.items())
+            typer.echo(
+                f"cafexai: note: {words} now starts from the default variant; before 0.2 it started from the paper. For the "
+                "new scores without this note, add --variant default. For the old scores, add --variant published.",
+                err=True,
+            )
 
     def one_c(self, why: str) -> float:
         """The single c that a command needs; ``why`` ends the error."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .._core.variant import ALLOWED
 from .._files import replace_file
 
 if TYPE_CHECKING:
@@ -155,8 +156,7 @@ class ConflictScale:
 def describe_settings(explanation: Explanation) -> dict[str, str]:
     """How rows were explained, as far as shares of conflict depend on it."""
     settings = explanation.meta.settings
-    options = ("netting", "flows", "biases", "norms", "norm_mean", "attention")
-    variant = ", ".join(f"{name}={settings.get(name)}" for name in options)
+    variant = ", ".join(f"{name}={settings.get(name)}" for name in ALLOWED)
     return {"baseline": _describe_baseline(explanation), "variant": variant, "c": str(settings.get("c"))}
 
 

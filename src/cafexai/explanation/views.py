@@ -220,7 +220,7 @@ class Views:
         return Plots(self._own)
 
     def summary(self, most: int = 12, order: str = "net", target: Any = None) -> Picture:
-        """All rows as a picture; the same as ``e.plot.summary()``.
+        """Deprecated: ``e.plot.summary()``.
 
         Args:
             most: How many features are shown.
@@ -229,16 +229,8 @@ class Views:
 
         Returns:
             The picture.
-
-        Example:
-            >>> import torch
-            >>> from cafexai import CAFE
-            >>> model = torch.nn.Linear(2, 1)
-            >>> model.weight.data, model.bias.data = torch.tensor([[2.0, -1.0]]), torch.zeros(1)
-            >>> e = CAFE(model, feature_names=["age", "dose"]).explain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
-            >>> picture = e.summary()
-            >>> picture.savefig("summary.png")
         """
+        _deprecated_plot("summary")
         return self.plot.summary(most, order, target)
 
     def plot_pairs(self, row: int = 0, most: int = 8) -> Picture:
@@ -251,7 +243,7 @@ class Views:
         Returns:
             The picture.
         """
-        _deprecated_plot("pairs")
+        _deprecated_plot("plot_pairs")
         return self.plot.pairs(row, most)
 
     def plot_biases(self, row: int = 0, most: int = 12) -> Picture:
@@ -264,7 +256,7 @@ class Views:
         Returns:
             The picture.
         """
-        _deprecated_plot("biases")
+        _deprecated_plot("plot_biases")
         return self.plot.biases(row, most)
 
     def _repr_html_(self) -> str:
@@ -297,4 +289,5 @@ class Views:
 
 
 def _deprecated_plot(name: str) -> None:
-    warn(f"explanation.plot_{name} is deprecated and goes in 0.3. Write explanation.plot.{name} instead.", DeprecationWarning)
+    new = name.removeprefix("plot_")
+    warn(f"explanation.{name} is deprecated and goes in 0.3. Write explanation.plot.{new} instead.", DeprecationWarning)

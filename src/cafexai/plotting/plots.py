@@ -89,6 +89,11 @@ class Plots:
 
         Raises:
             ValueError: The rows are explained for more than four outputs and ``target`` is not given.
+
+        Example:
+            >>> import torch, cafexai
+            >>> e = cafexai.CAFE(torch.nn.Linear(2, 1), feature_names=["age", "dose"]).explain(torch.ones(3, 2))
+            >>> e.plot.summary().savefig("summary.png")
         """
         from .summary import summary
 

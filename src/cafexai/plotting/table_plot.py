@@ -45,7 +45,8 @@ def biases(explanation: Explanation, most: int = 12) -> Picture:
     if not explanation.bias_by_layer:
         inside = explanation.meta.settings.get("biases") == "reference"
         reason = "they are part of the reference in this variant" if inside else "the model has none"
-        raise ValueError(f'plot.biases(): no bias has a score, as {reason}. Use CAFE(model, biases="scores").')
+        use = 'Use CAFE(model, variant="default", biases="scores").'
+        raise ValueError(f"plot.biases(): no bias has a score, as {reason}. {use}")
     found = [(name, *scores[0].double().tolist()) for name, scores in explanation.bias_by_layer.items()]
     found.sort(key=lambda layer: -layer[1] - layer[2])
     lines = [Line(f"layer {name}" if name else "the model", "", up, down, net, True) for name, up, down, net in found[:most]]
