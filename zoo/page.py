@@ -35,8 +35,9 @@ small that it says what a call costs, not what arithmetic costs. "supported" is 
 
 EXACT_HEAD = """Sums of models with attention against two runs of the model itself, at the row and at its baseline, in
 float32 (`make zoo ZOO=--exact`, from `zoo/exactness.jsonl`). They hold if they miss at most 1e-4 of the change, or of 1 %
-of the largest output. The last column counts models in which a softmax, attention or a norm is frozen. Models that run and
-are not in this table were not asked yet."""
+of the largest output. The last column counts models in which a softmax, attention or a norm is frozen. What `topk` or
+`argmax` route by an index is frozen: such sums miss what other choices at the baseline change. Models that run and are not
+in this table were not asked yet."""
 
 
 def page(records: list[dict[str, Any]], exact: list[dict[str, Any]]) -> str:
