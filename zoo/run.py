@@ -166,7 +166,7 @@ def main() -> None:
     options.results = options.results or (EXACT if options.exact else RESULTS)
     finished = run(options.families, options.results, options)
     compact(options.results)
-    if finished and options.results == RESULTS:
+    if finished and options.results in (RESULTS, EXACT):
         import page
 
         page.write()

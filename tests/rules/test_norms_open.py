@@ -107,6 +107,7 @@ HAND_WRITTEN = {
     "x / norm, bounded": lambda x: x / x.norm(dim=-1, keepdim=True).clamp_min(1.5),
     "x / expanded norm": lambda x: x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).expand_as(x),
     "x / sqrt of a sum": lambda x: x / x.square().sum(-1, keepdim=True).add(1e-6).sqrt(),
+    "x / a sum to the power 0.5": lambda x: x / torch.pow(torch.pow(x, 2).sum(-1, keepdim=True), 0.5),
     "normalize": lambda x: F.normalize(x, dim=-1),
     "normalize, bounded at one end": lambda x: F.normalize(x, dim=-1, eps=2.0),
     "normalize, bounded at both": lambda x: F.normalize(x, dim=-1, eps=50.0),

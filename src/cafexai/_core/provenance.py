@@ -25,6 +25,7 @@ ROOT = "root"  # the square root of ``of``
 SCALE = "scale of a norm"  # one over the square root of ``of``
 BOUNDED = "bounded root"  # ``detail``, a function that bounds it, of the root ``of``
 ADDED, SUBTRACTED = "added", "subtracted"  # to or from ``of``; ``detail``: the constant that was added, if it is one
+RAMP = "ramp"  # of ``of``, behind a sort
 LARGER = "larger"  # of the two in ``of``, of which one may be a constant
 RUNNING = "running sum"  # ``detail`` says of what, and which of its elements
 OF_INPUT = "of an input"  # nothing is known but ``origin``

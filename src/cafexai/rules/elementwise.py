@@ -129,6 +129,7 @@ for _name in _EVERYWHERE + _PARTIAL:
         )
 
 absolute, logarithm = _apply(torch.abs, "abs", False), _apply(torch.log, "log", True)
+_root = _apply(torch.sqrt, "sqrt", True)
 
 # The forms of ReLU share the one function that carriers know a closed form for.
 rule("relu", kinds=["activation"])(lambda x: x.elementwise(torch.relu, True))
@@ -201,6 +202,8 @@ def _power(plain: Callable[..., Any]) -> Callable[..., Any]:
             return rpow(exponent, x) if not isinstance(x, Scores) else plain(x, exponent)
         if exponent == -0.5:
             return inverse_root(x)
+        if exponent == 0.5:
+            return _root(x)
         if exponent == 2:
             return sparse_softmax(x, x.elementwise(torch.square, True, routing=True))
         phi = finite(x, "pow", pointwise(torch.pow, (exponent,), {}), None if exponent % 1 == 0 or exponent < 0 else (0, None))

@@ -19,12 +19,28 @@ from torch import Tensor
 
 from .._core.cumsum import between
 from .._core.math_functions import Function
-from .._core.provenance import ADDED, BOUNDED, FINAL, INVERSE, LARGER, LOG_OF_SUM, ROOT, SCALE, SUBTRACTED, SUM, TERMS, kind_of
+from .._core.provenance import (
+    ADDED,
+    BOUNDED,
+    FINAL,
+    INVERSE,
+    LARGER,
+    LOG_OF_SUM,
+    RAMP,
+    ROOT,
+    SCALE,
+    SUBTRACTED,
+    SUM,
+    TERMS,
+    kind_of,
+    record,
+)
 from .._core.tensors import Softmaxed
 from .._core.tolerance import gap, tolerance
 from .._core.value import Scores
 from .quotients import open_quotient, scaled_weights
 from .softmax import is_open, open_softmax
+from .sparse_softmax import open_sparse_softmax
 
 SORTED = "sort (order)"  # what is frozen of a sort
 SPELLED_OUT = "softmax (exp / sum)"
@@ -134,7 +150,7 @@ def log_of_sum(x: Scores) -> tuple[Scores, int, bool] | None:
 
 
 def sparse_softmax(x: Scores, result: Scores) -> Any:
-    """Weights that a sorted sequence, a threshold and a ramp have made (sparsemax, entmax): frozen, as a softmax is.
+    """Weights that a sorted sequence, a threshold and a ramp have made (sparsemax, entmax): frozen or open, as a softmax is.
 
     They are told by their sums, which are 1 along one dimension: at another input, their frozen order would give no weights.
     """
@@ -143,8 +159,9 @@ def sparse_softmax(x: Scores, result: Scores) -> Any:
     value, near = result.value, tolerance(result.value.dtype)
     for dim in range(value.ndim):
         if value.shape[dim] > 1 and bool(((value.sum(dim) - 1).abs() <= near).all() and (value >= 0).all()):
-            return Softmaxed.of(result.freeze("sparse softmax", lambda v: v, "softmax", dim), x)
-    return result
+            weights = open_sparse_softmax(x, value, dim) if x.run.settings.attention == "open" and is_open(x, dim) else None
+            return Softmaxed.of(result.freeze("sparse softmax", lambda v: v, "softmax", dim), x) if weights is None else weights
+    return record(result, RAMP, x)
 
 
 # ---- norms -------------------------------------------------------------------------------------------------------------
