@@ -17,6 +17,7 @@ import json
 import os
 import random
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -180,6 +181,7 @@ def main():
     parser.add_argument("--drain", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends as well
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
