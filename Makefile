@@ -24,7 +24,7 @@ browser: .venv/browser
 		{ echo "make browser: install chromium first (Debian: apt-get install chromium)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m browser tests/browser
 
-engines: .venv/engines
+engines: .venv/engines .venv/kserve/ready
 	command -v java >/dev/null || { echo "make engines: Spark needs Java 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m "" tests/batch/test_batch_ray.py tests/batch/test_batch_spark.py tests/paper/test_studies_ray.py \
 		tests/batch/test_batch_remote.py tests/serving/test_clients.py tests/serving/test_protocols.py
@@ -116,6 +116,12 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .venv/engines: .venv/pip pyproject.toml constraints.txt
 	$(PIP_INSTALL) --group engines --editable '.[all,ray,s3,spark]'
+	touch $@
+
+# The client of KServe wants an older pandas and protobuf than the other tests have.
+.venv/kserve/ready:
+	$(PYTHON) -m venv .venv/kserve
+	.venv/kserve/bin/python -m pip install --quiet 'kserve==0.21.0'
 	touch $@
 
 .venv/dev .venv/browser .venv/mutants: .venv/pip pyproject.toml constraints.txt

@@ -1,8 +1,9 @@
 """What it costs to check that rows can be cut into chunks, beside the call: python benchmarks/checks.py [--repeats 15]
 
-The first two chunks are also computed together. Calls with and without this check are timed in turn, in one process and thread,
-on a 54-256x4-7 network: with ``batch_size=256``, and with chunks that CAFE chooses. Printed is the median of the ratios of
-neighbours (with / without), and the same of calls without against calls without, which is the noise.
+The first two chunks are also computed together. Calls with and without this check are made in turn, in one process and
+thread, on a 54-256x4-7 network: with ``batch_size=256``, and with chunks that CAFE chooses. Time is that of the processor,
+which other programs disturb little. Printed is the median of the ratios of neighbours (with / without), and the same of calls
+without against calls without, which is the noise.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ def chosen_rows(cafe: CAFE) -> int:
 
 
 def seconds(cafe: CAFE, x: torch.Tensor, batch_size: int | None, check: bool) -> float:
-    """Of one call."""
+    """Of one call, in seconds of the processor."""
     with contextlib.nullcontext() if check else unchecked():
-        start = time.perf_counter()
+        start = time.process_time()
         cafe.explain(x, target=0, batch_size=batch_size, show_progress=False)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
 
 def main() -> None:

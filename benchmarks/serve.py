@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import http.client
 import json
 import os
 import random
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -88,29 +90,30 @@ async def steady(port, rate, seconds, process):
     return sorted(spent), states, time.perf_counter() - begin, [*sizes, memory(process)]
 
 
-async def drained(port, server, rate=200, seconds=10):
-    """SIGTERM after a third of the time: every request that found a listener must have its answer."""
-    chance, told = random.Random(0), {"answered": 0, "not listening": 0, "lost": 0}
+async def drained(port, server, rate, seconds=10):
+    """SIGTERM after a third of the time: every request that found a listener must have its answer. Counted by status."""
+    chance, told = random.Random(0), collections.Counter()
     body = json.dumps({"rows": [[chance.gauss(0, 1) for _ in range(54)]]}).encode()
     client = Client(port)
 
     async def one():
         try:
-            told["answered" if await client.ask(body) == 200 else "lost"] += 1
+            told[await client.ask(body)] += 1
         except ConnectionRefusedError:
             told["not listening"] += 1
-        except (OSError, asyncio.IncompleteReadError):
-            told["lost"] += 1
+        except (OSError, asyncio.IncompleteReadError) as error:
+            told[f"lost, {type(error).__name__}"] += 1
 
     begin, tasks = time.perf_counter(), []
-    for place in range(rate * seconds):
-        if place == rate * seconds // 3:
+    for place in range(int(rate * seconds)):
+        if place == int(rate * seconds) // 3:
             server.terminate()
         if (left := begin + place / rate - time.perf_counter()) > 0:
             await asyncio.sleep(left)
         tasks.append(asyncio.create_task(one()))
     await asyncio.gather(*tasks)
-    print(f"SIGTERM after {seconds / 3:.1f} of {seconds} s, {rate} requests a second: {told}; ended with {server.wait(60)}")
+    code = server.wait(60)
+    print(f"SIGTERM after {seconds / 3:.1f} of {seconds} s, {rate:g} requests a second: {dict(told)}; ended with {code}")
 
 
 def memory(process):
@@ -180,6 +183,7 @@ def main():
     parser.add_argument("--drain", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends as well
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -199,12 +203,12 @@ def main():
                 large(port)
             spent, states, took, sizes = asyncio.run(steady(port, given.rate, given.seconds, server.pid))
             if given.drain:
-                asyncio.run(drained(port, server))
+                asyncio.run(drained(port, server, given.rate))
         finally:
             server.terminate()
             server.wait()
-    good = states.count(200)
-    print(f"{len(states)} requests in {took:.1f} s ({len(states) / took:.0f} per second), {good} answered with 200")
+    by_state = dict(collections.Counter(states))  # 0: no answer
+    print(f"{len(states)} requests in {took:.1f} s ({len(states) / took:.0f} per second), by status: {by_state}")
     middle, most = spent[len(spent) // 2], spent[int(len(spent) * 0.99)]
     print(f"memory every 10 s: {', '.join(f'{size:.0f}' for size in sizes)} MB")
     print(f"median {middle * 1000:.1f} ms, 99th percentile {most * 1000:.1f} ms, longest {spent[-1] * 1000:.1f} ms")

@@ -136,6 +136,8 @@ def test_bad_rows_are_put_aside_with_the_reason(tmp_path):
     summary = score(cafe, tmp_path / "in.parquet", tmp_path / "out", keep=["key"], workers=0)
     found = read(tmp_path / "out")
     assert (summary.rows, summary.refused) == (2, 4)
+    again = score(cafe, tmp_path / "in.parquet", tmp_path / "out", keep=["key"], workers=0)
+    assert str(again).startswith("2 rows scored, 4 refused (6 of them earlier), in 1 parts")
     assert found["key"].to_pylist() == ["a", "f"]
     assert set(found["target"].to_pylist()) <= {"no", "maybe", "yes"}
     expected = cafe.explain(frame.iloc[[0, 5]][["age", "city"]])

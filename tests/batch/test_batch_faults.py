@@ -65,7 +65,7 @@ def killed_and_finished(tmp_path, kills, workers):
     process = begun(source, out, **options)
     told, errors = process.communicate()
     assert process.returncode == 0, errors
-    assert "6,000 rows scored (" in told
+    assert "6,000 rows scored, 0 refused (" in told
     assert parts(out) == parts(straight)
     assert read(out).equals(read(straight))
     assert read(out)["id"].to_pylist() == list(range(6000))

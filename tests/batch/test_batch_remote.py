@@ -19,6 +19,7 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from batch_files import network, read, rows, write
 from cafexai import CAFE
@@ -160,35 +161,50 @@ def s3():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-@pytest.mark.parametrize("package", ["pandas", "polars", "duckdb", "pyarrow"])
+def frame_of(address, package, s3):
+    """What a reader makes of a folder in S3."""
+    if package == "pandas":
+        return pd.read_parquet(address)
+    if package == "polars":
+        store = {"endpoint_url": os.environ["AWS_ENDPOINT_URL"], "aws_region": "us-east-1", "allow_http": "true"}
+        found = pytest.importorskip(package).read_parquet(f"{address}/*.parquet", storage_options=store)
+        return pd.DataFrame(found.to_dict(as_series=False))
+    if package == "duckdb":
+        connection = pytest.importorskip(package).connect()
+        connection.register_filesystem(s3)  # as the extension httpfs would do
+        return connection.sql(f"from '{address}/**/*.parquet'").df()
+    return ds.dataset(address.removeprefix("s3://"), filesystem=s3, format="parquet").to_table().to_pandas()
+
+
+def assert_read(address, package, s3, expected, count):
+    """The reader finds these rows, and no others."""
+    s3.invalidate_cache()
+    found = frame_of(address, package, s3)
+    assert len(found) == count
+    found = found.sort_values("source_row").reset_index(drop=True)[list(expected.columns)]
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+READERS = ["pandas", "polars", "duckdb", "pyarrow"]
+
+
+@pytest.mark.parametrize("package", READERS)
 def test_readers_read_results_in_s3_in_one_line(tmp_path, s3, package):
-    module, x = pytest.importorskip(package), rows(300)
+    pytest.importorskip(package)
+    x = rows(300)
     x[7, 2] = np.nan  # refused
     source = write(tmp_path / "in.parquet", x)
     score(CAFE(network()), source, tmp_path / "out", workers=0, **PARTS)
     score(CAFE(network()), source, f"s3://bucket/read-{package}", workers=0, **PARTS)
-    address = f"s3://bucket/read-{package}"
-    if package == "pandas":
-        found = module.read_parquet(address)
-    elif package == "polars":
-        store = {"endpoint_url": os.environ["AWS_ENDPOINT_URL"], "aws_region": "us-east-1", "allow_http": "true"}
-        found = pd.DataFrame(module.read_parquet(f"{address}/*.parquet", storage_options=store).to_dict(as_series=False))
-    elif package == "duckdb":
-        connection = module.connect()
-        connection.register_filesystem(s3)  # as the extension httpfs would do
-        found = connection.sql(f"from '{address}/**/*.parquet'").df()
-    else:
-        found = ds.dataset(address.removeprefix("s3://"), filesystem=s3, format="parquet").to_table().to_pandas()
-    expected = read(tmp_path / "out").to_pandas()
-    assert len(found) == 299
-    found = found.sort_values("source_row").reset_index(drop=True)[list(expected.columns)]
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    assert_read(f"s3://bucket/read-{package}", package, s3, read(tmp_path / "out").to_pandas(), 299)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_killed_ten_times_with_results_in_s3(tmp_path, s3, workers):
-    source, root = write(tmp_path / "in.parquet", rows(6000, inputs=30)), f"bucket/out{workers}"
+    x, root = rows(6000, inputs=30), f"bucket/out{workers}"
+    x[77, 2] = np.nan  # refused
+    source = write(tmp_path / "in.parquet", x)
     options = {"rows_per_part": 30, "workers": workers, "width": 1024, "inputs": 30}
     words = [sys.executable, str(HERE / "batch_files.py"), str(source)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -206,12 +222,16 @@ def test_killed_ten_times_with_results_in_s3(tmp_path, s3, workers):
         assert process.poll() is None
         process.kill()
         process.wait()
-        assert parts(s3, root).items() <= expected.items()  # all that a reader sees is whole
+        seen = parts(s3, root)
+        assert seen.items() <= expected.items()  # all that a reader sees is whole
+        s3.invalidate_cache()
+        least = sum(pq.read_metadata(tmp_path / "straight" / name).num_rows for name in seen)
+        assert len(frame_of(f"s3://{root}", "pandas", s3)) >= least  # a worker may outlive its run by a part
     assert subprocess.run([*words, f"s3://{root}", json.dumps(options)], env=environment, check=False).returncode == 0
     assert parts(s3, root) == expected
     assert verify(f"s3://{root}").problems == ()
-    back = ds.dataset(f"{root}", filesystem=s3, format="parquet").to_table()
-    assert back.sort_by("source_row").equals(read(tmp_path / "straight"))
+    for package in READERS:
+        assert_read(f"s3://{root}", package, s3, read(tmp_path / "straight").to_pandas(), 5999)
     assert all(path.endswith(".parquet") for path in s3.find(root))  # no orphan, nothing but parts
     with pytest.raises(OutputProblem, match="cannot be written"):
         score(CAFE(network(inputs=30)), source, "s3://no-such-bucket-here/out", keep=["id"])

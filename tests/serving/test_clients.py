@@ -1,10 +1,12 @@
-"""``cafexai serve`` asked by clients that others wrote: tritonclient (Open Inference Protocol), requests, curl."""
+"""``cafexai serve`` asked by clients that others wrote: kserve, tritonclient (Open Inference Protocol), requests, curl."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from command_files import NUMBERS, network, write_all
 from serve_process import server
 
 ROWS = [[45, 5.2, 2], [31, 3.1, 0]]
+KSERVE = Path(os.environ.get("CAFEXAI_KSERVE", Path(__file__).parents[2] / ".venv" / "kserve" / "bin" / "python"))
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,24 @@ def test_tritonclient_gets_scores_as_tensors(port, expected):
         np.testing.assert_allclose(told.as_numpy("output"), expected.output.numpy(), rtol=1e-5)
         with pytest.raises(triton.InferenceServerException, match="one tensor for each of"):
             client.infer("credit", columns[:2], outputs=wanted, headers=kind)
+
+
+@pytest.mark.skipif(not KSERVE.exists(), reason="kserve has an environment of its own, which make engines makes")
+def test_the_client_of_kserve_speaks_both_protocols(port, expected):
+    script, alone = Path(__file__).with_name("kserve_client.py"), {name: os.environ[name] for name in ("PATH", "HOME")}
+    words = [str(KSERVE), str(script), str(port), json.dumps(ROWS)]
+    done = subprocess.run(words, capture_output=True, text=True, env=alone, check=False)
+    assert done.returncode == 0, done.stderr
+    v1, v2 = json.loads(done.stdout).values()
+    assert v1["live"] is v1["ready"] is v2["live"] is v2["ready"] is True
+    _assert_explained(v1["explanations"], expected)
+    assert "none of 1 rows could be explained" in v1["error"]
+    assert "422" in v1["error"]
+    assert v2["models"] == [True, False]
+    assert v2["id"] == "first"
+    assert "fingerprint_model" in v2["parameters"]
+    for net in v2["net"]:
+        np.testing.assert_allclose(net, expected.combined.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_requests_gets_explanations_by_both_routes(port, expected):

@@ -52,7 +52,7 @@ class Summary:
         earlier = self.rows + self.refused - self.scored_now
         before = f" ({earlier:,} of them earlier)" if earlier else ""
         return (
-            f"{self.rows:,} rows scored{before}, {self.refused:,} refused, in {self.parts:,} parts; {self.seconds:.1f} s{speed}"
+            f"{self.rows:,} rows scored, {self.refused:,} refused{before}, in {self.parts:,} parts; {self.seconds:.1f} s{speed}"
             f"; mean conflict {self.mean_conflict:.4g}; slowest stage: {self.slowest}."
         )
 

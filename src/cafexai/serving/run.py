@@ -65,14 +65,16 @@ def protocol(limits: Limits) -> type[H11Protocol]:
 
     class Watched(H11Protocol):
         begun = 0.0  # when it began to ask nothing
+        leaving: Watched | None = None  # the last that was closed for another: it is there until the loop comes around
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self.begun = time.monotonic()
             self.watch = asyncio.get_running_loop().call_later(limits.seconds, self._look)
-            if len(self.connections) > limits.connections:
+            if len(self.connections) > limits.connections and Watched.leaving not in self.connections:
                 waiting = [one for one in self.connections if isinstance(one, Watched) and one.waits]
-                (min(waiting, key=lambda one: one.begun) if waiting else self).transport.abort()
+                Watched.leaving = min(waiting, key=lambda one: one.begun) if waiting else self
+                Watched.leaving.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.watch.cancel()
