@@ -86,7 +86,7 @@ def value_ranges(explanation: Explanation) -> dict[str, str]:
         elif name in explanation.features.categories:
             codes, counts = column.unique(return_counts=True)
             word = explanation.features.categories[name][int(codes[counts.argmax()])]
-            found[name] = word if len(codes) == 1 else f"mostly {word}"
+            found[name] = word if len(codes) == 1 else f"most often {word}"
         else:
             low, high = number(column.min().item()), number(column.max().item())
             found[name] = low if low == high else f"{low} to {high}"
