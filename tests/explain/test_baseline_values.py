@@ -230,3 +230,11 @@ def test_codes_have_no_mean(beside):
     assert (e.baselines[0] if beside else e.baselines).tolist() == [[1, 2]] * 3
     assert cafe.explain(x).baseline_values(1)[:2] == ["(none)"] * 2
     assert " -1 " not in cafe.explain(x).ledger(1)
+
+
+def test_the_overview_of_a_report_has_a_range_of_dates_and_counts_what_is_missing():
+    from cafexai.reporting.overview import value_ranges
+
+    cafe, frame = dated()
+    assert value_ranges(cafe.explain(frame)) == {"since": "2020-01-09 to 2024-02-02", "city": "most often missing"}
+    assert value_ranges(cafe.explain(frame[:1])) == {"since": "2020-01-09", "city": "Rome"}
