@@ -3,6 +3,9 @@
 A server in a process of its own, requests over HTTP as a page sends them, but without waiting for answers: 60 a second. Answers
 that a newer request made superfluous are not given; what counts is how long each given answer took, and how long after the end
 of the drag its last one was there. Memory is that of the server, over 1,000 actions.
+
+``--rows 1000000`` only opens a table of so many rows, without a server: seconds of the processor until the first page, a page
+sorted by a column, and a search.
 """
 
 from __future__ import annotations
@@ -141,6 +144,38 @@ async def measured(url: str, case: str, seconds: float, actions: int, resident: 
         return result
 
 
+def open_table(count: int) -> dict[str, float]:
+    """Seconds of the processor to open a table, show its first page, sort it and search it, before any row is scored."""
+    import pandas
+
+    from cafexai import CAFE, Schema
+    from cafexai.explorer.api import Api
+    from cafexai.explorer.rows import Rows, table_of
+    from cafexai.explorer.session import Session
+
+    chance = np.random.default_rng(0)
+    frame = pandas.DataFrame({f"x{place}": chance.normal(size=count) for place in range(6)})
+    frame = frame.assign(city=chance.choice(["Lima", "Oslo", "Rome"], count), truth=chance.integers(0, 2, count))
+    schema = Schema.from_frame(frame.drop(columns="truth"), one_hot=True)
+    model = nn.Sequential(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 2))
+    found: dict[str, float] = {}
+
+    def timed(name: str, call: Any) -> Any:
+        begin = time.process_time()
+        made = call()
+        found[name] = time.process_time() - begin
+        return made
+
+    rows = timed("open", lambda: Rows(model, table_of(frame), label="truth", schema=schema))
+    session = Session(CAFE(model, schema=schema), rows)
+    api = Api(session)
+    api._begun = True  # no scoring in the background
+    for name, body in (("first page", {}), ("sort", {"by": "x1"}), ("search", {"text": "city=oslo"})):
+        timed(name, lambda body=body: api.rows(body))
+    session.end()
+    return found
+
+
 def resident_of(process: Any) -> int:
     """Bytes of a process in memory."""
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096
@@ -151,7 +186,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of each drag")
     parser.add_argument("--actions", type=int, default=1000, help="of the session whose memory is watched")
     parser.add_argument("--out", type=Path, help="write the numbers as JSON")
+    parser.add_argument("--rows", type=int, help="open a table of so many rows, nothing else")
     given = parser.parse_args()
+    if given.rows is not None:
+        print(f"{given.rows:,} rows: " + ", ".join(f"{name} {taken:.2f} s" for name, taken in open_table(given.rows).items()))
+        return
     context = multiprocessing.get_context("spawn")
     results: dict[str, Any] = {}
     for case in CASES:

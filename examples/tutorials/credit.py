@@ -47,13 +47,14 @@ def trained(table: pd.DataFrame, classes: pd.Series) -> Pipeline:
     columns = make_column_transformer(
         (numbers, make_column_selector(dtype_include="number")), (words, make_column_selector(dtype_exclude="number"))
     )
-    network = MLPClassifier(hidden_layer_sizes=(32, 16), alpha=1.0, max_iter=300, early_stopping=True, random_state=0)
+    network = MLPClassifier(hidden_layer_sizes=(32, 16), alpha=3.0, max_iter=1000, random_state=0)
     return make_pipeline(columns, network).fit(table, classes)
 
 
 def closest(explanation: Explanation) -> int:
-    """The row with most conflict for its output."""
-    return int((explanation.conflict / explanation.output.abs()).argmax())
+    """The closest decision: the probability nearest to one half, first among those that are a no (a logit below 0)."""
+    assert explanation.probability is not None
+    return int(((explanation.probability - 0.5).abs() + (explanation.output > 0)).argmin())
 
 
 def main() -> None:
@@ -64,12 +65,14 @@ def main() -> None:
     pipeline = trained(train, y_train)
     print(f"{what}: {pipeline.score(test, y_test):.0%} of 100 test rows are right.\n")
 
-    # The baseline is a typical row: medians of the numbers, the most frequent words.
+    # Every row is compared with 50 rows of the training data, and the scores are averaged.
     model = from_sklearn(pipeline)
-    explanation = CAFE(model, background=train).explain(test, "median")
+    cafe = CAFE(model, background=train)
+    explanation = cafe.explain(test)
     row = closest(explanation)
     print(f"Row {test.index[row]}, the closest decision:\n")
-    print(explanation.ledger(row))
+    print(explanation.ledger(row, check=cafe))
+    print("\n".join(["", "Reasons:", *explanation.reasons(row, n=3, direction="down")]))
     about = {"title": "Why this decision?", "model": model, "data": f"test set of {what}"}
     report = explanation.report(folder / "credit.html", row_names=[f"Row {number}" for number in test.index], **about)
     print(f"\nAll rows for a browser: {report}")

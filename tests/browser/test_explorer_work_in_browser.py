@@ -137,3 +137,17 @@ def test_pages_fit(browser, explorer, options):
         page.locator(part).wait_for()
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     context.close()
+
+
+def test_hyphens_of_numbers_are_minus_and_those_of_words_and_dates_stay(page):
+    source = page.locator("script[src]").get_attribute("src")
+    found = page.evaluate(
+        "async ([source, text]) => (await import(new URL(source.replace('main.js', 'dom.js'), location.href))).minus(text)",
+        [source, "-1.5 (net -2e-05) median 2018-10-19 middle-aged +3-4 (-.5)"],
+    )
+    assert found == "\u22121.5 (net \u22122e\u221205) median 2018-10-19 middle-aged +3-4 (\u2212.5)"
+
+
+def test_the_overview_names_the_only_output(page):
+    page.locator("#view-overview").click()
+    page.locator("h3", has_text="Mean scores of rows explained for the logit of 'yes'").wait_for()

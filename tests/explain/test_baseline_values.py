@@ -68,7 +68,7 @@ def test_several_baselines_are_told_as_such(make):
     assert known == {"sex": "male", "age": 30.0, "class": "3"}
     assert not e.at_baseline.any()  # one of the three differs
     text = e.ledger(0)
-    assert "mostly male" in text
+    assert "most often male" in text
     assert "mean 30" in text
     same = cafe.explain(FRAME, stack[:1])
     assert same.at_baseline[0].all()
@@ -153,12 +153,88 @@ def test_tables_and_reports_tell_several_baselines_as_the_ledger_does(make):
     cafe = make()
     e = cafe.explain(FRAME, "background")
     top = dict(zip(e.top(1).feature, e.top(1).baseline, strict=True))
-    assert top["sex"] == "mostly male"
+    assert top["sex"] == "most often male"
     assert top["age"] == "mean 30"
     long = e.to_frame()
-    assert set(long[long.feature == "sex"].baseline) == {"mostly male"}
+    assert set(long[long.feature == "sex"].baseline) == {"most often male"}
     told = str(dict(about_data(e, None))["Baseline"])
     assert told.startswith("each of 4 rows of the background; scores are averages over them: ")
-    assert all(one in told for one in ("age mean 30", "sex mostly male"))
+    assert all(one in told for one in ("age mean 30", "sex most often male"))
     told = str(dict(about_data(cafe.explain(FRAME, "median"), None))["Baseline"])
     assert all(one in told for one in ("age = 30", "sex = male", "class = 3"))
+
+
+DAYS = pd.to_datetime(["2020-01-09", "2021-05-01", None, "2020-03-01", "2024-02-02"])
+CITIES = ["Rome", None, None, "Oslo", None]
+
+
+def dated():
+    """A pipeline of a date and a category with missing values."""
+    pytest.importorskip("sklearn")
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+    from cafexai.sklearn import from_sklearn
+
+    def days(frame):
+        return frame.apply(lambda column: (column - pd.Timestamp("2020-01-01")).dt.days).fillna(0)
+
+    frame = pd.DataFrame({"since": DAYS, "city": CITIES})
+    words = make_pipeline(SimpleImputer(strategy="constant", fill_value="none"), OneHotEncoder())
+    steps = make_column_transformer((FunctionTransformer(days), ["since"]), (words, ["city"]))
+    model = make_pipeline(steps, LinearRegression()).fit(frame, np.arange(5.0))
+    return CAFE(from_sklearn(model), background=frame), frame
+
+
+def test_of_several_baselines_a_date_is_the_median_and_missing_is_a_category():
+    cafe, frame = dated()
+    e = cafe.explain(frame)
+    known = [day for day in DAYS if not pd.isna(day)]
+    middle = sorted(known)[(len(known) - 1) // 2].strftime("%Y-%m-%d")
+    assert dict(zip(e.names(), e.baseline_values(0), strict=True)) == {"since": middle, "city": None}
+    text = e.ledger(0)
+    assert f"median {middle}" in text
+    assert "most often missing" in text
+    long = e.to_frame()
+    assert set(long[long.feature == "since"].baseline) == {f"median {middle}"}
+    assert set(long[long.feature == "city"].baseline) == {"most often missing"}
+
+
+def test_missing_in_the_baseline_is_not_no_category():
+    cafe, frame = dated()
+    e = cafe.explain(frame, "median")
+    assert dict(zip(e.names(), e.baseline_values(0), strict=True))["city"] is None
+    assert "missing" in e.ledger(0)
+    assert "(none)" not in e.ledger(0)
+    assert e.at_baseline[:, e.names().index("city")].tolist() == [city is None for city in CITIES]
+    assert "as in the baseline, so no score: city = missing;" in e.ledger(1)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_codes_have_no_mean(beside):
+    torch.manual_seed(0)
+    table, head = nn.Embedding(9, 3), nn.Linear(3, 1)
+    codes, numbers = torch.tensor([[1, 2], [8, 2], [1, 5]]), torch.rand(3, 1)
+    if beside:  # several inputs
+        cafe = CAFE(lambda ids, x: head(table(ids)).sum(1) * (1 + x), background=(codes, numbers))
+    else:
+        cafe = CAFE(lambda ids: head(table(ids)).sum(1), background=codes)
+    x = (codes, numbers) if beside else codes
+    e = cafe.explain(x, "background")
+    assert e.baseline_values(1)[:2] == [1.0, 2.0]
+    assert e.ledger(1).count("most often") == 2
+    assert ("mean" in e.ledger(1)) == beside  # of the number
+    assert (e.baselines[0] if beside else e.baselines).tolist() == [[1, 2]] * 3
+    assert cafe.explain(x).baseline_values(1)[:2] == ["(none)"] * 2
+    assert " -1 " not in cafe.explain(x).ledger(1)
+
+
+def test_the_overview_of_a_report_has_a_range_of_dates_and_counts_what_is_missing():
+    from cafexai.reporting.overview import value_ranges
+
+    cafe, frame = dated()
+    assert value_ranges(cafe.explain(frame)) == {"since": "2020-01-09 to 2024-02-02", "city": "most often missing"}
+    assert value_ranges(cafe.explain(frame[:1])) == {"since": "2020-01-09", "city": "Rome"}

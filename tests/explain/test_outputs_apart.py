@@ -56,3 +56,10 @@ def test_the_summary_shows_each_output_on_its_own():
     assert len(many.by_output()) > 4
     with pytest.raises(ValueError, match=r"summary\(...\): the rows are explained for"):
         many.summary()
+
+
+def test_the_summary_of_one_output_names_it():
+    e = mixed(class_names=["a", "b", "c"])
+    one = e.for_output(e.target[0].item())
+    assert one.summary().get_suptitle().startswith(f"Logit of {one.class_names[one.target[0].item()]!r}: {len(one)} row")
+    assert e.summary().get_suptitle().startswith(f"{len(e)} rows")

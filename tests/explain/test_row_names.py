@@ -74,3 +74,11 @@ def test_frames_name_the_output_of_each_row():
     known = [e.class_names[place] for (place,) in e.target.tolist()]
     assert e.to_frame().groupby("name")["target"].first().tolist() == known
     assert explained(["a"]).to_frame()["target"].unique().tolist() == explained(["a"]).target[0].tolist()
+
+
+def test_several_names_are_rows_in_their_order():
+    e = explained(["a", "b", "c"])
+    assert e[["c", "a"]].row_names == ("c", "a")
+    assert torch.equal(e[["c", "a"]].combined, e[[2, 0]].combined)
+    with pytest.raises(KeyError, match="no row has this name"):
+        e[["a", "d"]]

@@ -116,6 +116,19 @@ def test_several_inputs_have_names_words_and_classes(tmp_path):
     assert flat.names() == ("a", "b", "c")
 
 
+class _Two(nn.Module):
+    def forward(self, numbers, codes, weight=1.0):
+        return numbers.sum(1, keepdim=True) * weight + codes.sum()
+
+
+def test_a_schema_of_one_input_for_a_model_of_two_is_refused_with_what_to_do():
+    frame = pd.DataFrame({"age": [20.0, 30.0], "dose": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"takes 2 inputs, numbers, codes,.*inputs=\{'numbers': \[\.\.\.\], 'codes'"):
+        CAFE(_Two(), schema=Schema.from_frame(frame)).explain(frame)
+    further = CAFE(_Two(), schema=Schema.from_frame(frame)).explain(frame, additional_forward_args=torch.zeros(2, 1))
+    torch.testing.assert_close(further.combined, torch.tensor(frame.to_numpy()).to(further.combined))
+
+
 def test_baselines_by_columns():
     (x,) = BLOCKS.encode(FRAME)
     cafe = CAFE(chain(), schema=BLOCKS, background=FRAME)

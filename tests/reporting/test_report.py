@@ -311,7 +311,7 @@ def test_conflicts_in_sentences():
     assert f"{told}: 1.000 cancelled, 2.000 left (33 %)." in text
     assert "income raised the score by 3.000; 1.000 of that was cancelled by debt." in text
     plain = seen(report_page(explanation.replace(conflict_pairs=None)))
-    assert "The strongest push up: income = 3 (3.000); down: debt = 1 (1.000)." in plain
+    assert "income = 3 moved the score up most (net 3.000), debt = 1 down most (net \u22121.000)." in plain
     assert "cancelled by" not in plain
 
 

@@ -105,8 +105,9 @@ def average_baselines(parts: list[Piece]) -> Piece:
     first, count = parts[0], len(parts)
     if count == 1:
         return first
-    for name in ("positive", "negative", "combined", "baselines"):
+    for name in ("positive", "negative", "combined"):
         setattr(first, name, [sum(same) / count for same in zip(*(getattr(p, name) for p in parts), strict=True)])
+    first.baselines = [_average_baseline(same) for same in zip(*(p.baselines for p in parts), strict=True)]
     for name in ("baseline_output", "completeness_error"):
         setattr(first, name, sum(getattr(p, name) for p in parts) / count)
     if first.pairs is not None:
@@ -125,6 +126,11 @@ def average_baselines(parts: list[Piece]) -> Piece:
     if first.cut is not None:
         first.cut = [torch.stack(same).any(0) for same in zip(*(p.cut or first.cut for p in parts), strict=True)]
     return first
+
+
+def _average_baseline(same: tuple[Tensor, ...]) -> Tensor:
+    """The mean of several baselines of one input; of codes the most frequent one."""
+    return sum(same[1:], same[0]) / len(same) if same[0].is_floating_point() else torch.stack(same).mode(0).values
 
 
 def join_batches(parts: list[Piece], given: Inputs, settings: dict[str, Any]) -> Explanation:

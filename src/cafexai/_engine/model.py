@@ -104,6 +104,15 @@ class Subject:
         open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
         return names if open_ended or all(name in known for name in names) else ()
 
+    def needed_arguments(self) -> tuple[str, ...]:
+        """The names of the arguments that forward cannot do without; none where that is not known."""
+        try:
+            known = inspect.signature(getattr(self.model, "forward", self.model)).parameters.values()
+        except (TypeError, ValueError):
+            return ()
+        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return tuple(one.name for one in known if one.kind in plain and one.default is inspect.Parameter.empty)
+
     def first_warning(self) -> bool:
         """True once for every model."""
         with contextlib.suppress(TypeError):  # a callable that cannot be remembered

@@ -52,6 +52,8 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
     )
     parts = tuple(ready.inputs) if isinstance(ready.inputs, (tuple, list)) else (ready.inputs,)
     extra, padded = with_positions(subject.model, parts, ready.extra, request, info.tokenizer, call)
+    if info.schema is not None and not as_arguments(extra):
+        _check_inputs(info.schema, subject, call)
     given = prepare(
         ready.inputs,
         subject.model,
@@ -85,10 +87,12 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         stack = [tuple(map(_without_missing, given.tensors, references)) for references in stack]
     if layer is None and not only_net:
         known = _draw_baselines(baselines)
-        if known is None and has_own_columns(subject.model):  # zero behind the preprocessing
+        zero = known is None and has_own_columns(subject.model)  # behind the preprocessing
+        if zero:
             known = subject.model.zero_row()
             about = (*about, ZERO_UNKNOWN if known is None else ZERO_KNOWN)
-        given = dataclasses.replace(with_baseline_values(given, stack, known, subject.model), row_names=row_names_of(inputs))
+        shown = with_baseline_values(given, stack, known, subject.model, zero)
+        given = dataclasses.replace(shown, row_names=row_names_of(inputs))
         groups = _groups(given, request, explainer.variant, call)
     names = subject.names.values()
     several = question.several_c
@@ -111,6 +115,17 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         typical=typical,
         tokenizer=info.tokenizer,
     )
+
+
+def _check_inputs(schema: Any, subject: Subject, call: str) -> None:
+    """Refuse a schema of one input for a model that cannot do without several."""
+    needed = subject.needed_arguments()
+    if schema.inputs == ("",) and len(needed) > 1:
+        some = ", ".join(f"{name!r}: [...]" for name in needed)
+        raise ValueError(
+            f"{call}(...): the model takes {len(needed)} inputs, {', '.join(needed)}, and the schema describes one. Say which "
+            f"columns go where: Schema.from_frame(frame, inputs={{{some}}})."
+        )
 
 
 def _without_missing(x: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor | None:

@@ -11,23 +11,27 @@ import torch
 from torch import Tensor
 
 from .prepare import Inputs, has_own_columns
-from .table_values import is_missing, word
+from .table_values import is_date_column, is_missing, word
 
+MISSING = -1.0  # the code of what is missing in a column of categories; NaN stands for no category
 Stack = Sequence[tuple[Tensor | None, ...]]  # references: one for each input; None stands for zeros
 
 
-def with_baseline_values(given: Inputs, stack: Stack, raw: Any, model: Any) -> Inputs:
+def with_baseline_values(given: Inputs, stack: Stack, raw: Any, model: Any, zero: bool = False) -> Inputs:
     """The inputs with the baselines in the units in which their features are shown, where these are known.
 
-    ``raw`` is the baseline as the user gave it. Of several baselines a number is the mean, a category the most frequent one.
+    ``raw`` is the baseline as the user gave it. Of several baselines a number is the mean, a date the median, a category the
+    most frequent one. ``zero``: it is what steps turn into 0, without a category.
     """
     if given.schema is not None:
         found = _by_schema(given, stack)
     elif raw is not None and has_own_columns(model):
         found = _by_pipeline(given, stack, raw, model)
+        if found is not None and zero:
+            found[0][:, [name in found[1] for name in _features(given)[0]]] = torch.nan
     elif _shows_given_values(given):
         found = (
-            _typical([_one_or_all(one, given.tensors[0]).double().cpu() for (one,) in stack], [False]),
+            _typical([_one_or_all(one, given.tensors[0]).double().cpu() for (one,) in stack], [None]),
             dict(given.categories),
         )
     else:
@@ -94,7 +98,7 @@ def _by_schema(given: Inputs, stack: Stack) -> tuple[Tensor, dict[str, tuple[str
             shown = names[own.index(name)]
             merged[shown] = max(merged.get(shown, ()), labels, key=len)
         several.append(values)
-    values = _typical(several, [name in merged for name in names])
+    values = _typical(several, [merged.get(name) for name in names])
     values[:, sorted(unknown)] = torch.nan
     return values, merged
 
@@ -126,7 +130,7 @@ def _by_pipeline(given: Inputs, stack: Stack, raw: Any, model: Any) -> tuple[Ten
     for place, element in model.mixed_features().items():  # shown as the model gets them
         for number, (reference,) in enumerate(stack):
             values[number, :, place] = 0.0 if reference is None else reference[: cells.shape[1], element].cpu().numpy()
-    return _typical(list(torch.from_numpy(values)), [name in merged for name in names]), merged
+    return _typical(list(torch.from_numpy(values)), [merged.get(name) for name in names]), merged
 
 
 def _encode_cells(cells: np.ndarray, name: str, categories: dict[str, tuple[str, ...]]) -> np.ndarray:
@@ -139,18 +143,40 @@ def _encode_cells(cells: np.ndarray, name: str, categories: dict[str, tuple[str,
         label = None if is_missing(cell) else word(cell)
         if label is not None and label not in words:
             words.append(label)
-        codes.append(np.nan if label is None else float(words.index(label)))
+        codes.append(MISSING if label is None else float(words.index(label)))
     categories[name] = tuple(words)
     return np.array(codes).reshape(cells.shape)
 
 
-def _typical(several: Sequence[Tensor], named: Sequence[bool]) -> Tensor:
-    """One value for each feature: of several baselines the mean of numbers, the most frequent of categories."""
+def _typical(several: Sequence[Tensor], words: Sequence[Sequence[str] | None]) -> Tensor:
+    """One value for each feature: of several baselines the mean of numbers, the median of dates, the most frequent category.
+
+    ``words`` are those of the codes of each feature, None for numbers.
+    """
     if len(several) == 1:
         return several[0]
     rows = max(len(one) for one in several)
     whole = torch.stack([one.expand(rows, -1) for one in several])
-    mean = whole.nanmean(0)
-    codes = torch.where(whole.isnan(), torch.full_like(whole, -1), whole).mode(0).values
-    common = torch.where(codes < 0, torch.full_like(codes, torch.nan), codes)
-    return torch.where(torch.tensor(list(named)), common, mean)
+    found = whole.nanmean(0)
+    for place, known in enumerate(words):
+        if known is not None:
+            codes = whole[..., place]
+            found[:, place] = _middle_date(codes, known) if is_date_column(known) else _most_frequent(codes)
+    return found
+
+
+def _most_frequent(codes: Tensor) -> Tensor:
+    """The most frequent code of each row, (baselines, rows); no category is one, too."""
+    common = torch.where(codes.isnan(), torch.full_like(codes, MISSING - 1), codes).mode(0).values
+    return torch.where(common < MISSING, torch.full_like(common, torch.nan), common)
+
+
+def _middle_date(codes: Tensor, words: Sequence[str]) -> Tensor:
+    """The code of the median of dates for each row; one that is missing is left out, if not all are."""
+    order = sorted(range(len(words)), key=words.__getitem__)
+    ranks = torch.tensor([order.index(code) for code in range(len(words))], dtype=codes.dtype)
+    known = codes >= 0
+    ranked = torch.where(known, ranks[codes.nan_to_num(0).clamp_min(0).long()], torch.full_like(codes, torch.nan))
+    middle = ranked.nanmedian(0).values
+    back = torch.tensor(order, dtype=codes.dtype)[middle.nan_to_num(0).long()]
+    return torch.where(middle.isnan(), torch.full_like(back, MISSING), back)

@@ -11,7 +11,7 @@ from torch import Tensor
 from .._extras import needs
 from .._inputs.target import OTHERS
 from ..explanation import Explanation, Tensors
-from ..plotting.row_lines import baseline_texts, feature_lines, strongest_first
+from ..plotting.row_lines import baseline_texts, feature_lines, strongest_first, summary_word
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +51,7 @@ def long_table(e: Explanation) -> pandas.DataFrame:
         columns["value"] = _readable_values(e, e.shown)
         starts = e.features.baseline_display
         if starts is not None or e.features.display is None:
-            columns["baseline"] = _mostly(e, _readable_values(e, e.baselines if starts is None else starts))
+            columns["baseline"] = _say_summary(e, _readable_values(e, e.baselines if starts is None else starts))
     scores: list[tuple[str, Tensors, Tensor]] = [
         ("positive", e.positive, e.bias_positive),
         ("negative", e.negative, e.bias_negative),
@@ -96,16 +96,19 @@ def _readable_values(e: Explanation, values: Tensors) -> Any:
     return (_in_words(e, padded) if e.features.categories else padded).flatten()
 
 
-def _mostly(e: Explanation, values: Any) -> Any:
-    """Of several baselines the most frequent category is told as such, where they are not all the same."""
+def _say_summary(e: Explanation, values: Any) -> Any:
+    """Of several baselines a category is told as the most frequent one, a date as the median, if they are not all the same."""
     if e.meta.settings.get("baselines", 1) == 1 or not e.features.categories:
         return values
+    found = values.reshape(len(e), -1).copy()
     same = e.at_baseline
-    fixed = np.zeros((len(e), len(e.names()) + 1), dtype=bool)
-    if same is not None:
-        fixed[:, :-1] = same.cpu().numpy()
-    told = [f"mostly {one}" if isinstance(one, str) and not own else one for one, own in zip(values, fixed.flat, strict=True)]
-    return np.array(told, dtype=object)
+    for place, name in enumerate(e.names()):
+        if name in e.features.categories:
+            word = summary_word(e, name)
+            for row, one in enumerate(found[:, place]):
+                if same is None or not same[row, place]:
+                    found[row, place] = f"{word} {'missing' if one is None else one}"
+    return found.flatten()
 
 
 def _in_words(e: Explanation, numbers: np.ndarray) -> np.ndarray:

@@ -152,8 +152,8 @@ class Explanation(ConflictFields, FeatureFields, Views):
             f"completeness_error={self.checks.completeness_error.abs().max().item() if len(self) else 0:.2g})"
         )
 
-    def __getitem__(self, rows: int | str | slice | Tensor | np.ndarray | list[int] | list[bool]) -> Explanation:
-        """The explanation of some rows, by position, slice, positions or a mask, or of one row by its name.
+    def __getitem__(self, rows: int | str | slice | Tensor | np.ndarray | list[int] | list[bool] | list[str]) -> Explanation:
+        """The explanation of some rows, by position, slice, positions, a mask, or by their names.
 
         An integer is always a position, also if the rows have integers as names: ``e["17"]`` is the row that is called 17.
         The row dimension is kept.
@@ -208,6 +208,8 @@ class Explanation(ConflictFields, FeatureFields, Views):
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"explanation[{rows}]: there are {len(self)} rows.")
             return slice(int(rows), int(rows) + 1 or None)
+        if isinstance(rows, list) and rows and self.row_names is not None and all(isinstance(row, str) for row in rows):
+            return torch.tensor([self.position(row) for row in rows])
         index = torch.zeros(())
         if isinstance(rows, (np.ndarray, Tensor)) or (isinstance(rows, list) and not {bool} < set(map(type, rows))):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
@@ -217,8 +219,8 @@ class Explanation(ConflictFields, FeatureFields, Views):
         if index.ndim != 1 or index.is_floating_point() or (index.dtype == torch.bool and len(index) != len(self)):
             raise TypeError(
                 f"explanation[{rows!r}]: it has {len(self)} rows, which are taken by an integer, a slice, a list or tensor of "
-                "integers, or a mask with true or false for each of them. Scores of features are in e.positive, e.negative, "
-                "e.combined and, by name, in e.to_frame()."
+                "integers, a mask with true or false for each of them, or names. Scores of features are in e.positive, "
+                "e.negative, e.combined and, by name, in e.to_frame()."
             )
         if index.dtype != torch.bool and bool(((index < -len(self)) | (index >= len(self))).any()):
             raise IndexError(f"explanation[{rows!r}]: there are {len(self)} rows.")

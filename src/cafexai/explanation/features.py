@@ -280,8 +280,8 @@ class FeatureFields:
     def baseline_values(self, row: int | str = 0) -> list[str | float | None] | None:
         """What every feature is compared with, as people know it, like ``values``; None if that is not known.
 
-        Of several baselines a number is the mean, a category the most frequent one. "" stands for a single value that is not
-        known, "(none)" for no category.
+        Of several baselines a number is the mean, a date the median, a category or code the most frequent one. None stands for
+        what is missing there, "" for a single value that is not known, "(none)" for no category.
 
         Args:
             row: Which row.
@@ -306,11 +306,21 @@ class FeatureFields:
             return None
         found: list[str | float | None] = []
         flat = (one.flat(one.baselines) if numbers is None else numbers)[0].tolist()
-        for name, number in zip(one.names(), flat, strict=True):
+        for name, number, code in zip(one.names(), flat, which_are_codes(one), strict=True):
             words = self.features.categories.get(name)
             if words is None:
-                found.append(None if number != number else number)
+                found.append("(none)" if code and number < 0 else None if number != number else number)
+            elif number == -1 and numbers is not None:
+                found.append(None)
             else:
                 known = number == number and number == int(number) and 0 <= int(number) < len(words)
                 found.append(words[int(number)] if known else "(none)")
         return found
+
+
+def which_are_codes(explanation: Any) -> list[bool]:
+    """Which features are single codes, for embeddings: no mean can be told of them."""
+    if explanation.grouped or explanation.meta.settings.get("layer") is not None:
+        return [False] * len(explanation.names())
+    parts = zip(explanation.parts(explanation.positive), explanation.parts(explanation.inputs), strict=True)
+    return [not x.is_floating_point() for scores, x in parts for _ in range(scores[0].numel())]

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._inputs.table_values import word as cell_word
 from ..plotting.row_lines import number
+from .classes import classes_of
 from .requests import word
 from .scoring import Scoring
 from .table import Table
@@ -43,7 +44,8 @@ def overview(scoring: Scoring, output: int | None = None) -> dict[str, Any]:
 
 def _outputs(scoring: Scoring) -> list[dict[str, Any]]:
     """The outputs that rows are explained for, the most frequent first."""
-    names = scoring.session.output_names or ["output"]
+    classes = classes_of(scoring.session)
+    names = scoring.session.output_names or ([f"the logit of {classes[1]!r}"] if classes else ["output"])
     ranked = sorted(scoring.sums.items(), key=lambda entry: (-entry[1].rows, entry[0]))
     return [{"place": place, "name": names[place], "rows": sums.rows} for place, sums in ranked]
 

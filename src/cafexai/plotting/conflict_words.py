@@ -142,6 +142,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def mean_sentence(rows: int, conflict: str, share: float) -> str:
-    """The conflict of many rows in words."""
-    return f"{rows} row{'s' * (rows != 1)}.  On average {conflict} cancelled between features ({whole_percent(share)})"
+def mean_sentence(rows: int, conflict: str, share: float, output: str = "") -> str:
+    """The conflict of many rows in words, and the output if all rows are explained for the same one."""
+    begin = f"{output[:1].upper()}{output[1:]}: " if output else ""
+    return f"{begin}{rows} row{'s' * (rows != 1)}.  On average {conflict} cancelled between features ({whole_percent(share)})"

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from .._inputs.table_values import is_date_column
 from ..explanation import Explanation
+from ..explanation.features import which_are_codes
 
 
 class Line(NamedTuple):
@@ -97,7 +99,7 @@ def value_texts(explanation: Explanation) -> list[str] | None:
 
 
 def baseline_texts(explanation: Explanation) -> list[str] | None:
-    """What the features of one row are compared with, as text; of several baselines the mean, or what most of them have."""
+    """What the features of one row are compared with, as text; of several baselines mean, median or what most often occurs."""
     found = explanation.baseline_values()
     if found is None:
         return None
@@ -106,8 +108,18 @@ def baseline_texts(explanation: Explanation) -> list[str] | None:
         return texts
     same = explanation.at_baseline
     fixed = [False] * len(texts) if same is None else same[0].tolist()
-    told = zip(found, texts, fixed, strict=True)
-    return [text if own else f"{'mostly' if isinstance(one, str) else 'mean'} {text}" for one, text, own in told]
+    codes = which_are_codes(explanation)
+    words = [summary_word(explanation, name, code) for name, code in zip(explanation.names(), codes, strict=True)]
+    told = zip(words, texts, fixed, strict=True)
+    return [text if own or not text else f"{word} {text}" for word, text, own in told]
+
+
+def summary_word(explanation: Explanation, name: str, code: bool = False) -> str:
+    """What one value stands for of several baselines."""
+    words = explanation.features.categories.get(name)
+    if words is None:
+        return "most often" if code else "mean"
+    return "median" if is_date_column(words) else "most often"
 
 
 def baseline_lines(explanation: Explanation, most: int = 12) -> list[str]:

@@ -142,7 +142,8 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 def _title(explanation: Explanation) -> str:
     conflict, share = explanation.conflict.double().mean().item(), explanation.conflict_share.double().mean().item()
-    return mean_sentence(len(explanation), number(conflict), share)
+    name = explanation.target_name(0) if len(explanation.by_output()) == 1 else ""  # else the parts have names
+    return mean_sentence(len(explanation), number(conflict), share, name)
 
 
 def _means(axes: Axes, shown: list[Feature], count: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .._inputs.table_values import is_date_column
 from ..explanation import Explanation
 from ..plotting.rounding import round_explanation
 from ..plotting.row_lines import number, strongest_first
@@ -75,19 +76,25 @@ def _by_mean_size(explanation: Explanation, order: str) -> list[int]:
 
 
 def value_ranges(explanation: Explanation) -> dict[str, str]:
-    """By feature: from the smallest to the largest number, or the most common category. Nothing where there are no values."""
+    """By feature: from the smallest to the largest number or date, or the most frequent category. Nothing without values."""
     if kind_of(explanation) != "table" or explanation.values() is None:
         return {}
     found = {}
     for name, column in zip(explanation.names(), explanation.flat(explanation.shown).double().T, strict=True):
-        column = column[~column.isnan()]
-        if not len(column):
+        words = explanation.features.categories.get(name)
+        known = column[~column.isnan()]
+        if not len(known):
             found[name] = "missing"
-        elif name in explanation.features.categories:
-            codes, counts = column.unique(return_counts=True)
-            word = explanation.features.categories[name][int(codes[counts.argmax()])]
-            found[name] = word if len(codes) == 1 else f"mostly {word}"
+        elif words is not None and is_date_column(words):
+            days = sorted(words[int(code)] for code in known.unique())
+            found[name] = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        elif words is not None:
+            codes, counts = column.nan_to_num(-1).unique(return_counts=True)  # what is missing is a category
+            code = int(codes[counts.argmax()])
+            word = words[code] if code >= 0 else "missing"
+            found[name] = word if len(codes) == 1 else f"most often {word}"
         else:
+            column = known
             low, high = number(column.min().item()), number(column.max().item())
             found[name] = low if low == high else f"{low} to {high}"
     return found

@@ -48,23 +48,16 @@ def _within(one: Explanation, name: str) -> bool:
 
 
 def _strongest(row: Shown) -> list[Html]:
-    """The strongest push in each direction."""
+    """The largest net in each direction."""
     single = [line for line in row.lines if line.exact.single]
-    top = max(single, key=lambda line: line.exact.positive)
-    low = max(single, key=lambda line: line.exact.negative)
-    if float(top.positive) == 0 or float(low.negative) == 0:
-        return []
-    if top is low:
-        both = f" pushed most in both directions: up by {top.positive}, down by {top.negative}"
-        return [join_parts([_name_line(top), both, f", which leaves {_minus(top.net)}."])]
-    strongest = (
-        "The strongest push up: ",
-        _name_line(top),
-        f" ({top.positive}); down: ",
-        _name_line(low),
-        f" ({low.negative}).",
-    )
-    return [join_parts(strongest), *_both_ways(single)]
+    top = max(single, key=lambda line: line.exact.net)
+    low = min(single, key=lambda line: line.exact.net)
+    told: list[Html | str] = []
+    for line, sign, way in ((top, 1, "up"), (low, -1, "down")):
+        if sign * float(line.net) > 0:
+            told += [", "] * bool(told)
+            told += [_name_line(line), f"{'' if told else ' moved the score'} {way} most (net {_minus(line.net)})"]
+    return [*([join_parts([*told, "."])] if told else []), *_both_ways(single)]
 
 
 def _both_ways(single: list[ShownLine]) -> list[Html]:

@@ -22,7 +22,8 @@ export const h = (name, attributes, ...children) => fill(document.createElement(
 export const s = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 export const clear = (element, ...children) => { element.replaceChildren(); return add(element, children); };
 export const byId = (id) => document.getElementById(id);
-export const minus = (text) => String(text).replaceAll("-", "\u2212");
+// Hyphens of numbers, not those of words and dates.
+export const minus = (text) => String(text).replace(/(?<![\w.)-])-(?=[\d.])|(?<=\de)-(?=\d)/g, "\u2212");
 export const short = (number) => (number === null || number === undefined ? "" : minus(+(+number).toPrecision(4)));
 export const many = (count, thing) => `${count.toLocaleString("en")} ${thing}${count === 1 ? "" : "s"}`;
 

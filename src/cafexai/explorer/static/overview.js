@@ -55,7 +55,7 @@ function draw(result) {
   const most = Math.max(...result.bars.map((one) => Math.max(one.exact[0], one.exact[1])), 1e-30);
   const what = { text: "word", image: "part of the picture" }[result.kind] || "feature";
   const chosen = result.outputs.find((one) => one.place === result.output);
-  const of = result.outputs.length > 1 ? ` of rows explained for ${chosen.name}` : "";
+  const of = chosen && chosen.name !== "output" ? ` of rows explained for ${chosen.name}` : "";
   return clear(view.all,
     result.cohort === undefined ? null : h("div", { class: "buttons" }, h("p", { id: "cohort" }, `Cohort: the ${many(result.cohort, "row")} of ${result.rows.toLocaleString("en")} that the filter of Rows finds${result.done < result.cohort ? `; scores are those of a sample of ${result.done}` : ""}.`),
       h("button", { type: "button", id: "all-rows", onclick: () => { state.table = {}; keep(); refresh(); } }, "All rows")),
