@@ -68,9 +68,8 @@ def in_process(call: str, tokens: int, tree: Path | None, most: float) -> tuple[
         resource.setrlimit(resource.RLIMIT_AS, (int(most * 2**30), int(most * 2**30)))
 
     environment = dict(os.environ) if tree is None else {**os.environ, "PYTHONPATH": str(tree / "src")}
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", call, str(tokens)], capture_output=True, text=True, env=environment, preexec_fn=limit
-    )
+    command = [sys.executable, __file__, "--one", call, str(tokens)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit, check=False)
     if done.returncode == 0:
         memory, seconds = map(float, done.stdout.split()[-2:])
         return memory, seconds
@@ -91,7 +90,7 @@ def measure_all(tokens: int, options: argparse.Namespace) -> dict[str, list[floa
                     continue
                 one = in_process(call, tokens, tree, options.most)
                 found[name] = None if one is None else [*known, one]
-    return {name: None if some is None else [statistics.median(part) for part in zip(*some)] for name, some in found.items()}
+    return {name: some and [statistics.median(part) for part in zip(*some, strict=True)] for name, some in found.items()}
 
 
 def main() -> None:

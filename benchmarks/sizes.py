@@ -2,10 +2,10 @@
 
     python benchmarks/sizes.py [--only TEXT] [--repeats 3] [--output FILE]
 
-Every model has a process for times and another for memory. Times are seconds of the processor, medians of rounds in which all
-ways run in turn, after one round to warm up; the backward pass goes to the input. Memory is the peak above the loaded model, of
-the second of two calls. Integrated Gradients runs 10 of its 50 steps, and its time is multiplied by 5. Models that are
-measured anew replace their lines in FILE. Linux only: peaks come from /proc.
+Every model has a process of its own. After one round to warm up, all ways run in turn, in several rounds; a number is the
+median over rounds. The backward pass goes to the input. Time is seconds of the processor. Memory is the peak above what was
+there before, with an allocator that gives freed memory back at once. Integrated Gradients runs 5 of its 50 steps, and its time
+is multiplied by 10. Models that are measured anew replace their lines in FILE. Linux only: peaks come from /proc.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -33,7 +34,7 @@ from machine import machine
 from memory import ALLOCATOR
 from ways import BASE, DEEPLIFT, input_gradient
 
-STEPS, SHARE = 10, 5  # of Integrated Gradients that are run; the part of all 50 that they are
+STEPS, SHARE = 5, 10  # of Integrated Gradients that are run; the part of all 50 that they are
 IG = "IG, 50 steps (Captum)"
 WAYS = (BASE, "attribute", "explain", DEEPLIFT, IG)
 TOKENS = [
@@ -44,7 +45,7 @@ TOKENS = [
 CASES = (*TOKENS, *(case for case in BESIDE if "1 image" in case.name))
 
 
-def ways(model: nn.Module, x: Tensor, target: Tensor, steps: int) -> dict[str, Callable[[], object]]:
+def ways(model: nn.Module, x: Tensor, target: Tensor) -> dict[str, Callable[[], object]]:
     """What is compared."""
     from captum.attr import DeepLift, IntegratedGradients
 
@@ -54,49 +55,41 @@ def ways(model: nn.Module, x: Tensor, target: Tensor, steps: int) -> dict[str, C
         "attribute": lambda: cafe.attribute(x, target=target),
         "explain": lambda: cafe.explain(x, target=target),
         DEEPLIFT: lambda: DeepLift(model).attribute(x, target=target),
-        IG: lambda: IntegratedGradients(model).attribute(x, target=target, n_steps=steps, internal_batch_size=1),
+        IG: lambda: IntegratedGradients(model).attribute(x, target=target, n_steps=STEPS, internal_batch_size=1),
     }
 
 
-def seconds(way: Callable[[], object]) -> float:
-    """Of the processor."""
-    start = time.process_time()
+def once(way: Callable[[], object]) -> tuple[float, float]:
+    """MB at the peak above what was there before, and seconds of the processor."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+    before, start = peak(), time.process_time()
     way()
-    return time.process_time() - start
+    return peak() - before, time.process_time() - start
 
 
-def times(case: Case, repeats: int) -> dict[str, float]:
-    """Median seconds of every way, in this process."""
+def measure(case: Case, repeats: int) -> dict[str, dict[str, float]]:
+    """Medians of every way, in this process."""
     model, x, target = case.make()
-    compared = ways(model.requires_grad_(False), x, target, STEPS)
-    rounds = [{name: seconds(way) for name, way in compared.items()} for _ in range(1 + repeats)][1:]
-    return {name: statistics.median(one[name] for one in rounds) * (SHARE if name == IG else 1) for name in compared}
+    compared = ways(model.requires_grad_(False), x, target)
+    for name, way in compared.items():
+        if name != IG:  # these are gradients
+            way()
+    rounds = [{name: once(way) for name, way in compared.items()} for _ in range(repeats)]
+    memory = {name: statistics.median(one[name][0] for one in rounds) for name in compared}
+    seconds = {name: statistics.median(one[name][1] for one in rounds) for name in compared}
+    return {"MB": memory, "seconds": {**seconds, IG: seconds[IG] * SHARE}}
 
 
-def peaks(case: Case) -> dict[str, float]:
-    """MB above the loaded model of every way, in this process."""
-    model, x, target = case.make()
-    found = {}
-    for name, way in ways(model.requires_grad_(False), x, target, 2).items():  # the steps of IG come one after the other
-        way()
-        gc.collect()
-        Path("/proc/self/clear_refs").write_text("5")
-        before = peak()
-        way()
-        found[name] = peak() - before
+def in_process(case: Case, repeats: int) -> dict[str, Any]:
+    """The same in a new process."""
+    command = [sys.executable, __file__, "--one", case.name, "--repeats", str(repeats)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **ALLOCATOR})
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def in_process(case: Case, repeats: int, memory: bool) -> dict[str, float]:
-    """Times or peaks, in a new process."""
-    command = [sys.executable, __file__, "--one", case.name, "--repeats", str(repeats), *(["--memory"] if memory else [])]
-    environment = {**os.environ, **(ALLOCATOR if memory else {})}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def table(results: dict[str, dict[str, dict[str, float]]]) -> str:
+def table(results: dict[str, Any]) -> str:
     """A line for each model."""
     lines = [f"| model | {' | '.join(f'{way}, MB | s' for way in WAYS)} |", "|" + " --- |" * (1 + 2 * len(WAYS))]
     for name in (case.name for case in CASES if case.name in results):
@@ -113,18 +106,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS / "sizes.json")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # a model, in this process
-    parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         warnings.simplefilter("ignore")
         case = next(case for case in CASES if case.name == options.one)
-        print(json.dumps(peaks(case) if options.memory else times(case, options.repeats)))
+        print(json.dumps(measure(case, options.repeats)))
         return
     results = json.loads(options.output.read_text())["models"] if options.output.exists() else {}
     for case in (case for case in CASES if options.only in case.name):
-        found = {part: in_process(case, options.repeats, part == "MB") for part in ("MB", "seconds")}
-        results[case.name] = {**found, "load": os.getloadavg()[0]}
-        stored = {"machine": machine(), "repeats": options.repeats, "models": results}
+        results[case.name] = {**in_process(case, options.repeats), "repeats": options.repeats, "load": os.getloadavg()[0]}
+        stored = {"machine": machine(), "models": results}
         options.output.write_text(json.dumps(stored, indent=1) + "\n")
         print(table({case.name: results[case.name]}), flush=True)
     print(table(results))

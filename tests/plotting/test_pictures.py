@@ -145,8 +145,8 @@ def drawn(name):
 
 
 KEPT = (
-    "table image-beside regions layer check detail pixels rows paper generation text summary summary-images pairs sweep classes "
-    "comparison audit"
+    "table image-beside regions layer check detail pixels rows paper generation text summary summary-images pairs sweep "
+    "classes comparison audit"
 ).split()
 
 

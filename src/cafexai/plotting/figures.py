@@ -91,6 +91,9 @@ def _wrap(text: str, room: float, size: float, weight: str = "normal") -> str:
     """Lines of letters of this size that are not wider than this many points."""
     lines = []
     for line in text.split("\n"):
-        letters = max(int(len(line) * room / (text_width(line, size, weight) or 1)), 20)
-        lines += textwrap.wrap(line, letters) or [""]
+        wide = text_width(line, size, weight)
+        if wide <= 1.01 * room:  # a size that was chosen to fit is rounded
+            lines.append(line)
+            continue
+        lines += textwrap.wrap(line, max(int(len(line) * room / wide), 20))
     return "\n".join(lines)
