@@ -1,18 +1,29 @@
 """Peak memory and time of a causal language model with random weights: a gradient, ``attribute`` and ``explain``.
 
-``python benchmarks/language_memory.py 128 512`` prints a table for these numbers of tokens; every cell runs in a process of its
-own. Linux only: peaks come from /proc.
+    python benchmarks/language_memory.py 512 1024 [--before OLD_TREE] [--repeats 3] [--most 12] [--output FILE]
+
+Prints a table for these numbers of tokens. Every measurement runs in a process of its own; all calls of a round come before
+those of the next, and a cell is the median over rounds. With ``--before`` the same calls also run in another tree of this
+project. Memory is the peak above the loaded model; time is seconds of the processor. Linux only: peaks come from /proc.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import resource
+import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from machine import machine
+
 CALLS = ("gradient", "attribute", "explain")
+BEFORE = " before"
 SIZE = {"n_layer": 12, "n_embd": 256, "n_head": 4, "vocab_size": 2000, "n_positions": 4096}
 
 
@@ -50,22 +61,62 @@ def measure(call: str, tokens: int) -> None:
     print(peak() - before, time.process_time() - start)
 
 
+def in_process(call: str, tokens: int, tree: Path | None, most: float) -> tuple[float, float] | None:
+    """MB and seconds of one call in a new process; None if it needs more than ``most`` GB of addresses."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (int(most * 2**30), int(most * 2**30)))
+
+    environment = dict(os.environ) if tree is None else {**os.environ, "PYTHONPATH": str(tree / "src")}
+    command = [sys.executable, __file__, "--one", call, str(tokens)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit, check=False)
+    if done.returncode == 0:
+        memory, seconds = map(float, done.stdout.split()[-2:])
+        return memory, seconds
+    if "allocate memory" in done.stderr or "MemoryError" in done.stderr:
+        return None
+    raise RuntimeError(done.stderr)
+
+
+def measure_all(tokens: int, options: argparse.Namespace) -> dict[str, list[float] | None]:
+    """Median MB and seconds of every call, here and before; None for one that needs too much memory."""
+    found: dict[str, list[tuple[float, float]] | None] = {}
+    for _ in range(options.repeats):
+        for call in CALLS:
+            trees = {call: None, call + BEFORE: options.before} if options.before and call != CALLS[0] else {call: None}
+            for name, tree in trees.items():
+                known = found.setdefault(name, [])
+                if known is None:
+                    continue
+                one = in_process(call, tokens, tree, options.most)
+                found[name] = None if one is None else [*known, one]
+    return {name: some and [statistics.median(part) for part in zip(*some, strict=True)] for name, some in found.items()}
+
+
 def main() -> None:
     """The table."""
-    if len(sys.argv) == 4 and sys.argv[1] == "--one":
-        measure(sys.argv[2], int(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokens", nargs="*", type=int)
+    parser.add_argument("--before", type=Path, help="a tree of this project to run beside")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--most", type=float, default=12, help="GB of addresses a call may take")
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # a call and tokens, in this process
+    options = parser.parse_args()
+    if options.one:
+        measure(options.one[0], int(options.one[1]))
         return
-    heads = [f"{call}, MB | {call}, s" for call in CALLS]
-    print(f"| tokens | {' | '.join(heads)} |")
-    print("|" + " --- |" * (1 + 2 * len(CALLS)))
-    for tokens in map(int, sys.argv[1:]):
-        cells = [str(tokens)]
-        for call in CALLS:
-            command = [sys.executable, __file__, "--one", call, str(tokens)]
-            found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-            memory, seconds = map(float, found[-2:])
-            cells += [f"{memory:.0f}", f"{seconds:.2f}"]
-        print(f"| {' | '.join(cells)} |", flush=True)
+    results: dict[str, Any] = {}
+    for tokens in options.tokens:
+        results[str(tokens)] = found = measure_all(tokens, options)
+        if len(results) == 1:
+            print(f"| tokens | {' | '.join(f'{name}, MB | s' for name in found)} |")
+            print("|" + " --- |" * (1 + 2 * len(found)))
+        cells = [f"over {options.most:.0f} GB | " if one is None else f"{one[0]:,.0f} | {one[1]:.2f}" for one in found.values()]
+        print(f"| {tokens:,} | {' | '.join(cells)} |", flush=True)
+        if options.output:
+            stored = {"machine": machine(), "model": SIZE, "repeats": options.repeats, "MB and seconds": results}
+            options.output.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -563,6 +563,37 @@ def test_words_can_be_struck(visit):
         explorer.close()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_language_model_writes(visit, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: make browser installs it")
+    from generation.test_generation import PROMPT, build, byte_pairs
+
+    tokenizer = byte_pairs()
+    cafe = CAFE(build("gpt2", len(tokenizer)), tokenizer=tokenizer)
+    explorer = started(cafe, ["You may copy", PROMPT], output="logits[:, -1]", title="prompts")
+    try:
+        page = visit(explorer, color_scheme=scheme, viewport={"width": 400, "height": 900}, bypass_csp=True)
+        open_row(page, 1)
+        page.locator("#write-tokens").fill("4")
+        page.locator("#write").click()
+        page.locator(".heat").wait_for()
+        expected = cafe.generation(PROMPT, max_new_tokens=4)
+        assert page.locator("#written-text").text_content() == expected.text
+        assert page.locator(".heat thead b").count() == 4
+        assert page.locator(".heat tbody tr").count() == int(expected.seen.any(0).sum())
+        first = page.locator(".heat tbody tr").first.locator("td").first.text_content().replace("\u2212", "-")
+        assert float(first) == pytest.approx(expected.scores[0, 0].item(), abs=0.005)
+        result = axe.Axe().run(page)
+        assert result.violations_count == 0, result.generate_report()
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        if shots := os.environ.get("CAFEXAI_SHOTS"):
+            page.screenshot(path=f"{shots}/writing-{scheme}.png", full_page=True)
+        page.locator("#word-0").click()
+        page.locator(".heat").wait_for(state="detached")
+    finally:
+        explorer.close()
+
+
 def started(cafe, data, **options):
     """An explorer that Python has started."""
     from cafexai import explore

@@ -12,8 +12,8 @@ TEXTS = ["You may copy the Program and distribute it.", "But you can't copy the 
 PROMPT = "You can't copy the Program"
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
+def byte_pairs():
+    """A tokenizer of bytes that knows the words of the texts."""
     level = tokenizers.pre_tokenizers.ByteLevel
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.pre_tokenizer, made.decoder = level(add_prefix_space=False), tokenizers.decoders.ByteLevel()
@@ -22,6 +22,11 @@ def tokenizer():
     )
     made.train_from_iterator(TEXTS * 5, trainer)
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return byte_pairs()
 
 
 def build(kind, size):
@@ -88,7 +93,7 @@ def test_equal_to_one_explanation_per_token(kind, tokenizer):
         )
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "t5"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "t5", "bart"])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padded_batches_equal_single_prompts(kind, side, tokenizer):
     cafe = CAFE(build(kind, len(tokenizer)), tokenizer=tokenizer)

@@ -77,11 +77,42 @@ def compared():
     return dataclasses.replace(found, seconds={"cafe": 0.001, "gradient_x_input": 0.1})
 
 
+def generated():
+    """A generated text, with scores that are written down."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
+    g = CAFE(model).generation([1, 2, 3, 4], continuation=[5, 6, 7])
+    scores = torch.tensor([[0.2, -0.4, 1.5, 0.1, 0, 0], [0.7, 0.1, -0.2, 0.3, 2.0, 0], [-1.1, 0.1, 0.4, 0.9, -0.3, 0.6]])
+    e = g.explanation.replace(combined=scores, positive=scores.clamp(min=0), negative=(-scores).clamp(min=0))
+    words = {"generated": (" and", " you", " may"), "sources": ("You", " can't", " copy", " it", " and", " you")}
+    return dataclasses.replace(g, explanation=e, **words)
+
+
+def layer():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 6, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(96, 2))
+    return CAFE(net).explain_layer(torch.rand(2, 3, 8, 8), "1")
+
+
+def checked(**options):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
+    cafe = CAFE(net)
+    return cafe.explain(torch.rand(3, 3, 8, 8)).plot(1, cells=4, check=cafe, **options)
+
+
 DRAWN = {
     "table": lambda: table().plot(0),
     "image": lambda: image().plot(0),
     "image-beside": lambda: image(3).plot(1, beside=image(3).combined, view="detail"),
     "regions": lambda: image(3).plot(1, cells=4, beside=image(3, target=2)),
+    "generation": lambda: generated().plot(),
+    "generation-paper": lambda: generated().plot(style="paper"),
+    "layer": lambda: layer().plot(0),
+    "check": checked,
+    "check-paper": lambda: checked(style="paper"),
+    "detail": lambda: image(3).plot(1, view="detail"),
+    "pixels": lambda: image(3).plot(1, view="pixels"),
     "rows": lambda: image(3).plot([0, 1, 2], cells=4, same_scale=True),
     "paper": lambda: image(3).plot(1, cells=4, style="paper"),
     "table-paper": lambda: table().plot(0, style="paper"),
@@ -113,7 +144,10 @@ def drawn(name):
         return pixels(DRAWN[name]())
 
 
-KEPT = "table image-beside regions text summary summary-images pairs sweep classes comparison audit".split()
+KEPT = (
+    "table image-beside regions layer check detail pixels rows paper generation text summary summary-images pairs sweep "
+    "classes comparison audit"
+).split()
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -21,6 +21,7 @@ from .scale import make_scale
 from .scoring import Scoring, score_cohort
 from .session import Session
 from .table import SCORES, Table
+from .writing import LONGEST, can_write, generation_view
 
 Handler = Callable[["Api", dict[str, Any]], Any]
 
@@ -82,6 +83,7 @@ class Api:
             "endings": ["csv", *(["parquet"] if find_spec("pyarrow") else [])],
             "label": session.rows.label,
             "second": None if session.second is None else session.second_title,
+            "writes": LONGEST if can_write(session) else 0,
         }
 
     def rows(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -116,6 +118,10 @@ class Api:
     def check(self, body: dict[str, Any]) -> dict[str, Any]:
         """Does the model do what the scores of a row say?"""
         return check_view(self.session, *self._row(body))
+
+    def generation(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What the model writes after a text, token by token."""
+        return generation_view(self.session, *self._row(body), whole(body.get("tokens", 8), "tokens", LONGEST))
 
     def pairs(self, body: dict[str, Any]) -> dict[str, Any]:
         """Which features cancel which: the exact map, and hidden conflicts."""
@@ -197,7 +203,7 @@ class Api:
         return scores(self.session, *self._rows(body), word(body.get("ending"), ("csv", "parquet"), "ending"))
 
 
-WITH_MODEL = ("row", "check", "pairs", "inside", "units", "curve", "cohort", "report", "scores")
+WITH_MODEL = ("row", "check", "generation", "pairs", "inside", "units", "curve", "cohort", "report", "scores")
 OTHERS = (
     "about", "rows", "distribution", "progress", "score", "overview", "groups", "drift", "methods", "begin_method", "run",
     "end_method", "lines",

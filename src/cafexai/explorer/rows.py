@@ -119,6 +119,11 @@ class Rows:
             return []
         return [{"text": text, "struck": i in struck} for i, text in enumerate(self.data.rows[place].split())]
 
+    def text(self, place: int, edits: Edits) -> str:
+        """A text without the words that are struck."""
+        own = str(self.data.rows[place])
+        return _without(own, edits["struck"]) if edits.get("struck") else own
+
     def check_edits(self, given: Any) -> Edits:
         """The changes of a request."""
         edits = mapping({} if given is None else given, "edits")

@@ -65,8 +65,8 @@ def add_heading(drawn: Picture, title: str, below: str = "", handles: Sequence[A
     room, paper = 72 * 0.97 * drawn.get_figwidth(), current().paper
     size = points(10 if paper else 13)
     wide = max(text_width(line, size, "bold") for line in title.split("\n"))
-    size *= max(0.7 if paper else 0.6, min(1.0, room / wide)) if wide else 1
-    drawn.suptitle(_wrap(title, room, size, "bold"), fontsize=size, fontweight="bold", parse_math=False)
+    size *= max(0.7 if paper else 0.6, min(1.0, room / wide)) if wide else 1  # widths of letters are rounded, hence the 1 %
+    drawn.suptitle(_wrap(title, 1.01 * room, size, "bold"), fontsize=size, fontweight="bold", parse_math=False)
     below = "" if paper else below
     if below or handles:
         columns = 1 if paper and drawn.get_figwidth() < PAGE else columns
@@ -91,6 +91,9 @@ def _wrap(text: str, room: float, size: float, weight: str = "normal") -> str:
     """Lines of letters of this size that are not wider than this many points."""
     lines = []
     for line in text.split("\n"):
-        letters = max(int(len(line) * room / (text_width(line, size, weight) or 1)), 20)
-        lines += textwrap.wrap(line, letters) or [""]
+        wide = text_width(line, size, weight)
+        if wide <= room:
+            lines.append(line)
+            continue
+        lines += textwrap.wrap(line, max(int(len(line) * room / wide), 20))
     return "\n".join(lines)

@@ -6,6 +6,7 @@ import { whatIfCurve } from "./charts.js";
 import { Ledger } from "./ledger.js";
 import { picture } from "./picture.js";
 import { about, asked, change, edited, keep, state, undone } from "./state.js";
+import { forget, writing } from "./writing.js";
 
 let view = null, current = null;
 
@@ -26,7 +27,7 @@ export function show(main, go) {
     checks: h("button", { type: "button", id: "check", onclick: () => sendCheck(asked()) }, "Does the model do what the scores say?"),
     curve: h("div"),
   };
-  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told, h("div", { class: "buttons" }, view.checks), view.check, view.hidden, whatIf());
+  clear(main, h("h2", null, "One row"), goTo(go), form, view.problem, view.head, h("div", { class: "buttons" }, view.undo, view.reset), view.media, ledger.element, view.more, view.told, h("div", { class: "buttons" }, view.checks), view.check, view.hidden, whatIf(), writing());
   refresh();
 }
 
@@ -80,6 +81,7 @@ const send = latest("row", (result) => draw(result), (error) => {
 export function refresh() {
   keep();
   clear(view.check);
+  forget();
   send({ ...asked(), most: state.most });
   curve();
   hidden();
