@@ -300,12 +300,15 @@ def of_activations(studies: Path) -> str:
 def smaller(studies: Path) -> str:
     """The presets that are at full size; those that are not, what they cost, and the command."""
     full = [name for name in STUDIES if _done(studies / f"{name}-full")]
+    costs = json.loads((studies / "costs.json").read_text())
     lines = [f"At full size: {', '.join(full)}.\n\n"]
     lines.append("| study | here | full, minutes on one core | command |\n| --- | --- | --- | --- |\n")
     for name in [name for name in STUDIES if name not in full]:
         here = _size(studies / f"{name}-quick") if _done(studies / f"{name}-quick") else "no results"
         line = f"cafexai study {name} --preset full --jobs 2"
-        lines.append(f"| {name} | {here} | {STUDIES[name].minutes['full']} | `{line}` |\n")
+        measured = costs.get(name, {}).get("minutes")
+        cost = STUDIES[name].minutes["full"] if measured is None else f"{measured:.0f} (from its parts)"
+        lines.append(f"| {name} | {here} | {cost} | `{line}` |\n")
     return "".join(lines)
 
 
