@@ -40,7 +40,7 @@ class Entry:
 
 WORKED, CONFLICTS, TWIN = "explain/test_worked_examples.py", "conflicts/test_conflicts.py", "rules/test_rules.py"
 MLPS, TRANSFORMERS, SPLIT = "infidelity-mlp", "infidelity-ft", "infidelity-covertype"
-MOST, ONE = "MLPs", "five MLPs for Covertype"  # Covertype has a study of its own
+MOST, ONE = "MLPs but for Covertype", "five MLPs for Covertype"  # Covertype has a study of its own
 RIVALS = {"that of Integrated Gradients, or lower": "Integrated Gradients", "the sampling methods, or lower": "slow methods"}
 
 
