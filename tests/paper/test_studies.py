@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -372,26 +371,6 @@ def test_tables_of_the_paper_are_known_methods():
         if table in ("synthetic trained networks", "accuracies"):  # of the networks themselves
             continue
         assert set(methods) <= set(METHOD_TITLES), table
-
-
-def test_committed_results_keep_their_config_and_the_page_of_the_paper_is_theirs():
-    spec = importlib.util.spec_from_file_location("paper_page", ROOT / "examples" / "paper_page.py")
-    pages = importlib.util.module_from_spec(spec)
-    sys.modules["paper_page"] = pages  # its dataclass looks there
-    spec.loader.exec_module(pages)
-    folders = [path.parent for path in (ROOT / "studies").glob("*/findings.json")]
-    assert folders
-    for folder in folders:
-        config = json.loads((folder / "config.json").read_text())
-        assert folder.name == f"{config['study']}-{config['preset']}"
-        assert {"results.json", "README.md"} <= published(folder)
-        study = STUDIES[config["study"]]
-        assert json.loads(json.dumps(study.presets[config["preset"]])) == config["settings"], folder
-        report = study.report(config["settings"], json.loads((folder / "results.json").read_text()))
-        assert [str(finding) for finding in report.findings] == [
-            str(Finding(**entry)) for entry in json.loads((folder / "findings.json").read_text())
-        ], folder
-    assert (ROOT / "docs" / "paper.md").read_text() == pages.page(ROOT / "studies")
 
 
 def test_a_part_that_is_no_result_is_named(tmp_path):

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
-from cafexai.studies import STUDIES
+from cafexai.studies import STUDIES, run
 from study_command import command, environment, finished
 
 SEEDS = ("--set", "seeds=[42, 43, 44]")
@@ -181,3 +182,19 @@ def test_no_processes(tmp_path):
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_can_be_sent_to_a_process(name):
     assert pickle.loads(pickle.dumps(STUDIES[name])) == STUDIES[name]
+
+
+@pytest.mark.parametrize("kind", [Exception, RuntimeError])
+def test_a_cluster_that_does_not_start_is_an_error_of_the_call(kind, tmp_path, monkeypatch):
+    """Ray raises a plain Exception where a busy machine starts it too slowly."""
+
+    def init(**options):
+        raise kind("The current node timed out during startup.\nMore of Ray's advice.")
+
+    fake = types.ModuleType("ray")
+    fake.is_initialized, fake.init = (lambda: False), init
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    with pytest.raises(
+        ValueError, match=r"address=None\): Ray does not start \(The current node timed out during startup\.\)\.$"
+    ):
+        run(STUDIES["worked-tables"], "toy", tmp_path, engine="ray", show_progress=False)

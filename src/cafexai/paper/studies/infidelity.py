@@ -207,7 +207,7 @@ MLP = Study(
         # Covertype has a study of its own: its five networks take as long as all others together, several times.
         "full": COMMON | WHOLE | PERCEPTRONS | {"data": [*(name for name in TABLES if name != "covertype"), "titanic@5e-4"]},
     },
-    {"toy": "0.1", "quick": "45 (estimated)", "full": "30 (estimated)"},
+    {"toy": "0.1", "quick": "45 (estimated)", "full": "8"},
     tasks,
     report,
 )  # fmt: skip
