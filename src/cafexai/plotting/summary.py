@@ -112,7 +112,7 @@ def features(explanation: Explanation, order: str = "net") -> list[Feature]:
             values = np.full(up.shape, np.nan)
         known = explanation.features.categories
         own = [
-            (name, up[:, i], down[:, i], net[:, i], _ranks(_in_order(values[:, i], known.get(name))))
+            (name, up[:, i], down[:, i], net[:, i], _ranks(in_order(values[:, i], known.get(name))))
             for i, name in zip(places, names, strict=True)
             if name
         ]
@@ -131,7 +131,7 @@ def features(explanation: Explanation, order: str = "net") -> list[Feature]:
     return [made[place] for place in strongest_first(order, *columns)]
 
 
-def _in_order(codes: np.ndarray, words: Sequence[str] | None) -> np.ndarray:
+def in_order(codes: np.ndarray, words: Sequence[str] | None) -> np.ndarray:
     """Codes of words as places in the order of the alphabet, or of numbers if all words are; numbers as they are."""
     if words is None:
         return codes
