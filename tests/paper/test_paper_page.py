@@ -22,8 +22,12 @@ def script(*path):
     """A script of the repository as a module."""
     spec = importlib.util.spec_from_file_location(Path(path[-1]).stem, ROOT.joinpath(*path))
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(ROOT.joinpath(*path).parent))  # scripts import others beside them
     sys.modules[spec.name] = module  # its dataclass looks there
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.path[0]
     return module
 
 
@@ -44,13 +48,35 @@ def test_committed_results_keep_their_config_and_the_page_of_the_paper_is_theirs
 
 
 def test_the_page_has_every_table_and_figure_of_the_paper():
-    text = (ROOT / "docs" / "paper.md").read_text().partition("## Further comparisons")[0]
+    text = (ROOT / "docs" / "paper.md").read_text().partition("\n## ")[0]  # the first table
     found = {"Table": set(), "Figure": set()}
-    for kind, first, last in re.findall(r"^\| (Table|Figure)s? (\d+)(?: to (\d+))?[^|]*\|", text, re.MULTILINE):
+    for kind, first, last in re.findall(r"^\| (Table|Figure)s? (\d+)(?: (?:to|and) (\d+))?[^|]*\|", text, re.MULTILINE):
         found[kind] |= set(range(int(first), int(last or first) + 1))
     assert found == {"Table": set(range(1, TABLES + 1)), "Figure": set(range(1, FIGURES + 1))}
     order = [int(number) for number in re.findall(r"^\| Table (\d+)", text, re.MULTILINE)]
     assert order == sorted(order)  # the paper's
+    assert text.count("\n| ") <= 35
+
+
+def test_the_page_judges_every_finding_that_an_entry_takes():
+    """A line of the first table says "holds" only if all claims on it do; a tie does not show that a method is better."""
+    page = script("examples", "paper_page.py")
+    numbers = "On 2 of 3, on {} of them lower by more than two standard errors; adult: 1 against 2."
+    entry = page.Entry("", "some", [""], better=True)
+    for clear, verdict in ((2, True), (1, None)):
+        finding = Finding("a claim", True, numbers.format(clear))
+        assert page.verdict_of(entry, finding) is verdict
+        assert page.verdict_of(page.Entry("", "some", [""]), finding) is True
+    assert page.verdict_of(entry, Finding("a claim", False, numbers.format(2))) is False
+    words = {
+        (True,): "holds",
+        (True, None): "holds, some undecided",
+        (True, False): "in part",
+        (False, None, True): "in part, some undecided",
+        (None,): "undecided",
+        (False,): "does not hold",
+    }
+    assert {verdicts: page.word_of(set(verdicts)) for verdicts in words} == words
 
 
 @pytest.fixture(scope="module")
