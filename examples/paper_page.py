@@ -252,17 +252,20 @@ def of_activations(studies: Path) -> str:
 
 
 def smaller(studies: Path) -> str:
-    """The presets that are at full size; those that are not, what they cost, and the command."""
+    """The presets that are at full size; those that are not, what they cost, and the command: first those of the paper."""
+    own = [name for name, study in STUDIES.items() if study.title.endswith("(ours)")]
     full = [name for name in STUDIES if _done(studies / f"{name}-full")]
+    lines = []
+    for kind, names in (("of the paper", [name for name in full if name not in own]), ("ours", [n for n in full if n in own])):
+        lines.append(f"At full size, {kind}: {', '.join(names)}.\n\n")
     costs = json.loads((studies / "costs.json").read_text())
-    lines = [f"At full size: {', '.join(full)}.\n\n"]
     lines.append("| study | here | full, minutes on one core | command |\n| --- | --- | --- | --- |\n")
-    for name in [name for name in STUDIES if name not in full]:
+    for name in sorted(set(STUDIES) - set(full), key=lambda name: (name in own, list(STUDIES).index(name))):
         here = _size(studies / f"{name}-quick") if _done(studies / f"{name}-quick") else "no results"
         line = f"cafexai study {name} --preset full --jobs 2"
         measured = costs.get(name, {}).get("minutes")
         cost = STUDIES[name].minutes["full"] if measured is None else f"{measured:.0f} (from its parts)"
-        lines.append(f"| {name} | {here} | {cost} | `{line}` |\n")
+        lines.append(f"| {name}{' (ours)' * (name in own)} | {here} | {cost} | `{line}` |\n")
     return "".join(lines)
 
 

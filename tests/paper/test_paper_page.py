@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cafexai.models import Recipe, mlp, train
+from cafexai.models import Recipe, mlp, seeded, train
 from cafexai.paper.studies import STUDIES, Finding, Report, Study, Task
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +105,36 @@ def test_what_a_preset_costs_counts_every_training_and_leaves_it_as_it_was(costs
     assert parts["own"]["epoch"] > 0
     assert (parts["given"]["epoch"], parts["given"]["epochs"], parts["given"]["networks"]) == (0, 0, 2)
     assert dict(costs.measure(study, None, parts)) == {}
+
+
+def test_what_a_preset_costs_from_few_batches_and_few_images(costs, tmp_path, monkeypatch):
+    """An epoch of 200 batches and 50 images: one of five batches is trained, and two and four images are scored."""
+    x, trained, scored = torch.rand(200, 2), [], []
+
+    def tasks(settings, place):
+        def run():
+            model = seeded(0, lambda: mlp(2, 4, 1))
+            model.register_forward_hook(lambda *_: trained.append(1) if model.training else None)
+            train(
+                model,
+                x,
+                x.sum(1, keepdim=True),
+                Recipe(settings["epochs"], batch=1, loss="mse"),
+                folder=tmp_path,
+                progress=False,
+            )
+            scored.append(settings["images"])
+
+        return [Task("one-1", run)]
+
+    monkeypatch.setitem(costs.SOME, "one", ({"images": 2}, 25))
+    times = iter(range(100))
+    monkeypatch.setattr(costs.time, "process_time", lambda: float(next(times)))
+    study = Study("one", "", "", {"full": {"seeds": [1], "epochs": 3, "images": 50}}, {}, tasks, lambda *_: Report([], []))
+    part = dict(costs.measure(study, None, {}))["one"]
+    assert (len(trained), scored) == (costs.BATCHES, [2, 4])
+    assert (part["epochs"], part["networks"]) == (3, 1)
+    assert costs.Epoch(times=5.0, cutting=1.0).whole(3.0) == 11.0
 
 
 def test_minutes_of_a_preset(costs):
