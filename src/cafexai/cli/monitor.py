@@ -286,7 +286,7 @@ def _text(verdict: Verdict) -> str:
         lines += ["", f"{'moved':<12}{'feature':<24}{'distance':>9}{'p':>10}"]
         lines += [f"{one.kind:<12}{one.feature[:23]:<24}{one.distance:>9.3f}{show_p(one.p):>10}" for one in verdict.moved[:10]]
     if verdict.pairs:
-        lines += ["", "correlations that changed"]
+        lines += ["", "correlations of ranks that changed"]
         lines += [
             f"{one.first}, {one.second}: {one.before:+.2f} to {one.now:+.2f} (p {show_p(one.p)})" for one in verdict.pairs[:5]
         ]

@@ -390,5 +390,5 @@ class Monitor:
                 raise ValueError(
                     f"{call}(...): the rows have other features than the reference: {', '.join(signals.features)}."
                 )
-            total = total + summarise(self.reference.bins, self.reference.standard, signals)
+            total = total + summarise(self.reference.bins, self.reference.ranks, signals)
         return total

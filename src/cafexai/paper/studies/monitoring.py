@@ -226,7 +226,7 @@ def _apply(shift: str, rows: Rows) -> Tensor | None:
 def _count_alarms(count: dict[str, int], monitor: Monitor, window: Signals, rate: float) -> None:
     count["windows"] += 1
     fitted = monitor.reference
-    verdict = judge(fitted, summarise(fitted.bins, fitted.standard, window))  # another split may ask for a few rows more
+    verdict = judge(fitted, summarise(fitted.bins, fitted.ranks, window))  # another split may ask for a few rows more
     found = {family: value for family, (value, _) in verdict.statistics.items()}
     columns = max(value for family, value in found.items() if family not in ("new values", "correlations"))
     plain = min(float(smirnov_p(np.array(columns))), float(normal_p(np.array(found["correlations"]))))
