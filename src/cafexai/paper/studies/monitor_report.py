@@ -13,7 +13,12 @@ from .monitor_shifts import KINDS
 from .record import Finding, Report, Results, Settings, Table
 
 RIGHT = 0.9  # the share of windows whose kind must be right
-INPUTS = ("monitor, inputs", "exact KS of inputs", "monitor, correlations", "correlation matrix of inputs")  # what no model is needed for
+INPUTS = (  # what no model is needed for
+    "monitor, inputs",
+    "exact KS of inputs",
+    "monitor, correlations",
+    "correlation matrix of inputs",
+)
 WITHOUT_MODEL = ("inputs", "new values", "correlations")  # families
 HARM = 0.02  # a loss of accuracy that should be found
 ALARMS = ("alarms", "p, uncorrected", "p, corrected")  # ways to raise a false alarm
