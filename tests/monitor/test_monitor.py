@@ -220,6 +220,17 @@ def test_kinds_of_shift(monitor, change, kind, named):
     assert verdict.severity != "none"
 
 
+def test_pairs_are_named_beside_columns(monitor):
+    x = draw(500, 5)
+    shuffled(x)
+    x[:, 0] += 1.0
+    assert "`age` has other values than in the reference; `income` and `debts` no longer move together" in str(monitor.check(x))
+    x[:, 0] = 0.25
+    frozen = str(monitor.check(x))
+    assert frozen.startswith("`age` no longer varies; `income` and `debts` no longer move together")
+    assert "`age` and" not in frozen
+
+
 def test_a_shift_that_does_not_matter_is_no_alert(monitor):
     x = draw(500, 6)
     x[:, 3] += 1.0  # the label does not depend on it
