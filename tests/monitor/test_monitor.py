@@ -229,6 +229,8 @@ def test_pairs_are_named_beside_columns(monitor):
     frozen = str(monitor.check(x))
     assert frozen.startswith("`age` no longer varies; `income` and `debts` no longer move together")
     assert "`age` and" not in frozen
+    x[:, 3] += 1.0
+    assert "`age` no longer varies; `rooms` has other values than in the reference; `income`" in str(monitor.check(x))
 
 
 def test_a_shift_that_does_not_matter_is_no_alert(monitor):

@@ -47,15 +47,20 @@ def _changes(verdict: Verdict) -> list[str]:
         found = f"no change was found in {verdict.rows} rows"
         return [found if verdict.harm != "seen" else f"{found}, but predictions are worse"]
     if verdict.columns:
-        return [*_broken(verdict), *_apart(verdict)]
+        return [*_broken(verdict), *_moved(verdict), *_apart(verdict)]
     if verdict.kind == "correlation shift":
         return [f"each input looks the same, but {', '.join(_apart(verdict))}"]
-    inputs = [one.feature for one in verdict.moved if one.kind == "input"]
-    if inputs:
-        return [f"{_list(inputs)} {'has' if len(inputs) == 1 else 'have'} other values than in the reference", *_apart(verdict)]
+    if inputs := _moved(verdict):
+        return [*inputs, *_apart(verdict)]
     if verdict.kind == "covariate shift":
         return ["each input looks the same, but together they push the model differently"]
     return ["the inputs look the same"]
+
+
+def _moved(verdict: Verdict) -> list[str]:
+    """Inputs with other values, of columns that are neither lost nor have new values."""
+    inputs = [one.feature for one in verdict.moved if one.kind == "input" and one.feature not in verdict.columns]
+    return [f"{_list(inputs)} {'has' if len(inputs) == 1 else 'have'} other values than in the reference"] if inputs else []
 
 
 def _apart(verdict: Verdict) -> list[str]:
