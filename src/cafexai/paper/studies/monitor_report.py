@@ -206,6 +206,10 @@ def _false_alarm_findings(settings: Settings, results: Results) -> Iterable[Find
         beyond = [where for where, found in counts.items() if binomial_interval(found[name], found["windows"])[0] > rate]
         shown = "; ".join(f"{where} {found[name]} of {found['windows']}" for where, found in counts.items())
         yield Finding(f"false alarms ({name}) within the stated rate of {rate:g}", not beyond, f"{shown}.")
+        count, total = (sum(found[key] for found in counts.values()) for key in (name, "windows"))
+        low, high = binomial_interval(count, total) if total else (0.0, 1.0)
+        claim = f"false alarms ({name}) within the stated rate of {rate:g} on all data sets together"
+        yield Finding(claim, low <= rate, f"{count} of {total}; interval {low:.3f} to {high:.3f}.")
 
 
 def _harm_findings(results: Results) -> Iterable[Finding]:
