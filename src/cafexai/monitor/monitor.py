@@ -256,7 +256,7 @@ class Monitor:
             count: How many.
 
         Returns:
-            The rows, the most typical first; none if no column moved beyond its limit.
+            The rows, the most typical first; none if no column and no pair moved beyond its limit.
 
         Raises:
             ValueError: The rows have other features than the reference.
