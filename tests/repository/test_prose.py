@@ -99,8 +99,9 @@ def test_sentences_of_the_readme_are_short():
     assert {sentence: length for sentence, length in lengths.items() if length > LONGEST} == {}
 
 
+NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 START_AND_HOW_TO = re.findall(  # the first two sections of the site
-    r"([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("- Start here:")[2].partition("- Understand:")[0]
+    r"([\w/-]+\.md)", NAVIGATION.partition("- Start here:")[2].partition("- Understand:")[0]
 )
 LONGEST, MEAN = 35, 22  # words of a sentence
 
