@@ -1,10 +1,10 @@
 """Pictures of columns of dates: places and colours in the order of time, few labels."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-pd = pytest.importorskip("pandas")
-mpl = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
