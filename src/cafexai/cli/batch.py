@@ -11,7 +11,7 @@ import typer
 
 from .._logging import configure_logging
 from ..loading import load_model
-from ..loading.file_errors import DataProblem
+from ..loading.file_errors import DataProblem, existing
 from . import options, parsing
 from .errors import UseProblem
 from .request import WORDS, Work, guard_call, read_schema
@@ -160,8 +160,9 @@ def batch(
                 say=_Teller(status),
             )
 
+        counts = None if monitor is None else _monitor(monitor, made, known, about, how, output)
         summary = guard_call(call, model, input)
-        watched = None if monitor is None or dry_run else _count_for(monitor, made, known, about, how, output, status)
+        watched = None if counts is None or dry_run else _count(counts, output, status)
     typer.echo(_as_json(summary) if json else f"{output}: {summary}")
     if watched is not None:
         typer.echo(f"Counts for monitor check: {watched}", err=True)
@@ -169,16 +170,28 @@ def batch(
         typer.echo(f"Reasons of the refused rows: {sink_at(output).side}/refused")
 
 
-def _count_for(monitor: Path, made: Any, known: Any, about: Any, how: options.How, output: str, status: Status) -> str:
-    """Counts of the results for a monitor, in a file of the bookkeeping beside them."""
-    from ..batch._sink import sink_at
+def _monitor(monitor: Path, made: Any, known: Any, about: Any, how: options.How, output: str) -> Any:
+    """The monitor, before hours are spent on rows that it cannot count."""
+    from ..batch._sink import Local, sink_at
     from ..monitor import Monitor
 
+    if not isinstance(sink_at(output), Local):
+        raise UseProblem(
+            f"--monitor {monitor}: it counts the results in a folder of this machine. Leave it out for {output}, copy them "
+            "to a folder, and run cafexai monitor check --scores there."
+        )
+    path = existing(str(monitor), DataProblem, "the monitor")
     cafe = how.explainer(made, background=about, schema=known)
+    return guard_call(lambda: Monitor.load(path, cafe).reset(), str(monitor), output)
+
+
+def _count(monitor: Any, output: str, status: Status) -> str:
+    """Counts of the results for a monitor, in a file of the bookkeeping beside them."""
+    from ..batch._sink import sink_at
+
     status.doing(f"counting {output}")
-    counted = guard_call(lambda: Monitor.load(monitor, cafe).reset().update_batch(output), str(monitor), output)
     path = Path(sink_at(output).side) / "monitor.safetensors"
-    guard_call(lambda: counted.save(path), str(monitor), output)
+    guard_call(lambda: monitor.update_batch(output).save(path), output, output)
     return str(path)
 
 

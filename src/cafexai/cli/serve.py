@@ -14,6 +14,7 @@ import typer
 from .._extras import needs
 from .._logging import configure_logging
 from .._processes import record_hangups
+from ..loading.file_errors import DataProblem, existing
 from . import options, parsing
 from .batch import Background, Baseline, Deterministic, class_names, model_of
 from .errors import UseProblem
@@ -74,7 +75,8 @@ class Loader:
         from ..monitor import Monitor
         from ..serving.watch import ROWS, Watch
 
-        made = guard_call(lambda: Monitor.load(str(self.monitor), cafe), self.source.model, str(self.monitor))
+        path = existing(str(self.monitor), DataProblem, "the monitor")
+        made = guard_call(lambda: Monitor.load(path, cafe), self.source.model, str(self.monitor))
         if not made.is_of(request.target, request.baselines):
             raise UseProblem(f"--monitor {self.monitor}: it was fitted with another --target or --baseline. Give the same.")
         return Watch(made, self.window or ROWS)
