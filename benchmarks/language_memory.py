@@ -123,7 +123,7 @@ def main() -> None:
             print("|" + " --- |" * (1 + 2 * len(found)))
         print(f"| {tokens:,} | {' | '.join(cell(one, options.most) for one in found.values())} |", flush=True)
         if options.output:
-            stored = {"machine": machine(), "model": SIZE, "repeats": options.repeats, "MB, seconds, 1 if in float64": results}
+            stored = {"machine": machine(), "model": SIZE, "repeats": options.repeats, "MB and seconds": results}
             options.output.write_text(json.dumps(stored, indent=1) + "\n")
 
 
