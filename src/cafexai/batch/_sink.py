@@ -24,6 +24,7 @@ from ..loading.file_errors import OutputProblem, short
 HIDDEN = "_cafexai"  # names of bookkeeping begin with it
 REFUSED = f"{HIDDEN}/refused"  # rows without scores
 MANIFEST = f"{HIDDEN}/manifest.jsonl"
+SUMMARY = f"{HIDDEN}/summary.json"  # there is none before a run is finished
 BLOCK = 1 << 22  # bytes that are read at a time
 EARLIER = "it was begun by another version of cafexai. Give another folder."
 UNKNOWN = "there are Parquet files that no run of cafexai has written. Give another folder."
@@ -76,6 +77,9 @@ class Sink(Stage, Protocol):
 
     def keep_records(self, lines: Mapping[str, bytes]) -> None:
         """These lines and no others."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file, if it is there."""
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """The folder, made if it is missing, for one run at a time."""
@@ -205,6 +209,9 @@ class Local:
             return
         text = b"".join(line + b"\n" for line in lines.values())
         replace_file(path, "score", lambda part: Path(part).write_bytes(text))
+
+    def remove(self, name: str) -> None:
+        self._at(name).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

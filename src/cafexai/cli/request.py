@@ -151,6 +151,8 @@ class Work:
         if self.usual and self.all.form == "table" and len(self.all) > 1 and (self.schema is not None or self.is_pipeline):
             self.baseline = "background"  # in columns that people know, zero says nothing
         baselines, background = self.baselines, self.background()
+        if baselines is None and self.all.form == "table":
+            baselines = "zero"  # it was asked for
         request = asked.request(self.classes, baselines=baselines, display=self.shown)
         question = Question(every_class=asked.target == "all", several_c=tuple(c) if isinstance(c, list) else None)
         self.status.doing(f"explaining {len(self.data)} row{'s' * (len(self.data) != 1)}")

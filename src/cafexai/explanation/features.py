@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._inputs.groups import default_names
+from .._inputs.shown_baselines import UNKNOWN
 from .._inputs.target import split_index
 from .parts import name_output
 
@@ -234,7 +235,8 @@ class FeatureFields:
         if self.against is not None:
             several = split_index(self.against[place][None], self.target.shape[1])
             called.append(" or ".join(name_output(index[0].tolist(), names) for index in several))
-        kind = "unit" if layer is not None else "output" if names is None else "logit"
+        named = self.meta.settings.get("output_kind", "logit")  # of a class
+        kind = "unit" if layer is not None else "output" if names is None else named
         words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
         words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
         return " ".join(words)
@@ -308,7 +310,9 @@ class FeatureFields:
         flat = (one.flat(one.baselines) if numbers is None else numbers)[0].tolist()
         for name, number, code in zip(one.names(), flat, which_are_codes(one), strict=True):
             words = self.features.categories.get(name)
-            if words is None:
+            if number == UNKNOWN and numbers is not None:
+                found.append("")
+            elif words is None:
                 found.append("(none)" if code and number < 0 else None if number != number else number)
             elif number == -1 and numbers is not None:
                 found.append(None)

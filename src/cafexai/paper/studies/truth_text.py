@@ -261,7 +261,7 @@ TEXT = Study(
         "toy": COMMON | {"encoder": "toy", "train_rows": 4, "valid_rows": 2, "epochs": 2, "tuned_epochs": 1, "rows": 1,
                          "short_rows": 1, "short_tokens": 10, "seeds": [42], "tuned_seeds": 1},
         "quick": COMMON | {"seeds": [42], "tuned_seeds": 1},
-        "full": COMMON | {"seeds": [42, 43, 44, 45, 46], "tuned_seeds": 1},
+        "full": COMMON | {"rows": 20, "seeds": [42, 43, 44, 45, 46], "tuned_seeds": 3},
     },
     {"toy": "0.3", "quick": "20", "full": "60"},
     tasks,
