@@ -26,7 +26,7 @@ SAME = 1e-14  # how far both may differ in float64, beside the largest value
 
 def function_of(module: nn.Module) -> Function:
     """The function that an elementwise module is: one of torch, if it is known and gives the same; else its forward."""
-    kind = type(module)
+    kind: Any = type(module)
     known = _FUNCTIONS.get(kind.__qualname__) if kind.__module__ == "transformers.activations" else None
     if known is None or "forward" in vars(module):
         return module.forward
@@ -37,7 +37,7 @@ def function_of(module: nn.Module) -> Function:
 
 
 @functools.cache
-def _is_same(kind: Callable[[], nn.Module], phi: Function) -> bool:
+def _is_same(kind: Any, phi: Function) -> bool:
     """Whether modules of this kind give what the function gives, at points where it bends."""
     points = torch.linspace(-6, 6, 241, dtype=torch.float64)
     if phi is F.gelu or phi is _GELU_BY_TANH:
