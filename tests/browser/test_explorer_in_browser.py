@@ -291,12 +291,14 @@ def test_rows_are_sorted_filtered_and_described(server, visit):
 
 def test_two_rows_two_methods_two_c(server, visit):
     page = visit(server)
+    open_row(page, 0)
+    page.locator("#baseline").select_option("zero")  # other methods take one baseline
     go(page, "sides")
     cafe, frame = explainer()
     page.locator("#side-row-1").fill("9")
     page.keyboard.press("Enter")
     page.locator("#side-told-1", has_text="Row 9").wait_for()
-    both = [expected(cafe.explain(frame.iloc[[place]], c=c), 500) for place, c in ((0, 0.5), (9, 0.0))]
+    both = [expected(cafe.explain(frame.iloc[[place]], "zero", c=c), 500) for place, c in ((0, 0.5), (9, 0.0))]
     cells = page.locator(".sides tbody tr", has_text="income").locator("td").all_inner_texts()
     assert [cells[2].replace("\u2212", "-"), cells[5].replace("\u2212", "-")] == [one["income"][2] for one in both]
     page.locator("#side-method-1").select_option("integrated_gradients")
@@ -340,6 +342,8 @@ def test_hidden_conflicts_the_percentile_and_the_check_stand_below_the_ledger(se
 def test_a_slow_method_is_cancelled_while_the_slider_works(folder, visit):
     with serving(folder, *USUAL[:6], model="shop:slow") as server:
         page = visit(server)
+        open_row(page, 0)
+        page.locator("#baseline").select_option("zero")
         go(page, "sides")
         page.locator("#side-method-1").select_option("shapley_value_sampling")
         page.locator("#stop-1").wait_for()
