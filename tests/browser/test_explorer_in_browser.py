@@ -80,7 +80,9 @@ def visit(browser):
 def explainer(**options):
     schema = Schema.from_frame(table().drop(columns="repaid"), one_hot=True, classes=["no", "yes"], probability="softmax")
     frame = table().drop(columns="repaid")
-    return CAFE(network().eval(), schema=schema, **options), frame
+    return CAFE(
+        network().eval(), schema=schema, background=frame, **options
+    ), frame  # from the command line the data are typical
 
 
 READ = """() => [...document.querySelectorAll(".ledger tbody tr")].map(row => [row.querySelector("th").textContent,
@@ -156,28 +158,29 @@ def test_the_slider_and_all_choices_give_the_numbers_of_explain(server, visit):
     assert until(lambda: numbers(page), wanted := expected(cafe.explain(row, frame.iloc[[11]], c=1.0))) == wanted
     page.locator("#baseline").select_option("zero")
     page.locator("#target").select_option("0")
-    assert until(lambda: numbers(page), wanted := expected(cafe.explain(row, c=1.0, target=0))) == wanted
+    assert until(lambda: numbers(page), wanted := expected(cafe.explain(row, "zero", c=1.0, target=0))) == wanted
     page.locator("#against").select_option("1")
-    assert until(lambda: numbers(page), wanted := expected(cafe.explain(row, c=1.0, target=0, against=1))) == wanted
+    assert until(lambda: numbers(page), wanted := expected(cafe.explain(row, "zero", c=1.0, target=0, against=1))) == wanted
 
 
 def test_what_if_and_undo(server, visit):
     page = visit(server)
     open_row(page, 5)
+    page.locator("#baseline").select_option("zero")
     cafe, frame = explainer()
-    before = cafe.explain(frame.iloc[[5]])
+    before = cafe.explain(frame.iloc[[5]], "zero")
     assert until(lambda: numbers(page), wanted := expected(before)) == wanted
     target = int(before.target[0, 0])
     changed = frame.iloc[[5]].copy()
     changed["income"] = 9.5
     page.locator('[id="cell-income"]').fill("9.5")
     page.keyboard.press("Enter")
-    assert until(lambda: numbers(page), one := expected(cafe.explain(changed, target=target))) == one
+    assert until(lambda: numbers(page), one := expected(cafe.explain(changed, "zero", target=target))) == one
     assert page.locator("#output-before").inner_text().startswith(expected(before)["output"][2].replace("-", "\u2212"))
     assert page.locator(".bar .old").count() > 0
     changed["job"] = "nurse" if frame["job"].iloc[5] != "nurse" else "cook"
     page.locator('[id="cell-job"]').select_option(changed["job"].iloc[0])
-    assert until(lambda: numbers(page), wanted := expected(cafe.explain(changed, target=target))) == wanted
+    assert until(lambda: numbers(page), wanted := expected(cafe.explain(changed, "zero", target=target))) == wanted
     page.locator("#undo").click()
     assert until(lambda: numbers(page), one) == one
     page.locator("#output").click()
@@ -187,7 +190,7 @@ def test_what_if_and_undo(server, visit):
     # to the baseline: 0
     page.get_by_label("Set income to the baseline, 0").click()
     changed = frame.iloc[[5]].assign(income=0.0)
-    assert until(lambda: numbers(page), wanted := expected(cafe.explain(changed, target=target))) == wanted
+    assert until(lambda: numbers(page), wanted := expected(cafe.explain(changed, "zero", target=target))) == wanted
     page.locator("#reset").click()
     assert until(lambda: numbers(page), wanted := expected(before)) == wanted
 
@@ -288,12 +291,14 @@ def test_rows_are_sorted_filtered_and_described(server, visit):
 
 def test_two_rows_two_methods_two_c(server, visit):
     page = visit(server)
+    open_row(page, 0)
+    page.locator("#baseline").select_option("zero")  # other methods take one baseline
     go(page, "sides")
     cafe, frame = explainer()
     page.locator("#side-row-1").fill("9")
     page.keyboard.press("Enter")
     page.locator("#side-told-1", has_text="Row 9").wait_for()
-    both = [expected(cafe.explain(frame.iloc[[place]], c=c), 500) for place, c in ((0, 0.5), (9, 0.0))]
+    both = [expected(cafe.explain(frame.iloc[[place]], "zero", c=c), 500) for place, c in ((0, 0.5), (9, 0.0))]
     cells = page.locator(".sides tbody tr", has_text="income").locator("td").all_inner_texts()
     assert [cells[2].replace("\u2212", "-"), cells[5].replace("\u2212", "-")] == [one["income"][2] for one in both]
     page.locator("#side-method-1").select_option("integrated_gradients")
@@ -337,6 +342,8 @@ def test_hidden_conflicts_the_percentile_and_the_check_stand_below_the_ledger(se
 def test_a_slow_method_is_cancelled_while_the_slider_works(folder, visit):
     with serving(folder, *USUAL[:6], model="shop:slow") as server:
         page = visit(server)
+        open_row(page, 0)
+        page.locator("#baseline").select_option("zero")
         go(page, "sides")
         page.locator("#side-method-1").select_option("shapley_value_sampling")
         page.locator("#stop-1").wait_for()
@@ -353,9 +360,10 @@ def test_a_slow_method_is_cancelled_while_the_slider_works(folder, visit):
 def test_who_fights_whom(server, visit):
     page = visit(server)
     open_row(page, 6)
+    page.locator("#baseline").select_option("zero")
     go(page, "fights")
     cafe, frame = explainer()
-    exact = cafe.hidden_conflicts(cafe.explain(frame.iloc[[6]]))
+    exact = cafe.hidden_conflicts(cafe.explain(frame.iloc[[6]], "zero"))
     assert page.locator("#pair-sentences li").all_inner_texts() == [fighting_sentence(one) for one in exact.fights(0)]
     cells = page.locator("#pair-sentences ~ .scroll .map tbody td").evaluate_all(
         "all => all.map(one => one.firstChild?.data ?? '')"
@@ -364,7 +372,7 @@ def test_who_fights_whom(server, visit):
     assert max(float(cell or 0) for cell in cells) == pytest.approx(largest, rel=1e-3)
     assert page.locator("#pairs-measured").inner_text() == "Measured by 16 evaluations of the model, against zero."
     cafe, frame = explainer(variant="feature")
-    e = cafe.explain(frame.iloc[[6]], pairs=True)
+    e = cafe.explain(frame.iloc[[6]], "zero", pairs=True)
     up, down, amount = e.pairs(most=1)[0]
     first = page.locator("#inside-sentences li").first.inner_text()
     assert f"{amount:.4g}" in first
@@ -396,6 +404,7 @@ def test_overview_groups_and_drift(server, visit):
         line = page.locator(".ledger tbody tr", has_text="income").locator("td").all_inner_texts()
         assert float(line[1]) == pytest.approx(e.flat(e.positive)[own, 1].mean().item(), rel=1e-3)
         assert float(line[2]) == pytest.approx(e.flat(e.negative)[own, 1].mean().item(), rel=1e-3)
+        assert float(line[4]) == pytest.approx(e.flat(e.combined)[own, 1].abs().mean().item(), rel=1e-3)  # mean |net|
     page.locator("#group").select_option("city")
     share = e.conflict_share
     mean = share[torch.tensor((frame["city"] == "Rome").to_numpy())].mean().item()

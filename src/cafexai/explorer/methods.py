@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import threading
 import time
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from .._engine.output import select_output
 from ..methods import METHODS, scores_groups
 from ..plotting.row_lines import number
-from .requests import Choice, Refused, word
+from .requests import BACKGROUND, Choice, Refused, word
 from .rows import Edits
 from .session import Session
 from .worker import Superseded
@@ -112,13 +113,15 @@ class Runs:
 
     def _try_all(self) -> dict[str, Any]:
         offered, refused = [{"name": "cafe", "label": label("cafe")}], []
+        start = self.session.start
+        one = dataclasses.replace(start, baseline="zero") if start.baseline == BACKGROUND else start  # they take one baseline
         for name in METHODS:
             if name == "cafe":
                 continue
             run = Run(name)
             run.limit = TRIED
             try:
-                self._carry_out(run, 0, self.session.start, {})
+                self._carry_out(run, 0, one, {})
             except Stopped:  # it got as far as it was let
                 pass
             except Exception as error:  # whatever a method raises is the reason why it is not offered
