@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import select
 import signal
 import socket
 import tempfile
@@ -32,6 +33,8 @@ from .rows import Answerer
 from .service import Service
 from .workers import Workers, say_ready
 
+TAKEN_IN = 5.0  # seconds at most in which connections that wait are accepted before it stops to listen
+ASKED = 1.0  # seconds that a new connection has for its request then
 KEPT = 1.0  # seconds between two writes of the counts for other processes
 logger = logging.getLogger("cafexai.serve")
 Load = Callable[[], Answerer]
@@ -122,6 +125,23 @@ class _Server(uvicorn.Server):
             return
         self._service.draining = True
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop to listen: who is connected by then is still answered."""
+        until = time.monotonic() + TAKEN_IN
+        while not self.force_exit and time.monotonic() < until and self._are_expected():
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
+    def _are_expected(self) -> bool:
+        """Whether there are connections that wait to be accepted, or have just been and not asked anything yet."""
+        listening = [one for server in self.servers for one in server.sockets]
+        for one in listening:
+            with one.dup() as same:
+                same.listen(0)  # takes no more than one beyond those that wait
+        now = time.monotonic()
+        asking = (one for one in self.server_state.connections if getattr(one, "cycle", self) is None)
+        return any(now - getattr(one, "begun", 0.0) < ASKED for one in asking) or bool(select.select(listening, (), (), 0)[0])
 
 
 def serve(load: Load, settings: Settings | None = None, limits: Limits | None = None) -> None:
