@@ -7,18 +7,17 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from .._extras import needs
 from .._logging import configure_logging
 from .._processes import record_hangups
-from ..loading.file_errors import DataProblem, existing
 from . import options, parsing
 from .batch import Background, Baseline, Deterministic, class_names, model_of
 from .errors import UseProblem
-from .request import guard_call
+from .request import guard_call, load_monitor
 from .status import Status
 
 if TYPE_CHECKING:
@@ -72,14 +71,9 @@ class Loader:
 
     def _watch(self, cafe: CAFE, request: Request) -> Watch:
         """The monitor, if it is of the same explainer, target and baselines."""
-        from ..monitor import Monitor
         from ..serving.watch import ROWS, Watch
 
-        path = existing(str(self.monitor), DataProblem, "the monitor")
-        made = guard_call(lambda: Monitor.load(path, cafe), self.source.model, str(self.monitor))
-        if not made.is_of(request.target, request.baselines):
-            raise UseProblem(f"--monitor {self.monitor}: it was fitted with another --target or --baseline. Give the same.")
-        return Watch(made, self.window or ROWS)
+        return Watch(load_monitor(cast("Path", self.monitor), cafe, request), self.window or ROWS)
 
 
 @options.expand
