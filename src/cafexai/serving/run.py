@@ -127,7 +127,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop to listen: who is connected by then is still answered."""
         waiting = [one for server in self.servers for listening in server.sockets for one in _accepted(listening)]
-        for server in self.servers:  # at once, so that nobody connects in between
+        for server in self.servers:  # at once, so that no connection comes in between
             server.close()
         loop, config = asyncio.get_running_loop(), self.config
 
@@ -143,7 +143,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _are_expected(self) -> bool:
-        """Whether somebody has just connected and not asked anything yet."""
+        """Whether a connection is new and has not asked anything yet."""
         asking = [one for one in self.server_state.connections if isinstance(one, H11Protocol) and one.cycle is None]
         return any(time.monotonic() - getattr(one, "begun", 0.0) < ASKED for one in asking)
 
