@@ -238,6 +238,25 @@ def test_what_is_under_way_is_finished_on_sigterm(shop):
             socket.create_connection(("127.0.0.1", port), 1)
 
 
+def test_who_is_connected_when_it_stops_to_listen_is_answered(shop, net):
+    """Connections that wait to be accepted would be reset, and what they are about to ask would be lost."""
+    words = ("shop:net", "--weights", "net.safetensors", "--columns", ",".join(NUMBERS), "--drain", "0")
+    body = json.dumps({"rows": [ROW]})
+    with server(shop, *words) as (port, process), contextlib.ExitStack() as stack:
+        process.send_signal(signal.SIGSTOP)
+        connections = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(40)]
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.3)
+        head = f"POST /v1/explain HTTP/1.1\r\nHost: localhost:{port}\r\n{KIND}Content-Length: {len(body)}\r\n\r\n"
+        for one in connections:
+            one.sendall((head + body).encode())
+        for one in connections:
+            one.settimeout(30)
+            assert one.recv(12) == b"HTTP/1.1 200"
+        assert process.wait(30) in (0, -signal.SIGTERM)
+
+
 def test_a_port_that_is_taken(shop, net):
     words = [sys.executable, "-m", "cafexai", "serve", "shop:net", "--port", str(net)]
     told = subprocess.run(words, cwd=shop, capture_output=True, text=True, check=False)

@@ -83,3 +83,10 @@ def test_server_shows_the_verdict(tmp_path):
             assert ask(port, "POST", "/v1/explain", {"rows": [[80.0, 9.0, 1]] * 100})[0] == 200
         text = ask(port, "GET", "/metrics")[1]
     assert 'cafexai_monitor_severity{window="last",kind="missing or frozen column"} 2.0' in str(text)
+
+
+def test_rows_that_cannot_be_counted_are_answered(bench, caplog):
+    cafe, monitor = bench
+    answerer = Answerer(cafe, watch=Watch(monitor, rows=300))
+    assert answerer([["\ud800", 1, 2]]) == [{"error": "'a' is '\\ud800', which is no number"}]
+    assert "monitor: 1 rows could not be counted" in caplog.text

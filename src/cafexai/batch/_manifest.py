@@ -12,7 +12,7 @@ from ..errors import ResultsWarning, warn
 from ..loading.file_errors import OutputProblem
 from ._sink import EARLIER, HIDDEN, REFUSED, SUMMARY, Sink, checksum
 
-FORM = 4
+FORM = 5
 READERS = 4  # files that are verified at a time
 MEANING = {
     "model": "the model: its weights or its code",

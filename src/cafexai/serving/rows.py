@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from ..explanation import Explanation
 if TYPE_CHECKING:
     from .watch import Watch
 
+logger = logging.getLogger("cafexai.serve")
 Row = Mapping[str, Any] | Sequence[Any]
 Result = dict[str, Any]
 
@@ -88,7 +90,10 @@ class Answerer:
             results[place] = {"error": reason}
         if self.watch is not None:
             usual = [place for place, one in enumerate(asked or [Asked()] * len(rows)) if one == Asked()]
-            self.watch.see([rows[place] for place in usual], [results[place] for place in usual])
+            try:
+                self.watch.see([rows[place] for place in usual], [results[place] for place in usual])
+            except Exception:  # answers do not depend on it
+                logger.exception("monitor: %d rows could not be counted", len(usual))
         return results
 
     def _explain(self, request: Request, rows: Any) -> Explanation:

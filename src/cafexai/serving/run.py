@@ -12,7 +12,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -32,6 +32,7 @@ from .rows import Answerer
 from .service import Service
 from .workers import Workers, say_ready
 
+ASKED = 2.0  # seconds that a new connection has for its request when it stops to listen
 KEPT = 1.0  # seconds between two writes of the counts for other processes
 logger = logging.getLogger("cafexai.serve")
 Load = Callable[[], Answerer]
@@ -123,6 +124,39 @@ class _Server(uvicorn.Server):
         self._service.draining = True
         super().handle_exit(sig, frame)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop to listen: who is connected by then is still answered."""
+        waiting = [one for server in self.servers for listening in server.sockets for one in _accepted(listening)]
+        for server in self.servers:  # at once, so that no connection comes in between
+            server.close()
+        loop, config = asyncio.get_running_loop(), self.config
+
+        def make() -> asyncio.Protocol:
+            made: Any = config.http_protocol_class
+            return made(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+
+        for one in waiting:
+            await loop.connect_accepted_socket(make, one)
+        until = time.monotonic() + ASKED
+        while not self.force_exit and time.monotonic() < until and self._are_expected():
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
+    def _are_expected(self) -> bool:
+        """Whether a connection is new and has not asked anything yet."""
+        asking = [one for one in self.server_state.connections if isinstance(one, H11Protocol) and one.cycle is None]
+        return any(time.monotonic() - getattr(one, "begun", 0.0) < ASKED for one in asking)
+
+
+def _accepted(listening: Any) -> Iterator[socket.socket]:
+    """Connections that wait to be accepted."""
+    with listening.dup() as same, contextlib.suppress(OSError):  # there are no more
+        same.setblocking(False)
+        while True:
+            one, _ = same.accept()
+            one.setblocking(False)
+            yield one
+
 
 def serve(load: Load, settings: Settings | None = None, limits: Limits | None = None) -> None:
     """Answer until SIGTERM or Ctrl-C; what is under way then is finished. SIGHUP loads the model again.
@@ -185,6 +219,7 @@ def _supervise(load: Load, settings: Settings, limits: Limits) -> None:
             settings.workers,
             lambda place: context.Process(target=_child, args=(load, settings, limits, sock, folder, place, life)),
             folder,
+            sock.close,  # the processes have it, too, and the last that closes it resets who waits
         ).run()
         held.close()
 

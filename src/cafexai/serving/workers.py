@@ -27,10 +27,11 @@ class Workers:
         count: How many.
         make: Makes the process of a place; it is started here.
         folder: Where each process says that it answers, by ``say_ready``.
+        leave: Called when a signal has told the processes to end.
     """
 
-    def __init__(self, count: int, make: Callable[[int], Any], folder: str) -> None:
-        self._make, self._folder = make, folder
+    def __init__(self, count: int, make: Callable[[int], Any], folder: str, leave: Callable[[], object] = bool) -> None:
+        self._make, self._folder, self._leave = make, folder, leave
         self._signals: list[int] = []
         self._heard, self._hear = socket.socketpair()  # wakes the loop
         self._due: dict[int, float] = {}  # place -> when a process that has died is started again
@@ -53,7 +54,9 @@ class Workers:
                 sig = self._signals.pop(0)
                 ending = ending or sig in (signal.SIGTERM, signal.SIGINT)
                 self._send(sig)
-            if not ending:
+            if ending:
+                self._leave()
+            else:
                 self._replace()
 
     def _listen(self, sig: int, _: Any) -> None:
