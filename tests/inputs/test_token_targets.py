@@ -162,3 +162,15 @@ def test_a_word_against_others_is_generation(tokenizer):
     one = cafe.explain(PROMPTS[0], target=" and", against="others", conflict="net")
     g = cafe.generation(PROMPTS[0], continuation=" and")
     torch.testing.assert_close(one.combined[0], g.explanation.combined[0], check_dtype=False, rtol=1e-4, atol=1e-6)
+
+
+def test_a_tokenizer_without_padding_says_what_to_set(tokenizer):
+    """As that of GPT-2."""
+    cafe = CAFE(build("gpt2", len(tokenizer)).eval(), tokenizer=tokenizer)
+    expected = cafe.explain(PROMPTS, target=" and", conflict="net").combined
+    tokenizer.pad_token = None
+    with pytest.raises(ValueError, match=r"Set tokenizer.pad_token = tokenizer.eos_token"):
+        cafe.explain(PROMPTS, target=" and")
+    assert cafe.explain(PROMPTS[:1], target=" and", conflict="net").combined.shape[0] == 1
+    tokenizer.pad_token = tokenizer.eos_token
+    torch.testing.assert_close(cafe.explain(PROMPTS, target=" and", conflict="net").combined, expected)

@@ -72,6 +72,11 @@ def encode_text(
     longest = getattr(tokenizer, "model_max_length", None)
     limit = longest if isinstance(longest, int) and longest < NO_LIMIT else None
     options = {} if limit is None else {"truncation": True, "max_length": limit}
+    if len(texts) > 1 and getattr(tokenizer, "pad_token", "") is None:
+        raise ValueError(
+            f"{call}([{texts[0]!r}, ...]): several texts are padded to one length, and the tokenizer has no token for it. Set "
+            "tokenizer.pad_token = tokenizer.eos_token (the attention mask leaves padding out), or give one text at a time."
+        )
     if any(isinstance(one, tuple) and len(one) != 2 for one in texts):
         raise ValueError(f"{call}([...]): texts come alone, or in pairs, [(first, second), ...].")
     rows = [one if isinstance(one, tuple) else (one,) for one in texts]
