@@ -1,6 +1,6 @@
 """Does explain_blocks want another c than explain? Tables by their number of features, and images in cells.
 
-    python benchmarks/block_constants.py [--rows 16] [--seeds 3] [--out benchmarks/results/block_constants.txt]
+    python benchmarks/block_constants.py [--rows 12] [--seeds 3] [--out benchmarks/results/block_constants.txt]
 
 Networks and truths are those of ``block_sizes.py``. Every number is the mean over seeds of a mean over rows: Pearson's
 correlation of ``if_missing`` with removing single features, and of ``combined`` with Shapley values; in brackets the mean and
@@ -66,7 +66,7 @@ def networks() -> Iterator[tuple[str, Callable[[int, int], Made]]]:
 def main() -> None:
     """A block of lines for every kind of network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=12)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "block_constants.txt")
     chosen = parser.parse_args()

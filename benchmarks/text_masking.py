@@ -118,7 +118,7 @@ def main() -> None:
             found = measured(model, encoder, held[at * chosen.rows : (at + 1) * chosen.rows])
             with path.open("a") as file:
                 file.write(json.dumps({"kind": kind, "seed": seed, **found}) + "\n")
-    print(table(sorted(_lines(path), key=lambda one: chosen.kinds.index(one["kind"]))))
+    print(table(sorted(_lines(path), key=lambda one: one["kind"])))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

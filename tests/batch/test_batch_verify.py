@@ -144,3 +144,19 @@ def test_rows_that_get_lost_inside_are_an_error(out, monkeypatch):
     monkeypatch.setattr(_scorer.Scorer, "parts", lambda self, table, *rest: whole(self, table.slice(1), *rest))
     with pytest.raises(InternalError, match=r"of 100 rows of unit 00000-000000000000, 99 were scored and 0 refused.*report it"):
         score(CAFE(network()), out.parent / "in.parquet", out.parent / "other", **PARTS)
+
+
+@pytest.mark.parametrize("text", [b"", b"[" * 100_000, b"[]\nnull\n"])
+def test_parts_whose_manifest_is_gone_are_not_mixed_with_others(out, text):
+    (hidden(out) / "manifest.jsonl").write_bytes(text)
+    with pytest.raises(OutputProblem, match="the first line of its manifest is damaged or gone"):
+        score(CAFE(network(1)), out.parent / "in.parquet", out, **PARTS)
+    if text:
+        assert verify(out).problems
+
+
+def test_results_inside_of_other_results_are_refused(out):
+    with pytest.raises(OutputProblem, match=r"inside of other results, .*out, whose readers would read it"):
+        score(CAFE(network()), out.parent / "in.parquet", out / "more", **PARTS)
+    same = out.parent / "elsewhere" / ".." / "out"
+    assert score(CAFE(network()), out.parent / "in.parquet", same, **PARTS).scored_now == 0

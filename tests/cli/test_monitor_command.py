@@ -151,6 +151,17 @@ def batch(source, out, *more):
     )
 
 
+@pytest.mark.parametrize(
+    ("output", "monitor", "code", "told"),
+    [("out", "nope", 3, "nope: there is no such file (the monitor)"), ("s3://b/out", "s", 2, "in a folder of this machine")],
+)
+def test_batch_looks_at_the_monitor_before_the_rows(there, folder, capsys, output, monitor, code, told):
+    pytest.importorskip("pyarrow")
+    assert batch("reference.parquet", output, "--monitor", monitor) == code
+    assert told in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
 def test_fit_and_check_from_output_of_batch(there, folder, capsys):
     """The same monitor as from the rows; rows that batch refused are seen, and its counts are read without scoring."""
     pytest.importorskip("pyarrow")

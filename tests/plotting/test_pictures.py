@@ -184,6 +184,9 @@ def test_no_text_leaves_the_picture(name):
     assert box.y0 > -0.05
     assert box.x1 < wide + 0.05
     assert box.y1 < high + 0.05
+    if figure._suptitle is not None:  # the heading is above the titles of all axes
+        heading = figure._suptitle.get_window_extent().y0
+        assert all(axes.title.get_window_extent().y1 < heading for axes in figure.axes if axes.get_title())
 
 
 # ---- names -------------------------------------------------------------------------------------------------------------

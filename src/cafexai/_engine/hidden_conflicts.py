@@ -48,7 +48,7 @@ def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None
     middle = chosen is None and explanation.sides is not None and len(job.stack) > 1
     about = (baseline, len(job.stack), job.typical, middle, of.count)
     made = HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, *about)
-    return dataclasses.replace(made, moved=_moved(explanation, baseline))
+    return dataclasses.replace(made, moved=_moved(explanation, baseline), row_names=explanation.row_names)
 
 
 def _moved(explanation: Explanation, baseline: int) -> Tensor:

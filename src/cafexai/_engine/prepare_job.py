@@ -27,6 +27,10 @@ from .model_info import ModelInfo
 from .request import Question, Request, conflict_kind
 
 ZERO_KNOWN = "The baseline is 0 behind the preprocessing; its values are what the preprocessing turns into 0."
+PUT_TOGETHER = {
+    word: f"The baseline has {what} of each column: it is put together, and no such row needs to exist."
+    for word, what in (("mean", "the mean"), ("median", "the median"), ("mode", "the most frequent value"))
+}
 NO_BACKGROUND = "Compared with zero, as no background is known. CAFE(model, background=rows) compares with typical rows."
 ZERO_UNKNOWN = "The baseline is 0 behind the preprocessing, which is not known in the units of the columns."
 
@@ -85,6 +89,8 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
             baselines, typical = WORD, True
         elif layer is None and not only_net:
             about = (*about, NO_BACKGROUND)
+    if isinstance(baselines, str) and baselines in PUT_TOGETHER and _in_own_columns(inputs, subject, info) and layer is None:
+        about = (*about, PUT_TOGETHER[baselines])
     if subject.takes_raw and has_own_columns(subject.model):
         baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)

@@ -44,9 +44,9 @@ class Manifest:
 
     def drop_damaged_lines(self) -> None:
         """Forget lines that are half, or have changed, so that their units are done again."""
-        if self.records and self.head is None and (self.units or any(self._left())):
+        if self.head is None and (self.units or any(self._left())):
             raise OutputProblem(
-                f"{self.sink.place}: the first line of its manifest is damaged, so the settings of its parts are unknown. "
+                f"{self.sink.place}: the first line of its manifest is damaged or gone, which says what made its parts. "
                 "Delete the folder, or give another one."
             )
         if self.damaged:
@@ -156,7 +156,7 @@ def unpacked(record: bytes) -> dict[str, Any] | None:
     """A line of the manifest; None if it is not as it was written."""
     try:
         line = json.loads(record)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(line, dict):
         return None

@@ -26,8 +26,9 @@ REFUSED = f"{HIDDEN}/refused"  # rows without scores
 MANIFEST = f"{HIDDEN}/manifest.jsonl"
 SUMMARY = f"{HIDDEN}/summary.json"  # there is none before a run is finished
 BLOCK = 1 << 22  # bytes that are read at a time
-EARLIER = "it was begun by another version of cafexai. Give another folder."
-UNKNOWN = "there are Parquet files that no run of cafexai has written. Give another folder."
+ANOTHER = "Give another folder."
+EARLIER = f"it was begun by another version of cafexai. {ANOTHER}"
+UNKNOWN = f"there are Parquet files that no run of cafexai has written. {ANOTHER}"
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # a single letter is a drive
 
 
@@ -96,7 +97,7 @@ def sink_at(address: str | os.PathLike[str]) -> Sink:
     text = os.fspath(address)
     scheme = SCHEME.match(text)
     if scheme is None and "::" not in text:
-        return Local(Path(text).absolute())
+        return Local(Path(os.path.abspath(text)))
     if scheme is not None and scheme[1].lower() == "file" and "::" not in text:
         return Local(Path("/" + text[scheme.end() :]).absolute())
     from ._remote import SCHEMES, Remote
@@ -109,6 +110,8 @@ def sink_at(address: str | os.PathLike[str]) -> Sink:
         )
     if not text[len(scheme[1]) :].startswith("://"):
         raise OutputProblem(f"{text}: a path object loses a slash of an address. Give it as a string: '{scheme[1]}://...'.")
+    if not text[len(scheme[1]) + 1 :].strip("/"):
+        raise OutputProblem(f"{text}: it names no folder. Give one: {scheme[1]}://bucket/folder.")
     return Remote(text.rstrip("/"))
 
 
@@ -222,6 +225,10 @@ class Local:
                 raise OutputProblem(f"{folder}: it is a file. Give a folder for the results.")
             if (folder / HIDDEN).exists():
                 raise OutputProblem(f"{folder}: {EARLIER}")
+            if others := next((one for one in folder.parents if Path(side_of(one.as_posix())).is_dir()), None):
+                raise OutputProblem(
+                    f"{folder}: it is inside of other results, {others}, whose readers would read it. {ANOTHER}"
+                )
             if folder.is_dir() and not hidden.is_dir() and any(folder.rglob("*.parquet")):
                 raise OutputProblem(f"{folder}: {UNKNOWN}")
             folder.mkdir(parents=True, exist_ok=True)

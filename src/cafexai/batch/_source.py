@@ -302,7 +302,7 @@ def _find(address: Any) -> tuple[Any, list[str], str | None, str]:
             else:
                 listed = [place] if found.exists(place) else []
                 roots.append(place.rpartition("/")[0])
-        except (OSError, ValueError, ImportError) as error:
+        except Exception as error:  # each store has its own
             raise DataProblem(f"{one}: it cannot be looked at ({short(error)}).") from error
         if not listed:
             raise DataProblem(f"{one}: there is no such file, or no file of rows in it. You are in {os.getcwd()}.")

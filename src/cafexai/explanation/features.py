@@ -119,21 +119,7 @@ class FeatureFields:
             >>> cafexai.CAFE(torch.nn.Linear(1, 1)).explain(frame).position("second")
             1
         """
-        if not isinstance(row, str):
-            if not -len(self) <= row < len(self):
-                raise IndexError(f"explanation[{row}]: there are {len(self)} rows.")
-            return int(row) % len(self)
-        found = [place for place, name in enumerate(self.row_names or ()) if name == row]
-        if len(found) == 1:
-            return found[0]
-        if self.row_names is None:
-            raise KeyError(f"explanation[{row!r}]: the rows have no names. Take a position, explanation[0].")
-        if found:
-            raise KeyError(
-                f"explanation[{row!r}]: {len(found)} rows have this name, at the positions {', '.join(map(str, found[:10]))}"
-                f"{' ...' * (len(found) > 10)}. Take one by its position."
-            )
-        raise KeyError(f"explanation[{row!r}]: no row has this name. Names: {', '.join(self.row_names[:10])} ...")
+        return find_row(row, len(self), self.row_names)
 
     def pairs(self, row: int | str = 0, most: int = 10) -> list[tuple[str, str, float]]:
         """The strongest conflicts between two features, or a feature and the biases.
@@ -320,6 +306,25 @@ class FeatureFields:
                 known = number == number and number == int(number) and 0 <= int(number) < len(words)
                 found.append(words[int(number)] if known else "(none)")
         return found
+
+
+def find_row(row: int | str, count: int, names: tuple[str, ...] | None, of: str = "explanation") -> int:
+    """The position of a row that is given by its name, or by its position; ``of`` is a name for errors."""
+    if not isinstance(row, str):
+        if not -count <= row < count:
+            raise IndexError(f"{of}[{row}]: there are {count} rows.")
+        return int(row) % count
+    found = [place for place, name in enumerate(names or ()) if name == row]
+    if len(found) == 1:
+        return found[0]
+    if names is None:
+        raise KeyError(f"{of}[{row!r}]: the rows have no names. Take a position, {of}[0].")
+    if found:
+        raise KeyError(
+            f"{of}[{row!r}]: {len(found)} rows have this name, at the positions {', '.join(map(str, found[:10]))}"
+            f"{' ...' * (len(found) > 10)}. Take one by its position."
+        )
+    raise KeyError(f"{of}[{row!r}]: no row has this name. Names: {', '.join(names[:10])} ...")
 
 
 def which_are_codes(explanation: Any) -> list[bool]:

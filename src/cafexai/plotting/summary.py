@@ -95,7 +95,8 @@ def _maps(explanation: Explanation, most: int, order: str) -> tuple[float, Calla
             draw_map(axes, values, side, reach(values) if side == "net" else end)
             axes.set_title(f"mean {side}", fontsize=points(11))
 
-    return 4.4, draw
+    height, width = means[0].shape
+    return 0.75 + 3.65 * min(max(height / width, 0.4), 1), draw
 
 
 def features(explanation: Explanation, order: str = "net") -> list[Feature]:

@@ -68,7 +68,7 @@ function draw(result) {
         h("tbody", null, result.bars.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", { class: "picture" }, bar(one.exact, most)),
           h("td", null, one.up), h("td", null, one.down), h("td", null, minus(one.net)), h("td", null, h("b", null, one.size)))))), h("p", { class: "quiet" }, "Mean |net| says how far a feature moves a row, up or down; opposite nets of two rows cancel in the mean net."), result.more ? h("p", { class: "quiet" }, `${result.more} more with less influence.`) : null)),
       h("figure", null, h("h3", null, "How much cancelled"), columns(result.shares.counts, { ...result.shares, name: "Rows by conflict", percent: true }),
-        h("figcaption", null, "Rows by conflict: cancelled / (cancelled + left)."))),
+        h("figcaption", null, "Rows by conflict: cancelled / (cancelled + left). It says how outputs came about, not that they are wrong."))),
     result.swarm.length ? h("figure", null, h("h3", null, `Single rows${of}`), scroll("Single rows", swarm(result.swarm)),
       h("figcaption", null, `Every dot is one of ${result.swarm[0].nets.length} rows: its net score`,
         result.swarm.some((one) => one.ranks.some((rank) => rank !== null) && !one.category) ? [", ", h("span", { class: "key dot-0" }, "●"), " low and ", h("span", { class: "key dot-4" }, "●"), " high values of the feature"] : "", ".")) : null);
