@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ HEAD = """# The paper, table by table
 Every table and figure of the paper, and every sentence of its text that can be measured, in the paper's order and with its
 numbers of tables and figures. "In part": some of the claims on the line hold. "Undecided": our numbers do not tell
 (differences below two standard errors are ties; "clearly" is beyond them). A preset other than `full` is smaller than the
-paper's experiment. `mimic` is the open demo of MIMIC-IV, not the paper's data.
+paper's experiment. `mimic` is the open demo of MIMIC-IV, not the paper's data. "At 5e-4" are networks trained at this rate.
 
 Below: [each claim with its numbers](#claim-by-claim), [why numbers differ](#why-numbers-differ),
 [where we leave the paper's protocol](#where-we-leave-the-papers-protocol-on-purpose), and
@@ -30,6 +31,7 @@ Below: [each claim with its numbers](#claim-by-claim), [why numbers differ](#why
 [the evidence](evidence.md).
 
 """
+STARTS = ("On ", "In ", "It ", "Lower ", "Largest ")  # of sentences, which stand behind a label here
 CLEARLY = re.compile(r"on (\d+) of them lower by more than two standard errors")
 
 
@@ -82,7 +84,8 @@ def _brief(entry: Entry, studies: Path) -> str:
         return "exact, tested"
     judged = _judged(entry, studies)
     if len(judged) > 1:
-        return f"{sum(finding.holds is True for finding in judged)} of {len(judged)} hold"
+        counts = Counter(finding.holds for finding in judged)
+        return f"{counts[True]} of {len(judged)} hold" + f", {counts[None]} undecided" * bool(counts[None])
     text = CLEARLY.sub(r"clearly on \1", judged[0].numbers).removeprefix("So ")
     if text.startswith(("On 1 of 1", "On 0 of 1")):
         tie = entry.better and judged[0].holds and "clearly on 1" not in text
@@ -91,7 +94,9 @@ def _brief(entry: Entry, studies: Path) -> str:
         times = [float(value) for value in re.findall(r" ([\d.]+)(?=[,;]|\.$)", text)]
         return f"{min(times):.3g} to {max(times):.3g} times" if len(times) > 1 else f"{times[0]:.3g} times"
     missing = re.findall(r"; ([\w@-]+): ", text) if "clearly" in text else []
-    return re.split(r"(?:[;:.] | \(|\.$)", text)[0] + (f"; not {', '.join(missing)}" if missing else "")
+    head = re.split(r"(?:[;:.] | \(|\.$)", text)[0]
+    head = head[0].lower() + head[1:] if head.startswith(STARTS) else head
+    return head + (f"; not {', '.join(missing)}" if missing else "")
 
 
 def details(studies: Path) -> str:

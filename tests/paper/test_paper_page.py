@@ -108,32 +108,26 @@ def test_what_a_preset_costs_counts_every_training_and_leaves_it_as_it_was(costs
 
 
 def test_what_a_preset_costs_from_few_batches_and_few_images(costs, tmp_path, monkeypatch):
-    """An epoch of 200 batches and 50 images: one of five batches is trained, and two and four images are scored."""
-    x, trained, scored = torch.rand(200, 2), [], []
+    """A clock that counts batches and images: ten of 200 batches are trained, two and four of 50 images are scored."""
+    x, clock, scored = torch.rand(200, 2), [0.0], []
 
     def tasks(settings, place):
         def run():
             model = seeded(0, lambda: mlp(2, 4, 1))
-            model.register_forward_hook(lambda *_: trained.append(1) if model.training else None)
-            train(
-                model,
-                x,
-                x.sum(1, keepdim=True),
-                Recipe(settings["epochs"], batch=1, loss="mse"),
-                folder=tmp_path,
-                progress=False,
-            )
+            model.register_forward_hook(lambda *_: clock.append(clock[-1] + 1) if model.training else None)
+            recipe = Recipe(settings["epochs"], batch=1, loss="mse")
+            train(model, x, x.sum(1, keepdim=True), recipe, folder=tmp_path, progress=False)
             scored.append(settings["images"])
+            clock.append(clock[-1] + settings["images"])
 
         return [Task("one-1", run)]
 
     monkeypatch.setitem(costs.SOME, "one", ({"images": 2}, 25))
-    times = iter(range(100))
-    monkeypatch.setattr(costs.time, "process_time", lambda: float(next(times)))
+    monkeypatch.setattr(costs.time, "process_time", lambda: clock[-1])
     study = Study("one", "", "", {"full": {"seeds": [1], "epochs": 3, "images": 50}}, {}, tasks, lambda *_: Report([], []))
     part = dict(costs.measure(study, None, {}))["one"]
-    assert (len(trained), scored) == (costs.BATCHES, [2, 4])
-    assert (part["epochs"], part["networks"]) == (3, 1)
+    assert part == {"epoch": 200.0, "rest": 50.0, "epochs": 3, "networks": 1}
+    assert scored == [2, 4]
     assert costs.Epoch(times=5.0, cutting=1.0).whole(3.0) == 11.0
 
 
