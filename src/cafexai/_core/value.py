@@ -178,7 +178,7 @@ class Scores(Carrier):
         if layers is None or start is None or not isinstance(fn, tuple):
             return None
         weight, *bias = constants
-        return layers.at_reference(fn, fn.units, start, delta, weight, *(bias or [None]))  # type: ignore[attr-defined]
+        return layers.at_reference(fn, fn.units, start, delta, weight, *(bias or [None]))
 
     def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
         """Move elements of this value alone; a function with several results gives a tuple."""

@@ -26,7 +26,7 @@ SAME = 1e-14  # how far both may differ in float64, beside the largest value
 
 def function_of(module: nn.Module) -> Function:
     """The function that an elementwise module is: one of torch, if it is known and gives the same; else its forward."""
-    kind = type(module)
+    kind: Any = type(module)
     known = _FUNCTIONS.get(kind.__qualname__) if kind.__module__ == "transformers.activations" else None
     if known is None or "forward" in vars(module):
         return module.forward
