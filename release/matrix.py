@@ -38,9 +38,10 @@ class Row:
 
 ROWS = [
     Row("trixie", OLD, "http://deb.debian.org/debian"),
+    Row("python3.11", CUDA, pypi=("3.11", "2.9.1")),
     Row("venv", "PyPI, the pin of `constraints.txt`"),
     Row("python3.12", CUDA, pypi=("3.12", "2.13.0")),
-    Row("python3.13", CUDA, pypi=("3.13", "2.13.0")),
+    Row("python3.13", CUDA, pypi=("3.13", "2.15.0")),
     Row("forky", "Debian testing", "http://deb.debian.org/debian"),
 ]
 

@@ -303,7 +303,10 @@ case("unsqueeze", "linear", M, 1)
 case("expand", "linear", S((2, 1, 2)), (2, 3, 2))
 case("expand_as view_as reshape_as", "linear", S((2, 3)), K((2, 3)))
 case("select", "linear", M, 1, 2)
-case("narrow narrow_copy", "linear", M, 1, 1, 2)
+case("narrow", "linear", M, 1, 1, 2)
+case(
+    "narrow_copy", "linear", M, 1, 1, 2, frozen=lambda value: lambda v: v.narrow(1, 1, 2)
+)  # older torch has no derivative of it
 case("diagonal", "linear", S((2, 3, 3)))
 case("unflatten", "linear", S((2, 6)), 1, (2, 3))
 case("chunk tensor_split unsafe_chunk", "linear", S((2, 4)), 2, 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._core.variant import ALLOWED, Variant
-from ._engine.request import OPTIONS, Question, Request
+from ._engine.request import OPTIONS, Question, Request, unknown_parameter
 from .errors import warn
 from .refinement.refine import Refine
 
@@ -75,7 +75,7 @@ def old_form(cafe: CAFE, method: Callable[..., Any], inputs: Any, request: Reque
     if "segments" in old:
         raise TypeError(f"{name}(..., segments=...): parts of a prompt are summed by cafe.generation(prompt, segments=...).")
     if unknown := sorted(set(old) - {*INFO, *QUESTION}):
-        raise TypeError(f"{name}(..., {unknown[0]}=...): unknown parameter. Parameters: inputs, {', '.join(OPTIONS)}.")
+        raise unknown_parameter(name, unknown[0], ["inputs", *OPTIONS])
     for one in INFO:
         if one in old:
             _warn(f"{name}(..., {one}=...)", f"CAFE(model, {one}=...).{name}(...)")

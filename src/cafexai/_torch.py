@@ -7,9 +7,11 @@ supported release has them. ``make matrix`` runs the tests with the oldest and t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter as preserve_version
 from torch.nn.modules import module as _modules
@@ -22,6 +24,7 @@ from torch.utils._python_dispatch import _push_mode as push_mode
 from torch.utils._pytree import tree_any, tree_leaves, tree_map_only
 
 __all__ = [
+    "DRAWS_LIKE",
     "NATIVE_NN",
     "NEW_NAMES",
     "BatchNorm",
@@ -64,6 +67,24 @@ _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", Non
 def saves_tensors_as_usual() -> bool:
     """No hooks for saved tensors (checkpointing, offloading) are known to be active; older releases cannot say, so False."""
     return _top_hooks is not None and _top_hooks(False) is None
+
+
+def _draw_like(fill: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """``rand_like`` and the like with a generator: a tensor like the given one, filled in place, as torch does it."""
+
+    def draw(given: Tensor, *args: Any, generator: torch.Generator, **options: Any) -> Tensor:
+        return fill(torch.empty_like(given, **options), *args, generator=generator)
+
+    return draw
+
+
+# Operations that torch 2.9 and older draw from torch's own generator only.
+DRAWS_LIKE: dict[Any, Callable[..., Tensor]] = {
+    torch.ops.aten.rand_like.default: _draw_like(Tensor.uniform_),
+    torch.ops.aten.randn_like.default: _draw_like(Tensor.normal_),
+    torch.ops.aten.randint_like.default: _draw_like(lambda made, high, generator: made.random_(0, high, generator=generator)),
+    torch.ops.aten.randint_like.low_dtype: _draw_like(Tensor.random_),
+}
 
 
 def global_hooks() -> tuple[Any, ...]:

@@ -80,7 +80,7 @@ def test_equals_its_naive_twin(activation, c):
 
 
 # ---- every rule ------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("case", "function", "rule"), instances())
+@pytest.mark.parametrize(("case", "function", "rule"), list(instances()))
 def test_contributions_add_up_through_every_rule(case, function, rule):
     """Three features and the biases with random contributions: their sum is the change, with edges as large or larger."""
     if case.twin == "constant":

@@ -19,6 +19,7 @@ from torch import nn
 
 import models
 from cafexai import CAFE, supported
+from cafexai._torch import DRAWS_LIKE
 from cafexai.conflicts.local_units import local_layers
 from cafexai.errors import UnsupportedOperation
 from cafexai.methods import METHODS
@@ -398,6 +399,24 @@ def trained(steps):
     for _ in range(steps):
         step()
     return model, step
+
+
+@pytest.mark.parametrize(
+    ("draw", "args"),
+    [(torch.rand_like, ()), (torch.randn_like, ()), (torch.randint_like, (9,)), (torch.randint_like, (-3, 9))],
+    ids=["rand_like", "randn_like", "randint_like", "randint_like from low"],
+)
+@pytest.mark.parametrize("options", [{}, {"dtype": torch.float32}], ids=["its dtype", "float32"])
+def test_older_releases_draw_the_same_numbers_from_a_generator(draw, args, options):
+    given = torch.zeros(4, 5, 6).permute(2, 0, 1)[:, :, ::2]
+    torch.manual_seed(3)
+    expected = draw(given, *args, **options)
+    own = torch.Generator().manual_seed(3)
+    packet = getattr(torch.ops.aten, draw.__name__)
+    drawn = DRAWS_LIKE[packet.low_dtype if len(args) == 2 else packet.default](given, *args, generator=own, **options)
+    assert drawn.dtype == expected.dtype
+    assert drawn.stride() == expected.stride()
+    assert torch.equal(drawn, expected)
 
 
 def test_threads_do_not_disturb_each_other():

@@ -227,6 +227,15 @@ def test_a_neuron_of_a_hidden_layer_as_target(model, x):
         CAFE(model).explain_neuron(x, "99", target=0)
 
 
+def test_habits_from_captum_and_shap_are_told_the_name_here(model, x):
+    with pytest.raises(ValueError, match=r"explain_layer\(..., layer=...\): give the name of the layer, .*: layer='2'\."):
+        CAFE(model).explain_layer(x, model[2])
+    with pytest.raises(TypeError, match=r"feature_mask=...\): unknown parameter. It is feature_groups= here."):
+        CAFE(model).explain(x, feature_mask=torch.arange(4))
+    with pytest.raises(TypeError, match=r"sweep\(..., n_steps=...\): unknown parameter. There are no steps"):
+        CAFE(model).sweep(x, c=[0.5], n_steps=50)
+
+
 def test_c_by_module_name(x):
     model = models.mlp(4, 8, 8, 8, 3)
     same(CAFE(model, {"*": 0.2}).explain(x, target=0), CAFE(model, 0.2).explain(x, target=0))

@@ -149,7 +149,9 @@ class Subject:
             guard.restore()
 
     def has_module(self, call: str, name: str | None) -> None:
-        """Refuse a name that no module has."""
+        """Refuse a name that no module has, and a module in place of its name."""
+        if own := self.names.get(id(name)):
+            raise ValueError(f"{call}(..., layer=...): give the name of the layer, not the module: layer={own!r}.")
         if name is not None and name not in self.names.values():
             known = ", ".join(repr(n) for n in self.names.values() if n)
             raise ValueError(f"{call}(..., layer={name!r}): the model has no such module. It has: {known}.")

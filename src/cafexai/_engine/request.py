@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -72,6 +72,19 @@ class Request:
 
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(Request))
+ELSEWHERE = {  # parameters of Captum and SHAP
+    "feature_mask": "It is feature_groups= here. ",
+    "internal_batch_size": "It is batch_size= here. ",
+    "perturbations_per_eval": "It is batch_size= here. ",
+    "n_steps": "There are no steps: one forward and one backward pass are exact. ",
+    "nsamples": "There are no samples: one forward and one backward pass are exact. ",
+    "check_additivity": "Every call checks the sum. ",
+}
+
+
+def unknown_parameter(call: str, name: str, known: Iterable[str], title: str = "Parameters") -> TypeError:
+    """The error for a keyword that a call does not have."""
+    return TypeError(f"{call}(..., {name}=...): unknown parameter. {ELSEWHERE.get(name, '')}{title}: {', '.join(known)}.")
 
 
 def without_background(request: Request, background: Any, tokenizer: Any) -> Request:
@@ -83,7 +96,7 @@ def without_background(request: Request, background: Any, tokenizer: Any) -> Req
 def make_request(call: str, request: Request | None, options: Mapping[str, Any]) -> Request:
     """A request from one that is given and single options; ``call`` is named in the error."""
     if unknown := sorted(set(options) - set(OPTIONS)):
-        raise TypeError(f"{call}(..., {unknown[0]}=...): unknown parameter. Options of explain: {', '.join(OPTIONS)}.")
+        raise unknown_parameter(call, unknown[0], OPTIONS, "Options of explain")
     return (request or Request()).replace(**options)
 
 
@@ -159,8 +172,7 @@ def takes_request_and(make: Callable[..., Request]) -> Callable[[Callable[..., R
             first += tuple(options.pop(name) for name in needed[len(first) :])
             more = {name: options.pop(name) for name in own if name in options}
             if unknown := [name for name in options if name not in OPTIONS]:
-                known = ", ".join([*own, *OPTIONS])
-                raise TypeError(f"{method.__name__}(..., {unknown[0]}=...): unknown parameter. Parameters: {known}.")
+                raise unknown_parameter(method.__name__, unknown[0], [*own, *OPTIONS])
             return method(self, inputs, *first, make(*args, **options), **more)
 
         _describe(call, method)

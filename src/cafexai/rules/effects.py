@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .._torch import OpOverload, OpOverloadPacket
+from .._torch import DRAWS_LIKE, OpOverload, OpOverloadPacket
 from .registry import TABLE
 
 # What is assigned to, or handed out for others to write to; running means and dropout.
@@ -71,14 +71,15 @@ def draws(operation: OpOverload) -> bool:
 
 
 @functools.cache
-def with_generator(operation: OpOverload) -> OpOverload | None:
+def with_generator(operation: OpOverload) -> Callable[..., Any] | None:
     """The same operation with an argument for the generator, if there is one."""
     own = {argument.name for argument in operation._schema.arguments}
     if "generator" in own:
         return operation
     packet = operation.overloadpacket
     others = (getattr(packet, name) for name in packet.overloads())
-    return next((o for o in others if {argument.name for argument in o._schema.arguments} == own | {"generator"}), None)
+    found = (o for o in others if {argument.name for argument in o._schema.arguments} == own | {"generator"})
+    return next(found, None) or DRAWS_LIKE.get(operation)
 
 
 @functools.cache

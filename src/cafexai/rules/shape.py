@@ -113,7 +113,8 @@ _KINDS = {
 }
 for _name in _VIEWS + _COPIES:
     for _function in functions_named(_name):
-        add(_function, Rule(_name, moving(_function), view=_name in _VIEWS, kinds=frozenset(_KINDS.get(_name, ()))))
+        _moving = moving(torch.narrow if _name == "narrow_copy" else _function)  # older torch has no derivative of the copy
+        add(_function, Rule(_name, _moving, view=_name in _VIEWS, kinds=frozenset(_KINDS.get(_name, ()))))
 
 
 def _together(function: Callable[..., Tensor]) -> Callable[..., Any]:
