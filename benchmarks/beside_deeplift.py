@@ -7,6 +7,7 @@ each to warm up. Seconds of the processor, medians; a number is a multiple of th
 turns. Weights are random. DeepLIFT is not right on several of these models (functional GELU, attention): only its price counts.
 Products are the operations of matrix products and convolutions, counted; where ``attribute`` needs more of them than DeepLIFT,
 its limit is 1.1 instead of 1.0. Memory is measured in another process. The script ends with 1 if a limit is missed.
+With ``--only`` and ``--output`` the results of other cases in that folder stay, so that cases may be measured one by one.
 """
 
 from __future__ import annotations
@@ -290,6 +291,13 @@ def run_case(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     return {**found[0], "memory": found[1]}
 
 
+def stored_cases(folder: Path) -> dict[str, Any]:
+    """What was measured before."""
+    path = folder / "beside_deeplift.json"
+    cases: dict[str, Any] = json.loads(path.read_text())["cases"] if path.exists() else {}
+    return cases
+
+
 def main() -> None:
     """Print one line per case, the limits, and store both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -304,15 +312,16 @@ def main() -> None:
         case = next(case for case in CASES if case.name == options.case)
         print(json.dumps(peaks(case) if options.memory else measure(case, options.repeats, options.peers)))
         return
-    results = {}
+    folder = options.output or (None if options.only else RESULTS)
+    results = stored_cases(options.output) if options.only and options.output else {}
     for case in (case for case in CASES if options.only in case.name):
         if not case.quick and available() < AVAILABLE:
             print(f"{case.name}: left out, it needs {AVAILABLE:.0f} GB of memory and {available():.1f} are there")
             continue
-        results[case.name] = run_case(case, options)
+        results[case.name] = {**run_case(case, options), "load": machine()["load"]}
         print_line(case.name, results[case.name])
+    results = {case.name: results[case.name] for case in CASES if case.name in results}
     judged = report(judge(results))
-    folder = options.output or (None if options.only else RESULTS)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         stored = {"machine": machine(), "cases": results, "limits": judged}

@@ -126,7 +126,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tree", type=Path, default=ROOT, help="another tree of the project")
     given = parser.parse_args()
-    import torch  # noqa: F401  (before any child)
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch, and what it loads later, before any child)
 
     from mutants import change, drawn
 
