@@ -1,6 +1,6 @@
 """Open against frozen attention on a 6-layer encoder of sentences (384 wide, 12 heads), one row, random weights.
 
-    python benchmarks/attention.py [--quick]
+    python benchmarks/attention.py [--quick] [--times 28 128 512] [--memory 512 2048]
 
 Prints the medians of interleaved repeats as multiples of forward + backward and of frozen attention, and the peak of resident
 memory, each in a process of its own. Times are those of the processor, with one thread.
@@ -31,6 +31,7 @@ from memory import ALLOCATOR, Peak
 from ways import BASE
 
 WAYS = ("attribute", "explain")
+REPEATS = {28: 40, 128: 15, 512: 7}  # by tokens
 FROZEN, OPEN = "frozen", "open"
 
 
@@ -126,16 +127,20 @@ def main() -> None:
     """All of it, or one peak."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repeats and no long texts")
+    parser.add_argument("--times", nargs="*", type=int, default=list(REPEATS), help="tokens whose time is measured")
+    parser.add_argument("--memory", nargs="*", type=int, default=[512, 2048], help="tokens whose memory is measured")
     parser.add_argument("--peak", nargs=2, metavar=("TOKENS", "CALL"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.peak:
         print(json.dumps(peak(int(chosen.peak[0]), chosen.peak[1])))
         return
-    for tokens, repeats in ((28, 40), (128, 15), (512, 7)):
+    for tokens in chosen.times:
+        repeats = REPEATS.get(tokens, 7)
         show(f"time, {tokens} tokens", price(tokens, max(3, repeats // (5 if chosen.quick else 1))), 1, "s")
-    for tokens in (512,) if chosen.quick else (512, 2048):
-        show(f"peak memory, {tokens} tokens", peaks(tokens), 2**20, "MB")
+    for tokens in chosen.memory:
+        if tokens <= 512 or not chosen.quick:
+            show(f"peak memory, {tokens} tokens", peaks(tokens), 2**20, "MB")
 
 
 if __name__ == "__main__":

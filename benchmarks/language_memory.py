@@ -3,7 +3,8 @@
     python benchmarks/language_memory.py 512 1024 [--before OLD_TREE] [--repeats 3] [--most 12] [--output FILE]
 
 Prints a table for these numbers of tokens. Every measurement runs in a process of its own; all calls of a round come before
-those of the next, and a cell is the median over rounds. With ``--before`` the same calls also run in another tree of this
+those of the next, and a cell is the median over rounds; "in float64" is said where ``explain`` notes that it recomputed scores
+that did not add up in float32, which ``attribute`` does, too. With ``--before`` the same calls also run in another tree of this
 project. Memory is the peak above the loaded model; time is seconds of the processor. Linux only: peaks come from /proc.
 """
 
@@ -27,8 +28,8 @@ BEFORE = " before"
 SIZE = {"n_layer": 12, "n_embd": 256, "n_head": 4, "vocab_size": 2000, "n_positions": 4096}
 
 
-def run(call: str, model: Any, ids: Any) -> None:
-    """One call for the first token as the next one, after all others."""
+def run(call: str, model: Any, ids: Any) -> bool:
+    """One call for the first token as the next one, after all others; whether it notes that it was done again in float64."""
     import torch
 
     from cafexai import CAFE
@@ -36,8 +37,9 @@ def run(call: str, model: Any, ids: Any) -> None:
     if call == "gradient":
         x = model.get_input_embeddings()(ids).detach().requires_grad_()
         torch.autograd.grad(model(inputs_embeds=x, use_cache=False).logits[0, -1, 0], x)
-    else:
-        getattr(CAFE(model), call)(ids, target=(-1, 0))
+        return False
+    found = getattr(CAFE(model), call)(ids, target=(-1, 0))
+    return any("float64" in note for note in getattr(found, "notes", ()))
 
 
 def peak() -> float:
@@ -47,7 +49,7 @@ def peak() -> float:
 
 
 def measure(call: str, tokens: int) -> None:
-    """Print MB above those of the loaded model, and seconds."""
+    """Print MB above those of the loaded model, seconds, and whether scores were computed again in float64."""
     import torch
     import transformers
 
@@ -57,12 +59,12 @@ def measure(call: str, tokens: int) -> None:
     run(call, model, torch.randint(SIZE["vocab_size"], (1, 8)))  # what is loaded at the first call
     Path("/proc/self/clear_refs").write_text("5")
     before, start = peak(), time.process_time()
-    run(call, model, torch.randint(SIZE["vocab_size"], (1, tokens)))
-    print(peak() - before, time.process_time() - start)
+    again = run(call, model, torch.randint(SIZE["vocab_size"], (1, tokens)))
+    print(peak() - before, time.process_time() - start, int(again))
 
 
-def in_process(call: str, tokens: int, tree: Path | None, most: float) -> tuple[float, float] | None:
-    """MB and seconds of one call in a new process; None if it needs more than ``most`` GB of addresses."""
+def in_process(call: str, tokens: int, tree: Path | None, most: float) -> tuple[float, ...] | None:
+    """What ``measure`` prints, of one call in a new process; None if it needs more than ``most`` GB of addresses."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(most * 2**30), int(most * 2**30)))
@@ -71,16 +73,15 @@ def in_process(call: str, tokens: int, tree: Path | None, most: float) -> tuple[
     command = [sys.executable, __file__, "--one", call, str(tokens)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=limit, check=False)
     if done.returncode == 0:
-        memory, seconds = map(float, done.stdout.split()[-2:])
-        return memory, seconds
+        return tuple(map(float, done.stdout.split()[-3:]))
     if "allocate memory" in done.stderr or "MemoryError" in done.stderr:
         return None
     raise RuntimeError(done.stderr)
 
 
 def measure_all(tokens: int, options: argparse.Namespace) -> dict[str, list[float] | None]:
-    """Median MB and seconds of every call, here and before; None for one that needs too much memory."""
-    found: dict[str, list[tuple[float, float]] | None] = {}
+    """Medians of every call, here and before; None for one that needs too much memory."""
+    found: dict[str, list[tuple[float, ...]] | None] = {}
     for _ in range(options.repeats):
         for call in CALLS:
             trees = {call: None, call + BEFORE: options.before} if options.before and call != CALLS[0] else {call: None}
@@ -91,6 +92,14 @@ def measure_all(tokens: int, options: argparse.Namespace) -> dict[str, list[floa
                 one = in_process(call, tokens, tree, options.most)
                 found[name] = None if one is None else [*known, one]
     return {name: some and [statistics.median(part) for part in zip(*some, strict=True)] for name, some in found.items()}
+
+
+def cell(found: list[float] | None, most: float) -> str:
+    """MB and seconds of one call, for the table."""
+    if found is None:
+        return f"over {most:.0f} GB | "
+    memory, seconds, again = found
+    return f"{memory:,.0f}{' (in float64)' if again else ''} | {seconds:.2f}"
 
 
 def main() -> None:
@@ -112,8 +121,7 @@ def main() -> None:
         if len(results) == 1:
             print(f"| tokens | {' | '.join(f'{name}, MB | s' for name in found)} |")
             print("|" + " --- |" * (1 + 2 * len(found)))
-        cells = [f"over {options.most:.0f} GB | " if one is None else f"{one[0]:,.0f} | {one[1]:.2f}" for one in found.values()]
-        print(f"| {tokens:,} | {' | '.join(cells)} |", flush=True)
+        print(f"| {tokens:,} | {' | '.join(cell(one, options.most) for one in found.values())} |", flush=True)
         if options.output:
             stored = {"machine": machine(), "model": SIZE, "repeats": options.repeats, "MB and seconds": results}
             options.output.write_text(json.dumps(stored, indent=1) + "\n")

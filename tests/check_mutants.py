@@ -9,10 +9,10 @@ passes as *silent* if a score differs from the right one by more than 1e-6 witho
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import compileall
+import contextlib
+import multiprocessing
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -25,12 +25,13 @@ FILES = (
         for name in ("linear", "arithmetic", "elementwise", "norms", "fused_norm", "open_attention", "quotients", "selection")
     ),
     *(f"_carriers/{name}.py" for name in ("totals", "unit", "unit_activation")),
-    *(f"_core/{name}.py" for name in ("value", "steps", "math_functions", "mean_flows")),
+    *(f"_core/{name}.py" for name in ("value", "steps", "math_functions", "mean_flows", "layer_values")),
 )
+SECONDS = 60  # a mutant that takes longer fails as a whole
 
 
 def scores() -> dict[str, list[list[float]]]:
-    """The scores of small models, or the name of the error."""
+    """The scores of small models, of which all layers count as large, or the name of the error."""
     import warnings
 
     import torch
@@ -38,7 +39,13 @@ def scores() -> dict[str, list[list[float]]]:
 
     from cafexai import CAFE
 
+    with contextlib.suppress(ImportError):  # a tree from before
+        from cafexai._core import layer_values
+        from cafexai._engine import plain_layers
+
+        layer_values.WORTH = plain_layers.LARGE = 0
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
 
@@ -83,14 +90,25 @@ def scores() -> dict[str, list[list[float]]]:
 
 
 def run(tree: Path) -> dict | None:
-    """The scores that a tree gives; None if it fails as a whole."""
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    try:
-        line = [sys.executable, __file__, "--scores"]
-        ended = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
-    except subprocess.TimeoutExpired:
-        return None
-    return json.loads(ended.stdout.splitlines()[-1]) if ended.returncode == 0 else None
+    """The scores that a tree gives, in a process of its own; None if it fails as a whole."""
+    context = multiprocessing.get_context("fork")  # which has torch already, but nothing of ours
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=_tell, args=(send, str(tree / "src")))
+    child.start()
+    send.close()
+    found = None
+    with contextlib.suppress(EOFError):
+        found = receive.recv() if receive.poll(SECONDS) else None
+    child.kill()
+    child.join()
+    return found
+
+
+def _tell(send, source):
+    sys.path.insert(0, source)
+    sys.dont_write_bytecode = True
+    with contextlib.suppress(BaseException):  # then nothing is sent
+        send.send(scores())
 
 
 def judge(found, right) -> str:
@@ -106,23 +124,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", type=int, default=16, help="mutants of every file (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scores", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--tree", type=Path, default=ROOT, help="another tree of the project")
     given = parser.parse_args()
-    if given.scores:
-        print(json.dumps(scores()))
-        return
+    import torch  # noqa: F401  (before any child)
+
     from mutants import change, drawn
 
     counts = Counter()
     broken = total = 0
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(given.tree / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(tree / "src", quiet=1)
         right = run(tree)
         assert right is not None
         for file in FILES:
             path = tree / "src" / "cafexai" / file
+            if not path.exists():
+                continue
             source = path.read_text()
+            for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+                compiled.unlink()  # a change within a second would not be seen
             for mutant in drawn(source, given.each, given.seed):
                 path.write_text(mutant)
                 total += 1
@@ -137,6 +159,7 @@ def main():
                         print(f"{file}, model {place}: silent")
                         print(change(source, mutant), flush=True)
             path.write_text(source)
+            print(f"{file}: {total} mutants so far, {dict(counts)}", flush=True)
     print(f"{total} mutants, {broken} fail as a whole")
     share = counts["caught"] / max(1, counts["caught"] + counts["silent"])
     print(f"{dict(counts)}, {share:.1%} of those that change a score are caught")

@@ -1,4 +1,4 @@
-"""Fill the tutorial pages: code blocks from the scripts of examples/tutorials, output blocks from running these.
+"""Fill the tutorial pages: code blocks from the scripts of examples/tutorials, output blocks and pictures from running these.
 
 python docs/scripts/tutorials.py [NAME ...]
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "tutorials"
+PICTURES = ROOT / "docs" / "pictures"
 PAGES = {"credit": "table.md", "digits": "image.md", "words": "text.md"}
 CODE = re.compile(r'^```py title="(?P<name>\w+)\.py: (?P<function>\w+)"\n(?P<code>.*?)^```\n', re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r'^```text title="Output of (?P<name>\w+)\.py"\n(?P<output>.*?)^```\n', re.MULTILINE | re.DOTALL)
@@ -49,11 +51,15 @@ def fill_output(text: str, said: str) -> str:
 
 
 def run_script(name: str) -> str:
-    """What a tutorial prints in an empty folder."""
+    """What a tutorial prints in an empty folder. The pictures that pages show are copied to docs/pictures."""
     kept = os.environ | {"OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, SCRIPTS / f"{name}.py"]
-        return subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder, env=kept).stdout
+        said = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder, env=kept).stdout
+        for picture in Path(folder).glob("*.png"):
+            if (PICTURES / picture.name).exists():
+                shutil.copy(picture, PICTURES)
+        return said
 
 
 def main() -> None:

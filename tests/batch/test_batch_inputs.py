@@ -7,6 +7,7 @@ import decimal
 import gzip
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -213,3 +214,60 @@ def test_what_is_asked_wrongly(tmp_path, monkeypatch, source, options, kind, tol
     pq.write_table(TABLE.rename_columns(["reason", *NAMES]), "reason.parquet")
     with pytest.raises(kind, match=told):
         run(source, "out", **options)
+
+
+def test_words_for_nothing_are_missing_in_features_and_kept_in_keys(tmp_path):
+    words = ["NA", "null", "nan", "N/A", "", "None", "a"]
+    text = "id,x0\n" + "".join(f"{word},1\n" for word in words) + "b,NA\nc,null\n"
+    (tmp_path / "in.csv").write_text(text)
+    summary = score(CAFE(network(inputs=1)), tmp_path / "in.csv", tmp_path / "out", keep="id", workers=0)
+    assert (summary.rows, summary.refused) == (7, 2)
+    assert read(tmp_path / "out")["id"].to_pylist() == [word or None for word in words]
+    assert [(row["id"], row["reason"]) for row in refused(tmp_path / "out")] == [
+        ("b", "'x0' is missing"),
+        ("c", "'x0' is missing"),
+    ]
+
+
+def test_empty_lines_of_a_single_column_are_rows(tmp_path):
+    (tmp_path / "in.csv").write_text("x0\n1\n\n3\n")
+    summary = score(CAFE(network(inputs=1)), tmp_path / "in.csv", tmp_path / "out", workers=0)
+    assert (summary.rows, summary.refused) == (2, 1)
+    assert read(tmp_path / "out")["source_row"].to_pylist() == [0, 2]
+    assert [(row["source_row"], row["reason"]) for row in refused(tmp_path / "out")] == [(1, "'x0' is missing")]
+
+
+def test_texts_in_views_are_kept(tmp_path):
+    kinds = {"name": pa.string_view(), "code": pa.binary_view()}
+    made = table(rows(3)).append_column("name", pa.array(["a", None, "longer than twelve letters"]).cast(kinds["name"]))
+    made = made.append_column("code", pa.array([b"a", None, b"c"]).cast(kinds["code"]))
+    made = made.set_column(1, "x0", pa.array(["1", "x", "3"]).cast(pa.string_view()))
+    pq.write_table(made, tmp_path / "in.parquet")
+    score(CAFE(network()), tmp_path / "in.parquet", tmp_path / "out", keep=["id", "name", "code"], workers=0)
+    found = read(tmp_path / "out")
+    assert found["name"].to_pylist() == ["a", "longer than twelve letters"]
+    assert found["code"].to_pylist() == [b"a", b"c"]
+    assert refused(tmp_path / "out")[0]["reason"] == "'x0' is 'x', which is no number"
+
+
+@pytest.mark.parametrize("change", ["encoding", "allow_nan"])
+def test_a_run_does_not_go_on_with_other_letters_or_other_missing_values(tmp_path, change):
+    source = tmp_path / "in.csv"
+    source.write_bytes(b"id,x0,x1,x2,x3,x4\n" + "é,1,2,3,4,5\n".encode("latin-1") * 20)
+    options = {"keep": "id", "workers": 0, "rows_per_part": 10}
+    score(CAFE(network()), source, tmp_path / "out", encoding="latin-1", **options)
+    sorted((tmp_path / "out").glob("*.parquet"))[1].unlink()
+    letters, cafe = ("cp1251", CAFE(network())) if change == "encoding" else ("latin-1", CAFE(network(), allow_nan=True))
+    with pytest.raises(OutputProblem, match=f"the setting {change}"):
+        score(cafe, source, tmp_path / "out", encoding=letters, **options)
+    assert score(CAFE(network()), source, tmp_path / "out", encoding="ISO-8859-1", **options).rows == 20
+
+
+def test_a_partition_that_readers_take_for_nothing_is_refused(tmp_path):
+    made = table(rows(3)).append_column("day", pa.array(["a", "__HIVE_DEFAULT_PARTITION__", "b"]))
+    pq.write_table(made, tmp_path / "in.parquet")
+    summary = score(
+        CAFE(network()), tmp_path / "in.parquet", tmp_path / "out", keep=["id", "day"], partition_by="day", workers=0
+    )
+    assert (summary.rows, summary.refused) == (2, 1)
+    assert sorted(pd.read_parquet(tmp_path / "out")["day"]) == ["a", "b"]

@@ -26,7 +26,7 @@ from cafexai import CAFE
 from cafexai.batch import score, verify
 from cafexai.cli.app import app
 from cafexai.cli.errors import run
-from cafexai.loading.file_errors import OutputProblem
+from cafexai.loading.file_errors import DataProblem, OutputProblem
 
 HERE = Path(__file__).parents[1]
 PARTS = {"keep": ["id"], "rows_per_part": 100}
@@ -57,6 +57,8 @@ def count(store, root):
         "simplecache::s3://bucket/out",
         "abfs://c/out",
         Path("s3://b/o"),
+        "s3://",
+        "memory://",
     ],
 )
 def test_other_addresses_are_refused_before_any_work(tmp_path, monkeypatch, address):
@@ -64,9 +66,21 @@ def test_other_addresses_are_refused_before_any_work(tmp_path, monkeypatch, addr
     write(tmp_path / "in.parquet", rows(10))
     model = network()
     model.register_forward_pre_hook(lambda *_: pytest.fail("the model was called"))
-    with pytest.raises(OutputProblem, match=r"this kind of address\. Allowed: .*s3://|Give it as a string"):
+    with pytest.raises(OutputProblem, match=r"this kind of address\. Allowed: .*s3://|Give it as a string|names no folder"):
         score(CAFE(model), tmp_path / "in.parquet", address, **PARTS)
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
+
+
+def test_a_store_that_cannot_be_looked_at_is_told(tmp_path, memory, monkeypatch):
+    class NoCredentialsError(Exception):
+        """As of botocore: no OSError."""
+
+    def fail(*_, **__):
+        raise NoCredentialsError("Unable to locate credentials")
+
+    monkeypatch.setattr(type(memory), "isdir", fail)
+    with pytest.raises(DataProblem, match=r"memory://in: it cannot be looked at \(Unable to locate credentials\)"):
+        score(CAFE(network()), "memory://in", tmp_path / "out", **PARTS)
 
 
 def test_the_command_writes_no_local_folder_for_an_address(tmp_path, monkeypatch, capsys, memory):

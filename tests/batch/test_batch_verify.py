@@ -108,3 +108,55 @@ def test_refused_rows_are_in_the_manifest(out):
     sizes = {file["name"]: file["size"] for file in unit["files"]}
     name = f"part-{unit['unit']}.refused"
     assert sizes[f"_cafexai/refused/{name}"] == (hidden(out) / "refused" / name).stat().st_size
+
+
+def test_files_of_others_among_the_results_are_told(out):
+    (out / "copy.parquet").write_bytes(sorted(out.glob("part-*.parquet"))[0].read_bytes())
+    (out / "_notes.txt").write_text("readers skip it")
+    assert verify(out).problems == ("copy.parquet: no line of the manifest knows it",)
+    with pytest.warns(UserWarning, match=r"copy.parquet: not of this run, but readers of the folder read it"):
+        score(CAFE(network()), out.parent / "in.parquet", out, **PARTS)
+
+
+def test_a_finished_run_that_goes_on_is_not_finished_meanwhile(out, monkeypatch):
+    assert verify(out).finished
+    sorted(out.glob("part-*.parquet"))[2].unlink()
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cafexai.batch._run._Loop._note", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            score(CAFE(network()), out.parent / "in.parquet", out, **PARTS)
+    found = verify(out)
+    assert not found.finished
+    assert not (hidden(out) / "summary.json").exists()
+    assert score(CAFE(network()), out.parent / "in.parquet", out, **PARTS).rows == 399
+    assert verify(out).finished
+
+
+def test_rows_that_get_lost_inside_are_an_error(out, monkeypatch):
+    from cafexai.batch import _scorer
+    from cafexai.errors import InternalError
+
+    whole = _scorer.Scorer.parts
+    monkeypatch.setattr(_scorer.Scorer, "parts", lambda self, table, *rest: whole(self, table.slice(1), *rest))
+    with pytest.raises(InternalError, match=r"of 100 rows of unit 00000-000000000000, 99 were scored and 0 refused.*report it"):
+        score(CAFE(network()), out.parent / "in.parquet", out.parent / "other", **PARTS)
+
+
+@pytest.mark.parametrize("text", [b"", b"[" * 100_000, b"[]\nnull\n"])
+def test_parts_whose_manifest_is_gone_are_not_mixed_with_others(out, text):
+    (hidden(out) / "manifest.jsonl").write_bytes(text)
+    with pytest.raises(OutputProblem, match="the first line of its manifest is damaged or gone"):
+        score(CAFE(network(1)), out.parent / "in.parquet", out, **PARTS)
+    if text:
+        assert verify(out).problems
+
+
+def test_results_inside_of_other_results_are_refused(out):
+    with pytest.raises(OutputProblem, match=r"inside of other results, .*out, whose readers would read it"):
+        score(CAFE(network()), out.parent / "in.parquet", out / "more", **PARTS)
+    same = out.parent / "elsewhere" / ".." / "out"
+    assert score(CAFE(network()), out.parent / "in.parquet", same, **PARTS).scored_now == 0

@@ -284,8 +284,8 @@ def test_at_c_1_pairs_split_the_conflict_of_every_architecture(name):
 
 
 def thirds(inputs):
-    """Every row in three groups, whatever its shape."""
-    return tuple(torch.arange(x[0].numel()).reshape(x.shape[1:]) % 3 for x in inputs)
+    """One mask for all rows: three groups, whatever their shape."""
+    return tuple(torch.arange(x[0].numel()).reshape(1, *x.shape[1:]) % 3 for x in inputs)
 
 
 def test_errors_say_what_to_do():

@@ -67,6 +67,7 @@ def test_verdict_and_exit_codes(there, capsys):
         (["check", "bank:net", "same.parquet", "m.safetensors", "--label", "z"], 2, "no such column"),
         (["check", "bank:net", "same.parquet", "m.safetensors", "--label", "y", "--c", "1"], 3, "Changed: c. Give"),
         (["check", "bank:net", "same.parquet", "m.safetensors", "--label", "y", "--fail-on", "x"], 2, "Allowed values"),
+        (["check", "bank:net", "same.parquet", "none.safetensors"], 3, "there is no such file (the monitor)"),
         (["fit", "bank:net", "reference.parquet", "m.bin", "--label", "y"], 2, ".safetensors"),
     ],
 )
@@ -150,6 +151,17 @@ def batch(source, out, *more):
     )
 
 
+@pytest.mark.parametrize(
+    ("output", "monitor", "code", "told"),
+    [("out", "nope", 3, "nope: there is no such file (the monitor)"), ("s3://b/out", "s", 2, "in a folder of this machine")],
+)
+def test_batch_looks_at_the_monitor_before_the_rows(there, folder, capsys, output, monitor, code, told):
+    pytest.importorskip("pyarrow")
+    assert batch("reference.parquet", output, "--monitor", monitor) == code
+    assert told in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
 def test_fit_and_check_from_output_of_batch(there, folder, capsys):
     """The same monitor as from the rows; rows that batch refused are seen, and its counts are read without scoring."""
     pytest.importorskip("pyarrow")
@@ -175,3 +187,19 @@ def test_fit_and_check_from_output_of_batch(there, folder, capsys):
     assert main(["monitor", "check", "bank:net", str(counts), "s.safetensors", "--by", "day"]) == 2
     assert main(["monitor", "check", "bank:net", str(counts), "m.safetensors"]) == 3
     assert "another reference, model or settings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--monitor", "none.safetensors"], 3, "there is no such file (the monitor)"),
+        (["--monitor", "m.safetensors", "--scores", "net"], 2, "Leave out --scores and --top"),
+        (["--monitor", "m.safetensors", "--keep", "age,y"], 2, "--keep age,y,income,debts"),
+        (["--monitor", "m.safetensors", "--c", "1"], 3, "Changed: c. Give"),
+        (["--monitor", "m.safetensors", "--baseline", "same.parquet"], 2, "another --target or --baseline"),
+    ],
+)
+def test_batch_refuses_a_monitor_before_it_scores(there, folder, capsys, more, code, said):
+    assert batch("same.parquet", "refused-scores", *more) == code
+    assert said in capsys.readouterr().err
+    assert not (folder / "refused-scores").exists()

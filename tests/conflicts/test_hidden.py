@@ -255,3 +255,16 @@ def test_a_scale_ranks_only_rows_that_are_explained_alike(other, told):
     for another in (cafe.replace(c=0.1), cafe.replace(variant="published")):
         with pytest.raises(ValueError, match=r"c 0\.1|variant netting=path"):
             scale.rank(another.explain(x, target=1))
+
+
+def test_rows_keep_their_names():
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"pain": [1.0, 1.0], "breath": [1.0, 0.0]}, index=["ann", "bob"])
+    cafe = CAFE(lambda x: torch.relu(0.9 * x[:, 0] - x[:, 1]))
+    found = cafe.hidden_conflicts(cafe.explain(rows))
+    assert found.row_names == ("ann", "bob")
+    assert str(found).startswith("ann: pain alone")
+    assert found.fights("ann") == found.fights(0)
+    assert found.sentences("bob") == []
+    with pytest.raises(KeyError, match="no row has this name"):
+        found.top("eve")

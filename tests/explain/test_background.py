@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from cafexai import CAFE, Background, from_sklearn
+from cafexai import CAFE, Background, Schema, from_sklearn
 
 close = torch.testing.assert_close
 
@@ -22,6 +22,7 @@ def test_scores_are_averages_over_single_baselines():
     drawn = Background(rows, k=7, seed=2)
     places = drawn.draw(60)
     assert len(set(places.tolist())) == 7
+    assert repr(drawn) == "Background(60 rows, k=7, seed=2)"
     e = cafe.explain(x, drawn, target=0)
     each = [cafe.explain(x, rows[place], target=0) for place in places.tolist()]
     for name in ("positive", "negative", "combined", "baseline_output", "conflict", "conflict_left"):
@@ -34,6 +35,27 @@ def test_scores_are_averages_over_single_baselines():
     assert any("50 baselines" in note for note in word.notes)
     assert "On average over 50 typical rows" in word.ledger(0)
     assert "typical" not in cafe.explain(x, rows[:5, None], target=0).ledger(0)
+
+
+def test_frames_of_one_row_are_averaged_by_name():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": [20.0, 40.0, 60.0], "city": ["Rome", None, None]}, dtype=object).astype({"age": float})
+    pytest.importorskip("sklearn")
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    steps = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["city"]))
+    fitted = make_pipeline(steps, LogisticRegression()).fit(frame, [0, 1, 1])
+    whole = frame.fillna({"city": "Oslo"})
+    schema = Schema.from_frame(whole, one_hot=True)
+    for cafe, rows in ((CAFE(from_sklearn(fitted)), frame), (CAFE(network(3), schema=schema), whole)):
+        turned = rows.iloc[[2]][["city", "age"]]
+        e = cafe.explain(rows, [rows.iloc[[1]], turned], target=0)
+        each = [cafe.explain(rows, rows.iloc[[place]], target=0).combined for place in (1, 2)]
+        close(e.combined, torch.stack(each).mean(0))
+        assert e.baseline_values(0)[0] == 50
 
 
 def test_several_inputs_take_the_same_rows():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,12 +17,15 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from cafexai import CAFE, from_sklearn
+from cafexai import CAFE, Schema, from_sklearn
 from cafexai.explorer.api import Api
+from cafexai.explorer.circuits import units_view
 from cafexai.explorer.classes import classes_of, truth_of, usual_threshold
 from cafexai.explorer.curves import curve
+from cafexai.explorer.exports import python_lines
 from cafexai.explorer.methods import Runs, label
 from cafexai.explorer.requests import Refused
+from cafexai.explorer.row import row_view
 from cafexai.explorer.rows import Rows, table_of
 from cafexai.explorer.session import Session
 
@@ -191,6 +197,52 @@ def test_typical_rows_are_an_average_over_the_background():
     own = plain.explain([0], plain.read_choice({"baseline": "background"}))
     assert any("50 baselines" in note for note in own.notes)
     plain.end()
+
+
+def test_from_the_command_line_typical_rows_are_those_of_the_data():
+    rows, model = frame().drop(columns="paid"), from_sklearn(fitted())
+    session = Session(CAFE(model), Rows(model, table_of(frame()), label="paid"), typical=True)
+    assert session.start.baseline == "background"
+    cafe = CAFE(model, background=rows)
+    assert torch.equal(session.explain([3], session.start).combined, cafe.explain(rows[3:4]).combined)
+    units = units_view(session, 3, session.start, {})
+    assert re.fullmatch(r"Row \d+, row \d+ of 50 typical rows, the one whose output is in the middle", units["against"])
+    place = int(units["against"].split(",")[0].removeprefix("Row "))
+    alone = units_view(session, 3, session.read_choice({"baseline": f"row:{place}"}), {})
+    assert alone["layers"] == units["layers"]
+    assert alone["units"] == units["units"]
+    now = row_view(session, 3, session.start, {}, 20)["now"]
+    assert now["conflict_sentence"] not in now["sentences"]
+    session.end()
+
+
+def test_rows_that_a_schema_refuses_are_not_typical():
+    people = pd.DataFrame({"age": np.arange(60.0), "city": ["Oslo", "Rome"] * 30})
+    schema = Schema.from_frame(people, one_hot=True)
+    people.loc[1::2, "city"] = "Paris"
+    cafe = CAFE(torch.nn.Linear(3, 1), schema=schema)
+    session = Session(cafe, Rows(cafe.model, table_of(people), schema=schema), typical=True)
+    assert set(session.typical_rows(50)["age"] % 2) == {0}
+    session.end()
+
+
+def test_python_lines_read_a_pipeline_from_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    joblib.dump(_numbers_alone(), "paid.joblib")
+    frame()[["age", "grade", "paid"]].to_csv("people.csv", index=False)
+    model = from_sklearn(_numbers_alone())
+    sources = {"model": "paid.joblib", "data": "people.csv"}
+    table = table_of(pd.read_csv("people.csv"))
+    session = Session(CAFE(model), Rows(model, table, label="paid"), typical=True, sources=sources)
+    made: dict = {}
+    exec(python_lines(session, [4, 7], session.start, {}), made)
+    assert torch.equal(made["e"].combined, session.explain([4, 7], session.start).combined)
+    session.end()
+
+
+def _numbers_alone():
+    last = MLPClassifier((5,), max_iter=20, random_state=0)
+    return make_pipeline(StandardScaler(), last).fit(frame()[["age", "grade"]], frame().paid)
 
 
 def test_a_row_is_checked_by_changing_it(api):

@@ -74,7 +74,7 @@ def test_one_score_per_original_column_with_its_value():
     torch.testing.assert_close(e.probability, torch.from_numpy(pipeline.predict_proba(table())[:, 1]))
     frame = e.to_frame()
     assert frame[(frame.row == 7) & (frame.feature == "city")].value.item() == table().city[7]
-    assert e.top(7, 2).columns.tolist() == ["feature", "value", "positive", "negative", "combined"]
+    assert e.top(7, 2).columns.tolist() == ["feature", "value", "baseline", "positive", "negative", "combined"]
 
 
 @pytest.mark.parametrize("netting", ["path", "feature", "unit"])

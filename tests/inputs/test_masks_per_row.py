@@ -107,16 +107,41 @@ def test_channels_last_and_tables():
     assert e.values(0) is None
 
 
-def test_a_mask_shaped_like_a_row_is_for_all_rows():
+def test_as_many_rows_as_channels():
+    """(3, 6, 6) for three pictures of three channels: one mask by channel, or a mask per row? Only a dimension more says."""
     x, masks = data(rows=3)
     masks[:, 0, :5] = torch.arange(5)  # no row lacks a group
     cafe = CAFE(cnn())
-    one, same = (cafe.explain(x, target=1, feature_groups=mask) for mask in (masks, masks[None]))
-    torch.testing.assert_close(one.combined, same.combined, rtol=0, atol=0)
-    own = cafe.explain(x, target=1, feature_groups=masks[:, None])
+    with pytest.raises(ValueError, match=r"mask\[None\] for one mask, mask\[:, None\] for one per row"):
+        cafe.explain(x, target=1, feature_groups=masks)
+    single = cafe.explain(x, target=1)
+    shared, own = (cafe.explain(x, target=1, feature_groups=mask) for mask in (masks[None], masks[:, None]))
     for row in range(3):
-        alone = cafe.explain(x[row : row + 1], target=1, feature_groups=masks[row][None])
-        torch.testing.assert_close(own.combined[row : row + 1], alone.combined)
+        for label in range(5):
+            expected = sums(single.combined[row], masks[row], label)
+            np.testing.assert_allclose(own.combined[row, label].item(), expected, atol=1e-12)
+            expected = sum(sums(single.combined[row, c : c + 1], masks[c], label) for c in range(3))
+            np.testing.assert_allclose(shared.combined[row, label].item(), expected, atol=1e-12)
+    same = masks[:1].expand(3, 6, 6)  # all channels, or all rows, alike: both readings agree
+    expected = cafe.explain(x, target=1, feature_groups=masks[0]).combined
+    torch.testing.assert_close(cafe.explain(x, target=1, feature_groups=same).combined, expected)
+    with pytest.raises(ValueError, match="may be one mask for all rows, or one per row"):
+        cafe.explain(x, target=1, feature_groups=torch.arange(3)[:, None, None])  # a group per channel, or per row
+    by_channel = cafe.explain(x[:2], target=1, feature_groups=torch.arange(3)[:, None, None])  # other readings do not fit
+    torch.testing.assert_close(by_channel.combined, single.combined[:2].sum((2, 3)))
+
+
+def test_as_many_rows_as_the_picture_is_high():
+    first = cnn()
+    cafe = CAFE(lambda images: first(images.permute(0, 3, 1, 2)))
+    x, _ = data(rows=6)
+    x, lines = x.permute(0, 2, 3, 1).contiguous(), torch.arange(6)[:, None, None].expand(6, 6, 1)
+    with pytest.raises(ValueError, match=r"mask\[None\] for one mask, mask\[\.\.\., None\] for one per row"):
+        cafe.explain(x, target=1, feature_groups=lines)
+    single = cafe.explain(x, target=1).combined
+    shared, own = (cafe.explain(x, target=1, feature_groups=mask).combined for mask in (lines[None], lines[..., None]))
+    torch.testing.assert_close(shared, single.sum((2, 3)))
+    torch.testing.assert_close(own, single.sum((1, 2, 3)).diag())
 
 
 def test_blocks_with_a_mask_per_row():

@@ -17,6 +17,7 @@ from cafexai import CAFE, Schema
 from cafexai.monitor import Monitor
 from cafexai.monitor import _statistics as statistics
 from cafexai.monitor._bins import FEW, LEVELS, MISSING, NEW, WIDTH, Bins
+from cafexai.monitor._odd_rows import _log_density
 
 NAMES = ["age", "income", "debts", "rooms", "kind"]
 
@@ -218,6 +219,35 @@ def test_kinds_of_shift(monitor, change, kind, named):
     assert verdict.kind == kind
     assert named in str(verdict)
     assert verdict.severity != "none"
+
+
+def test_pairs_are_named_beside_columns(monitor):
+    x = draw(500, 5)
+    shuffled(x)
+    x[:, 0] += 1.0
+    assert "`age` has other values than in the reference; `income` and `debts` no longer move together" in str(monitor.check(x))
+    x[:, 0] = 0.25
+    frozen = str(monitor.check(x))
+    assert frozen.startswith("`age` no longer varies; `income` and `debts` no longer move together")
+    assert "`age` and" not in frozen
+    x[:, 3] += 1.0
+    assert "`age` no longer varies; `rooms` has other values than in the reference; `income`" in str(monitor.check(x))
+
+
+def test_rows_to_look_at_of_a_pair(monitor):
+    """Rows in which the two columns contradict each other; the ratio is that of two normal distributions."""
+    x = draw(500, 5)
+    shuffled(x)
+    found = monitor.find_odd_rows(x, count=20)
+    assert all({"income", "debts"} <= set(one.values) for one in found)
+    both = x[[one.row for one in found]][:, [1, 2]]
+    assert (both[:, 0] * both[:, 1] < 0).all()
+    assert [one.size for one in found] == sorted((one.size for one in found), reverse=True)
+    assert found[0].size > 1
+    for r in (-0.6, 0.0, 0.9):
+        normal = torch.distributions.MultivariateNormal(torch.zeros(2), torch.tensor([[1.0, r], [r, 1.0]]))
+        naive = normal.log_prob(both).numpy() + math.log(2 * math.pi)
+        assert _log_density(both[:, 0].numpy(), both[:, 1].numpy(), r) == pytest.approx(naive, abs=1e-4)
 
 
 def test_a_shift_that_does_not_matter_is_no_alert(monitor):

@@ -17,7 +17,8 @@ from torch import nn
 from cafexai import CAFE
 from cafexai.monitor import Monitor, Signals
 from cafexai.monitor._reference import chance_statistics, chunk_statistics
-from cafexai.monitor._window import ARRAYS, NUMBERS, place_values, summarise
+from cafexai.monitor._statistics import correlations
+from cafexai.monitor._window import ARRAYS, NUMBERS, place_values, rank_rows, summarise
 
 
 def draw(rows, seed, move=0.0):
@@ -63,23 +64,36 @@ def test_limits_are_those_of_windows(fitted):
     random, names = np.random.default_rng(0), fitted.reference.features
     signals = Signals(names, random.normal(size=(600, 4 * len(names) + 3)))
     reference = fitted.reference
-    whole = summarise(reference.bins, reference.standard, signals)
+    whole = summarise(reference.bins, reference.ranks, signals)
     chunks = [random.choice(600, 100, replace=False) for _ in range(3)]
-    places, z = place_values(reference.bins, signals.values), reference.standard.apply(signals.inputs)
+    places = place_values(reference.bins, signals.values)
+    z = rank_rows(reference.ranks, places)
     counted = np.isfinite(signals.values).all()
     assert counted
     found = chunk_statistics(whole, places, z, chunks, reference.pair_noise)
     for place, chunk in enumerate(chunks):
         parts = (signals.take(rows) for rows in (chunk, np.setdiff1d(np.arange(600), chunk)))
-        windows = (summarise(reference.bins, reference.standard, part) for part in parts)
+        windows = (summarise(reference.bins, reference.ranks, part) for part in parts)
         naive = chance_statistics(*windows, reference.pair_noise)
         assert {family: values[place] for family, values in found.items()} == pytest.approx(naive, abs=1e-9)
+
+
+def test_correlations_are_those_of_ranks(fitted):
+    """Spearman's, by definition: of mean ranks, with ties; columns of many values have those of their bins."""
+    signals = fitted.read(draw(700, 4))
+    whole = Monitor.fit(fitted.cafe, draw(700, 4), false_alarms=0.2).reference
+    places = place_values(whole.bins, signals.values)[:, :4]
+    ranks = [[(column < one).sum() + ((column == one).sum() - 1) / 2 for one in column] for column in places.T]
+    found = correlations(whole.window.sums, whole.window.products, 700)
+    assert found == pytest.approx(np.corrcoef(ranks), abs=2e-3)  # ranks are kept in steps
+    exact = [[(column < one).sum() for one in column] for column in signals.inputs.T]
+    assert found == pytest.approx(np.corrcoef(exact), abs=0.01)
 
 
 def test_sums_of_many_rows_are_exact(fitted):
     """Values far beyond the reference and sums over many windows still do not depend on the order."""
     signals = fitted.read(draw(300, 1))
-    windows = [summarise(fitted.reference.bins, fitted.reference.standard, signals.take(slice(i, i + 1))) for i in range(300)]
+    windows = [summarise(fitted.reference.bins, fitted.reference.ranks, signals.take(slice(i, i + 1))) for i in range(300)]
     one = two = fitted.copy().window
     for i in range(300):
         one, two = one + windows[i], two + windows[-1 - i]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cafexai.models import Recipe, mlp, train
+from cafexai.models import Recipe, mlp, seeded, train
 from cafexai.paper.studies import STUDIES, Finding, Report, Study, Task
 
 ROOT = Path(__file__).parents[2]
@@ -22,8 +22,12 @@ def script(*path):
     """A script of the repository as a module."""
     spec = importlib.util.spec_from_file_location(Path(path[-1]).stem, ROOT.joinpath(*path))
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(ROOT.joinpath(*path).parent))  # scripts import others beside them
     sys.modules[spec.name] = module  # its dataclass looks there
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.path[0]
     return module
 
 
@@ -44,13 +48,35 @@ def test_committed_results_keep_their_config_and_the_page_of_the_paper_is_theirs
 
 
 def test_the_page_has_every_table_and_figure_of_the_paper():
-    text = (ROOT / "docs" / "paper.md").read_text().partition("## Further comparisons")[0]
+    text = (ROOT / "docs" / "paper.md").read_text().partition("\n## ")[0]  # the first table
     found = {"Table": set(), "Figure": set()}
-    for kind, first, last in re.findall(r"^\| (Table|Figure)s? (\d+)(?: to (\d+))?[^|]*\|", text, re.MULTILINE):
+    for kind, first, last in re.findall(r"^\| (Table|Figure)s? (\d+)(?: (?:to|and) (\d+))?[^|]*\|", text, re.MULTILINE):
         found[kind] |= set(range(int(first), int(last or first) + 1))
     assert found == {"Table": set(range(1, TABLES + 1)), "Figure": set(range(1, FIGURES + 1))}
     order = [int(number) for number in re.findall(r"^\| Table (\d+)", text, re.MULTILINE)]
     assert order == sorted(order)  # the paper's
+    assert text.count("\n| ") <= 35
+
+
+def test_the_page_judges_every_finding_that_an_entry_takes():
+    """A line of the first table says "holds" only if all claims on it do; a tie does not show that a method is better."""
+    page = script("examples", "paper_page.py")
+    numbers = "On 2 of 3, on {} of them lower by more than two standard errors; adult: 1 against 2."
+    entry = page.Entry("", "some", [""], better=True)
+    for clear, verdict in ((2, True), (1, None)):
+        finding = Finding("a claim", True, numbers.format(clear))
+        assert page.verdict_of(entry, finding) is verdict
+        assert page.verdict_of(page.Entry("", "some", [""]), finding) is True
+    assert page.verdict_of(entry, Finding("a claim", False, numbers.format(2))) is False
+    words = {
+        (True,): "holds",
+        (True, None): "holds, some undecided",
+        (True, False): "in part",
+        (False, None, True): "in part, some undecided",
+        (None,): "undecided",
+        (False,): "does not hold",
+    }
+    assert {verdicts: page.word_of(set(verdicts)) for verdicts in words} == words
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +105,36 @@ def test_what_a_preset_costs_counts_every_training_and_leaves_it_as_it_was(costs
     assert parts["own"]["epoch"] > 0
     assert (parts["given"]["epoch"], parts["given"]["epochs"], parts["given"]["networks"]) == (0, 0, 2)
     assert dict(costs.measure(study, None, parts)) == {}
+
+
+def test_what_a_preset_costs_from_few_batches_and_few_images(costs, tmp_path, monkeypatch):
+    """An epoch of 200 batches and 50 images: one of five batches is trained, and two and four images are scored."""
+    x, trained, scored = torch.rand(200, 2), [], []
+
+    def tasks(settings, place):
+        def run():
+            model = seeded(0, lambda: mlp(2, 4, 1))
+            model.register_forward_hook(lambda *_: trained.append(1) if model.training else None)
+            train(
+                model,
+                x,
+                x.sum(1, keepdim=True),
+                Recipe(settings["epochs"], batch=1, loss="mse"),
+                folder=tmp_path,
+                progress=False,
+            )
+            scored.append(settings["images"])
+
+        return [Task("one-1", run)]
+
+    monkeypatch.setitem(costs.SOME, "one", ({"images": 2}, 25))
+    times = iter(range(100))
+    monkeypatch.setattr(costs.time, "process_time", lambda: float(next(times)))
+    study = Study("one", "", "", {"full": {"seeds": [1], "epochs": 3, "images": 50}}, {}, tasks, lambda *_: Report([], []))
+    part = dict(costs.measure(study, None, {}))["one"]
+    assert (len(trained), scored) == (costs.BATCHES, [2, 4])
+    assert (part["epochs"], part["networks"]) == (3, 1)
+    assert costs.Epoch(times=5.0, cutting=1.0).whole(3.0) == 11.0
 
 
 def test_minutes_of_a_preset(costs):

@@ -161,6 +161,27 @@ def _header(path):
         return file.metadata()
 
 
+@pytest.mark.parametrize(
+    ("apart", "holds", "counts"),
+    [
+        (
+            [(-1.0, 0.1), (-1.0, 0.9), (-1.0, 0.1), (1.0, 0.9)],
+            True,
+            "Lower in 3 of 4 columns, clearly in 2; clearly higher in 0.",
+        ),
+        ([(-1.0, 0.1), (1.0, 0.1), (1.0, 0.1), (1.0, 0.1)], False, "(one large, two small, two large)."),
+        ([(-1.0, 0.9), (1.0, 0.9), (1.0, 0.9), (1.0, 0.9)], None, "clearly in 0; clearly higher in 0."),
+        ([(-1.0, 0.1), (-1.0, 0.9), (-1.0, 0.9), (1.0, 0.1)], None, "clearly in 1; clearly higher in 1 (two large)."),
+    ],
+)
+def test_whether_the_middle_constant_has_the_lower_infidelity(apart, holds, counts):
+    columns = ["one small", "one large", "two small", "two large"]
+    ours = {("infidelity", column, "cafe c=0.5 minus cafe c=1"): value for column, value in zip(columns, apart, strict=True)}
+    (finding,) = infidelity_report._constants({"family": "ft", "data": ["one", "two"]}, ours)
+    assert (finding.holds, finding.numbers[-len(counts) :]) == (holds, counts)
+    assert list(infidelity_report._constants({"family": "ft", "data": ["one"]}, {})) == []
+
+
 def test_brief_numbers_are_written_out():
     assert [brief(23.4, 1), brief(-134.0, 2, "+"), brief(0.0123, 1), brief(31.4, 2, "+")] == ["20", "-130", "0.01", "+31"]
 

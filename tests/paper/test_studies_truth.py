@@ -61,6 +61,19 @@ def test_the_candidates_are_methods_and_have_titles():
     assert all(name.split(" c=")[0] in WAYS for name in UNITS)
 
 
+def test_blocks_at_a_c_of_their_own():
+    model, x = mlp(4, 8, 2), torch.randn(2, 4)
+    scores, notes = truth.evaluating([truth.MISSING, *truth.QUARTER], model, x, 1, torch.arange(4))
+    half, quarter = (CAFE(model, c).explain_blocks(x, target=1) for c in (0.5, 0.25))
+    expected = {truth.MISSING: half.if_missing, truth.QUARTER[0]: quarter.combined, truth.QUARTER[1]: quarter.if_missing}
+    assert scores.keys() == notes.keys() == expected.keys()
+    for name, own in expected.items():
+        torch.testing.assert_close(scores[name], own)
+    assert not torch.allclose(half.if_missing, quarter.if_missing)
+    titles = [truth_findings.title(name) for name in expected]
+    assert titles[1:] == ["CAFE, explain_blocks, c = 0.25", "CAFE, if_missing of explain_blocks, c = 0.25"]
+
+
 def test_numbers_of_rows_are_summed_up_beside_the_rival():
     own, rival = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([1.0, 1.0, 1.0])
     found = truth.summary({"own": own, truth.RIVAL: rival})["own"]

@@ -19,7 +19,8 @@ from cafexai.conflicts import audit
 from cafexai.plotting.labels import labels, percent, shorten
 from cafexai.plotting.picture import Picture
 from cafexai.plotting.pixels import colour_values, data_uri, maps, visible_image
-from cafexai.plotting.summary import aside, features
+from cafexai.plotting.row_lines import number
+from cafexai.plotting.summary import aside, features, in_order
 from plotting.test_presentation import texts, wide
 
 STORED = Path(__file__).parents[1] / "pictures"
@@ -183,6 +184,9 @@ def test_no_text_leaves_the_picture(name):
     assert box.y0 > -0.05
     assert box.x1 < wide + 0.05
     assert box.y1 < high + 0.05
+    if figure._suptitle is not None:  # the heading is above the titles of all axes
+        heading = figure._suptitle.get_window_extent().y0
+        assert all(axes.title.get_window_extent().y1 < heading for axes in figure.axes if axes.get_title())
 
 
 # ---- names -------------------------------------------------------------------------------------------------------------
@@ -287,6 +291,15 @@ def test_summary_holds_means_and_every_row():
     words = texts(e.plot.summary())
     assert f"row {e.conflict.argmax().item()}: " in words
     assert "30 rows" in words
+    assert "How far each feature moves a row: mean |net|" in words
+    assert number(first.size) in words
+
+
+def test_words_are_coloured_by_the_alphabet_and_codes_by_their_numbers():
+    codes = np.array([0.0, 1.0, 2.0, np.nan, -1.0])
+    np.testing.assert_array_equal(in_order(codes, ("rent", "own", "free")), [2, 1, 0, np.nan, np.nan])
+    np.testing.assert_array_equal(in_order(codes, ("10", "9", "-1")), [2, 1, 0, np.nan, np.nan])
+    assert in_order(codes, None) is codes
 
 
 def test_words_of_several_rows_are_counted_together():

@@ -20,6 +20,7 @@ from cafexai import CAFE, Explanation
 from cafexai.reporting import report_page, write_report
 from cafexai.reporting.about import small
 from cafexai.reporting.escape import tag
+from cafexai.reporting.ledger_table import SIZE
 from cafexai.reporting.pictures import heat, picture
 
 EVIL = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1></style></title>&amp;{{7*7}}\u202e\x00"
@@ -96,14 +97,18 @@ def texts():
 def check_table(table):
     """The digits of one ledger add up; its sums of ups and downs over the features are returned."""
     head, start, *lines, end = table
-    net = head.index("net")
-    assert head[1:] == [*["baseline"] * (net == 5), "down | up", "up", "down", "net", *["refined"] * (len(head) > net + 1)]
-    for column in range(net, len(head)):  # net, and refined where it is there
+    net, sizes = head.index("net"), [SIZE] * (head[-1] == SIZE)  # the last of averages
+    end_of_nets = len(head) - len(sizes)
+    refined = ["refined"] * (end_of_nets > net + 1)
+    assert head[1:] == [*["baseline"] * (net == 5), "down | up", "up", "down", "net", *refined, *sizes]
+    for column in range(net, end_of_nets):  # net, and refined where it is there
         assert sum((Decimal(line[column]) for line in lines), Decimal(start[column])) == Decimal(end[column])
     up = down = Decimal(0)
     for line in lines:
         own_up, own_down, own = map(Decimal, line[net - 2 : net + 1])
         assert own_up - own_down == own
+        if sizes and line[-1]:
+            assert Decimal(line[-1]) >= abs(own) - Decimal(1).scaleb(own.as_tuple().exponent)  # a step of rounding
         up, down = (up, down) if line[0] == "bias" else (up + own_up, down + own_down)
     return up, down
 

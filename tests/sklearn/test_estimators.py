@@ -87,6 +87,7 @@ def test_scores_of_classifiers_are_coefficients_times_changes(name, y):
         elif decision.shape[1] == 1 or name != "SGD, log":  # that one normalises one sigmoid per class
             own = fitted.predict_proba(X[:20])[:, target if decision.shape[1] > 1 else 1]
             np.testing.assert_allclose(e.probability.numpy(), own, rtol=1e-9)
+    assert e.target_name().startswith("logit of" if likely and e.probability is not None else "decision function of")
     if decision.shape[1] == 1:
         word = "logit" if likely else "decision function"
         assert f"{word}" in e.notes[0]

@@ -6,12 +6,21 @@ import pytest
 
 pytest.importorskip("sklearn")
 from sklearn.compose import make_column_transformer
-from sklearn.impute import SimpleImputer
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+    TargetEncoder,
+)
 
 from cafexai import CAFE, from_sklearn
+from cafexai._inputs.table_values import NOT_KNOWN
 from cafexai.sklearn.zero import invert_zero
 
 
@@ -63,8 +72,47 @@ def test_zero_is_unknown_where_no_row_gives_it():
     rows = np.random.default_rng(0).normal(5, 2, (60, 3))
     replaced = SimpleImputer(missing_values=0, strategy="constant", fill_value=5)
     for step in (make_pipeline(replaced, StandardScaler(with_mean=False)), MinMaxScaler((1, 2), clip=True)):
-        assert np.isnan(invert_zero(step.fit(rows), 3, 3)).all()
+        assert invert_zero(step.fit(rows), 3, 3).tolist() == [NOT_KNOWN] * 3
     twice = make_column_transformer((StandardScaler(), [0, 1]), (RobustScaler(), [0, 2])).fit(rows)
     found = invert_zero(twice, 3, 4)
-    assert np.isnan(found).tolist() == [True, False, False]
-    assert np.allclose(found[1:], [rows[:, 1].mean(), np.median(rows[:, 2])])
+    assert found[0] is NOT_KNOWN
+    assert np.allclose(found[1:].astype(float), [rows[:, 1].mean(), np.median(rows[:, 2])])
+
+
+@pytest.mark.parametrize(
+    ("encoder", "sex"),
+    [
+        (OneHotEncoder(), "(none)"),
+        (OneHotEncoder(drop="first"), "female"),
+        (OrdinalEncoder(), "female"),
+        (make_pipeline(OneHotEncoder(sparse_output=False), StandardScaler()), ""),
+        (TargetEncoder(), ""),
+    ],
+)
+def test_zero_of_an_encoder_is_the_category_that_it_makes_0(encoder, sex):
+    steps = make_column_transformer((StandardScaler(), ["income", "age"]), (encoder, ["sex"]))
+    e = explained(steps, "age", "income", "sex")
+    own = dict(zip(e.names(), e.baseline_values(), strict=True))
+    assert own["sex"] == sex
+    assert own["age"] == pytest.approx(frame().age.mean())
+    assert any("not known for 'sex'" in note for note in e.notes) == (sex == "")
+    assert pd.isna(e.to_frame().set_index("feature").baseline["sex"].iloc[0]) == (sex != "female")
+
+
+def test_zero_of_a_mark_for_missing_values_that_is_scaled_is_not_known():
+    rows = frame()[["age", "income"]]
+    rows.loc[:9, "age"] = None
+    for steps, age in (
+        (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), ""),
+        (make_union(make_pipeline(SimpleImputer(), StandardScaler()), MissingIndicator()), None),
+        (
+            make_column_transformer((make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), [0, 1])),
+            rows.age.mean(),
+        ),
+    ):
+        model = make_pipeline(steps, LogisticRegression()).fit(rows, frame().income > 3000)
+        found = CAFE(from_sklearn(model)).explain(rows[20:22]).baseline_values()
+        if age is None:  # a union is not taken apart
+            assert found is None
+        else:
+            assert found == [age if age == "" else pytest.approx(age), pytest.approx(rows.income.mean())]

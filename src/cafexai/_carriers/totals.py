@@ -114,25 +114,34 @@ class TotalScores(Scores):
             bias, start = None, bias
         if run.deltas is not None:
             delta = run.deltas.next(self.delta.detach(), weight.to(self.delta.dtype), bias)
-        elif self.delta.ndim > 2:
+        elif self.delta.ndim > 2 or run.layers is not None:
             delta = self._ahead(weight, bias)
         reference = self.reference
         if reference is None and start is not None:
             reference = self.delta.new_zeros(()).expand(self.delta.shape)
         if reference is not None:
-
-            def moved(r: Tensor) -> Tensor:
-                if run.cache is None:
-                    return apply_linear(r, weight, start)
-                return run.at_reference("linear", lambda r: apply_linear(r, weight, start), r, weight, start)
-
-            reference = over_rows(moved, reference) if self.delta.ndim > 1 else moved(reference)
+            reference = self._linear_at(reference, weight, start, delta)
         if bias is not None:
             run.biases.note_layer(run.path, self.delta)
         if self.delta.ndim > 2 and delta is not None:
             value = delta.detach()
             return self._layer(weight, bias, aligned, reference, delta, value if reference is None else reference + value)
         return self._through(weight, bias, aligned, reference, delta)
+
+    def _linear_at(self, reference: Tensor, weight: Tensor, bias: Tensor | None, delta: Tensor | None) -> Tensor:
+        """What a linear layer gives at the reference."""
+        run = self.run
+        if run.layers is not None and delta is not None:
+            known = run.layers.at_reference(apply_linear, -1, reference, delta, weight, bias)
+            if known is not None:
+                return known
+
+        def moved(r: Tensor) -> Tensor:
+            if run.cache is None:
+                return apply_linear(r, weight, bias)
+            return run.at_reference("linear", lambda r: apply_linear(r, weight, bias), r, weight, bias)
+
+        return over_rows(moved, reference) if self.delta.ndim > 1 else moved(reference)
 
     def _ahead(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Delta behind a linear layer, before anybody has asked for scores."""

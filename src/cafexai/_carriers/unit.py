@@ -33,7 +33,19 @@ from .._core.lazy import OnDemand
 from .._core.math_functions import ONE_TO_ONE, Function
 from .._core.row_index import Rows, behind_map
 from .._core.run import Run
-from .._core.steps import LINEAR, Added, JointlyInGraph, JointStep, Magnitudes, Pair, Step, apply_linear, half_sizes
+from .._core.steps import (
+    LINEAR,
+    Added,
+    JointlyInGraph,
+    JointStep,
+    Magnitudes,
+    Pair,
+    Step,
+    apply_linear,
+    back_through_absolute,
+    half_sizes,
+    through_absolute,
+)
 from .totals import TotalScores
 from .unit_activation import net_activation
 
@@ -61,15 +73,14 @@ class TotalThrough(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, total: Tensor, weight: Tensor, magnitudes: Magnitudes) -> Tensor:
-        magnitude, keep = magnitudes.of(weight, total)
         ctx.save_for_backward(weight)
-        ctx.magnitude = magnitude if keep else None
-        return F.linear(total, magnitude)
+        ctx.magnitude = magnitudes.kept(weight, total)
+        return through_absolute(total, weight) if ctx.magnitude is None else F.linear(total, ctx.magnitude)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         (weight,) = ctx.saved_tensors
-        return gradient @ (weight.abs() if ctx.magnitude is None else ctx.magnitude), None, None
+        return back_through_absolute(gradient, weight) if ctx.magnitude is None else gradient @ ctx.magnitude, None, None
 
 
 class UnitState:
@@ -90,6 +101,7 @@ class UnitScores(TotalScores):
     forgets = True
     new_state = UnitState
     netted = False  # total is |delta|
+    waits = False  # total is made on demand, however large it is, as far as values are only moved
     first: Shares | None = None  # of delta and total, what came from the inputs through no unit yet
     total: Tensor = OnDemand()  # type: ignore[assignment]
     parts: tuple[Tensor, ...] = OnDemand(lambda self: (self.delta, self.total))  # type: ignore[assignment]
@@ -111,6 +123,17 @@ class UnitScores(TotalScores):
     def _make_result(self, made: Made, total: Callable[[], Tensor]) -> Any:
         reference, delta, rows = made
         return type(self)(self.run, reference, delta, total, rows)
+
+    def _later_total(self, made: Made, total: Callable[[], Tensor]) -> Any:
+        """The same, whose total is made on demand at any size: it is rarely asked for."""
+        reference, delta, rows = made
+        return type(self)(self.run, reference, delta, delta, rows)._wait(total)
+
+    def _wait(self, total: Callable[[], Tensor]) -> Any:
+        """Make the total on demand."""
+        del self.total
+        self._make_total, self.waits = total, True
+        return self
 
     @classmethod
     def of_input(cls, run: Run, x: Tensor, reference: Tensor | None) -> Any:
@@ -187,6 +210,7 @@ class UnitScores(TotalScores):
         cls, run: Run, fn: Move, parts: Sequence[Any], deltas: list[Tensor], references: list[Any], rows: list[Rows]
     ) -> list[Any]:
         netted = all(isinstance(part, Tensor) or part.netted for part in parts)
+        waits = any(isinstance(part, UnitScores) and part.waits for part in parts)
 
         @functools.cache
         def totals() -> Any:
@@ -196,7 +220,8 @@ class UnitScores(TotalScores):
         results: list[Any] = []
         for place, (reference, delta, where) in enumerate(zip(references, deltas, rows, strict=True)):
             total = delta.abs if netted else functools.partial(lambda place: totals()[place], place)
-            results.append(cls(run, reference, delta, total, where))
+            made = cls(run, reference, delta, delta if waits else total, where)
+            results.append(made._wait(total) if waits else made)
         firsts = None
         if any(isinstance(part, UnitScores) and part.first is not None for part in parts):
             moved = [fn(*[_first(part)[side] for part in parts]) for side in (0, 1)]
@@ -230,7 +255,7 @@ class UnitScores(TotalScores):
 
     def _native(self, weight: Tensor, bias: Tensor | None) -> bool:
         """A linear layer whose delta torch computes itself: no entry in the bias ledger, no other precision."""
-        return bias is None and self.first is None and weight.dtype is self.delta.dtype and self.delta.numel() < LARGE
+        return bias is None and self.first is None and weight.dtype is self.delta.dtype
 
     def _through(
         self, weight: Tensor, bias: Tensor | None, aligned: bool, reference: Tensor | None, known: Tensor | None
@@ -239,7 +264,7 @@ class UnitScores(TotalScores):
         if self._native(weight, bias) and (known is None or known.requires_grad):
             delta = F.linear(self.delta, weight) if known is None else known
             rows, magnitudes = behind_map(self, apply_linear, (weight,), bias, aligned, delta), self.run.magnitudes
-            return alone._make_result((reference, delta, rows), lambda: TotalThrough.apply(alone.total, weight, magnitudes))
+            return self._later_total((reference, delta, rows), lambda: TotalThrough.apply(alone.total, weight, magnitudes))
         result: Any = alone.weigh_total(weight, bias, aligned, reference, known)
         if self.first is not None:
             wide = weight.to(self.delta.dtype)
@@ -293,10 +318,7 @@ class UnitScores(TotalScores):
             return composed()
         reference, change = step.outputs()
         delta = JointlyInGraph.apply(step, change, *(None if isinstance(part, Tensor) else part.delta for part in parts))
-        result = type(self)(self.run, reference, delta, delta, rows)
-        del result.total
-        result._make_total = lambda: composed().total  # rarely asked for: a linear layer follows
-        return result
+        return self._later_total((reference, delta, rows), lambda: composed().total)  # a linear layer follows
 
     @classmethod
     def outcome(cls, passed: Passed, keep: bool = False) -> Outcome:

@@ -26,7 +26,7 @@ from torch import Tensor
 from .._core import kernels
 from .._core.activation import BLOCK, LARGE, at_points, between, blocks, cut, in_its_dtype, peak_flows, where_above
 from .._core.flow_rule import FlowRule
-from .._core.math_functions import Function, is_plain, over_rows
+from .._core.math_functions import CLOSED_SLOPES, Function, is_plain, over_rows
 from .._core.mean_flows import mean_flows, mean_share, small_changes
 from .._core.steps import Pair, Step
 
@@ -47,6 +47,8 @@ def _apply(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Funct
     in_place = phi is torch.relu and reference is not None and rule.kind == "mean"  # no results of blocks to be copied
     if is_plain(phi) and delta.numel() >= kernels.SMALL and kernels.pays(delta, phi):
         change, *maps = _by_kernel(delta, total, reference, behind, phi, rule)
+    elif delta.numel() > CACHED and _takes_pieces(delta, total, reference, behind, phi, rule):
+        change, *maps = _by_pieces(delta, total, reference, behind, phi, rule)
     elif delta.numel() <= (BLOCK if in_place else LARGE - 1):
         change, *maps = _rule(delta, total, reference, behind, phi, rule)
     else:
@@ -65,10 +67,24 @@ def _apply(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Funct
 def _pull(gradients: Sequence[Tensor | None], tensors: Sequence[Any], rest: tuple[Any, ...]) -> Pair:
     """What flows back to the size of the new delta flows back to it, with its sign."""
     (change, dd, dt), (given, from_total) = tensors, gradients
+    several = [one for one in (given, from_total) if one is not None]
+    if change.numel() > 2 * CACHED and several and all(one.is_contiguous() for one in (*several, *tensors)):
+        return _pull_pieces(given, from_total, change, dd, dt)
     if from_total is not None:
         signed = change.sign().mul_(from_total)
         given = signed if given is None else signed.add_(given)
     return (None, None) if given is None else (given * dd, given * dt)
+
+
+def _pull_pieces(given: Tensor | None, from_total: Tensor | None, change: Tensor, dd: Tensor, dt: Tensor) -> Pair:
+    """The same, some elements at a time."""
+    whole = torch.empty_like(change), torch.empty_like(change)
+    flat = [None if one is None else one.view(-1) for one in (given, from_total, change, dd, dt, *whole)]
+    for first in range(0, change.numel(), CACHED):
+        g, h, *maps, to_delta, to_total = cut(slice(first, first + CACHED), *flat)
+        for place, part in zip((to_delta, to_total), _pull((g, h), maps, ()), strict=True):
+            place.copy_(part)
+    return whole
 
 
 NETTED = Step(_apply, _pull)
@@ -95,12 +111,52 @@ def _by_kernel(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: F
     if rule.kind == "peak":
         return kernels.run(_any_by_peak, (delta, total), points, phi, rule.c)
     made = kernels.run(_any_by_mean, (delta, total), points, phi, rule.c)
-    small = small_changes(delta, reference, torch.sub(total, delta.abs()).clamp_min_(0).sign_())
+    _look_again(made, _small(delta, total, reference), delta, total, reference, behind, phi, rule)
+    return made
+
+
+def _small(delta: Tensor, total: Tensor, reference: Any) -> tuple[Tensor, ...]:
+    """The places whose quotient has lost digits."""
+    return small_changes(delta, reference, torch.sub(total, delta.abs()).clamp_min_(0).sign_())
+
+
+def _look_again(
+    made: Sequence[Tensor], small: tuple[Tensor, ...], delta: Tensor, total: Tensor, reference: Any, behind: Any, *how: Any
+) -> None:
+    """Put in their place what the formula without a closer look has given at few places."""
     if len(small[0]):
         r, b = (None if tensor is None else tensor[small] for tensor in (reference, behind))
-        for whole, part in zip(made, _rule(delta[small], total[small], r, b, phi, rule), strict=True):
+        for whole, part in zip(made, _rule(delta[small], total[small], r, b, *how), strict=True):
             whole[small] = part
-    return made
+
+
+CACHED = 2**16  # elements of which all that a formula works with stays in the cache
+
+
+def _takes_pieces(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> bool:
+    """Whether every element can be computed by itself: mean flows of a function of torch, one reference for each."""
+    if rule.kind != "mean" or reference is None or phi in CLOSED_SLOPES or not is_plain(phi):
+        return False
+    return all(one.is_contiguous() and one.shape == delta.shape for one in (delta, total, reference, behind))
+
+
+def _by_pieces(delta: Tensor, total: Tensor, reference: Any, behind: Any, phi: Function, rule: FlowRule) -> tuple[Tensor, ...]:
+    """The rule for some elements at a time, however they lie in rows; the few small changes all at once."""
+    whole = tuple(torch.empty_like(delta) for _ in range(3))
+    flat, places = [one.view(-1) for one in (delta, total, reference, behind)], [one.view(-1) for one in whole]
+    small = []
+    for first in range(0, delta.numel(), CACHED):
+        piece = slice(first, first + CACHED)
+        (d, t, r, b), into = cut(piece, *flat), cut(piece, *places)
+        if phi is torch.relu:
+            _relu_by_mean(d, t, (r, b), phi, rule.c, into)
+            continue
+        for place, part in zip(into, _any_by_mean(d, t, at_points(d, t, r, b, phi), phi, rule.c), strict=True):
+            place.copy_(part)
+        small.append(_small(d, t, r)[0].add_(first))
+    if small:
+        _look_again(places, (torch.cat(small),), *flat, phi, rule)
+    return whole
 
 
 # ---- formulas as kernels take them

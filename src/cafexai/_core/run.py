@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .flow_rule import LINEAR_FLOW, FlowRule
+from .layer_values import LayerValues
 from .session_cache import SessionCache
 from .steps import Biases, Deltas, Magnitudes, Step
 
@@ -116,6 +117,7 @@ class Run:
         self.biases = Biases(batch)
         self.magnitudes = Magnitudes()
         self.cache: SessionCache | None = None  # what a session keeps
+        self.layers: LayerValues | None = None  # what large layers gave in a plain run
         self.deltas = deltas  # what several passes over the same rows have in common
         self.coarsest = torch.float64  # the shortest floating point type that the model has computed in
         self.operations: dict[str, int] = {}  # rule -> number of calls
@@ -130,7 +132,7 @@ class Run:
         self.leaves.clear()
         self.cuts.clear()
         self.state.release()
-        self.steps = None
+        self.steps = self.layers = None
 
     def use_cache(self, cache: SessionCache) -> None:
         """Reuse what earlier passes of a session have computed."""

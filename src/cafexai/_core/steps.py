@@ -13,7 +13,7 @@ when a path was lost.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -243,15 +243,50 @@ class Magnitudes:
 
     def of(self, weight: Tensor, value: Tensor) -> tuple[Tensor, bool]:
         """The absolute weight in the precision of the value, and whether it may be kept."""
+        kept = self.kept(weight, value)
+        return (weight.to(value.dtype).abs(), False) if kept is None else (kept, True)
+
+    def kept(self, weight: Tensor, value: Tensor) -> Tensor | None:
+        """The absolute weight in the precision of the value, if it may be kept."""
         if self._cache is not None and self._cache.owns(weight):
-            return self._cache.absolute(weight, value.dtype), True
+            return self._cache.absolute(weight, value.dtype)
         if weight.layout is not torch.strided or weight.numel() > max(value.numel(), SMALL):
-            return weight.to(value.dtype).abs(), False
+            return None
         key = (weight.data_ptr(), weight.shape, weight.stride(), weight.dtype, value.dtype, weight._version)
         known = self._kept.get(key)
         if known is None:  # with the weight itself, so that no other tensor can take its place in memory
             known = self._kept[key] = (weight, weight.to(value.dtype).abs())
-        return known[1], True
+        return known[1]
+
+
+BLOCK = 2**18  # elements of an absolute weight that is not kept which are made at a time, so that little memory is asked for
+
+
+def through_absolute(value: Tensor, weight: Tensor) -> Tensor:
+    """F.linear(value, weight.abs()), some units at a time."""
+    result = value.new_empty(*value.shape[:-1], len(weight))
+    rows, flat = value.reshape(-1, value.shape[-1]), result.view(-1, len(weight))
+    for units, part in _absolute_parts(weight, value.dtype):
+        torch.mm(rows, part.t(), out=flat[:, units])
+    return result
+
+
+def back_through_absolute(gradient: Tensor, weight: Tensor) -> Tensor:
+    """gradient @ weight.abs(), some units at a time."""
+    rows = gradient.reshape(-1, len(weight))
+    result = gradient.new_zeros(len(rows), weight.shape[1])
+    for units, part in _absolute_parts(weight, gradient.dtype):
+        torch.addmm(result, rows[:, units], part, out=result)
+    return result.view(*gradient.shape[:-1], weight.shape[1])
+
+
+def _absolute_parts(weight: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+    """Some units and their absolute weights, in memory that the next ones take."""
+    step = max(1, BLOCK // max(1, weight.shape[1]))
+    memory = torch.empty(min(step, len(weight)), weight.shape[1], dtype=dtype, device=weight.device)
+    for first in range(0, len(weight), step):
+        part = weight[first : first + step]
+        yield slice(first, first + len(part)), torch.abs(part.to(dtype), out=memory[: len(part)])
 
 
 class Deltas:

@@ -141,7 +141,9 @@ class Scores(Carrier):
         reference = None
         if self.reference is not None or (in_reference and bias is not None):
             own = (*constants, *(given if in_reference else nothing))
-            reference = self._start_mapped(functools.partial(_give, run, fn, own), aligned)
+            reference = self._layer_at_start(fn, own, delta)
+            if reference is None:
+                reference = self._start_mapped(functools.partial(_give, run, fn, own), aligned)
             if reference.shape != delta.shape:
                 shape = torch.broadcast_shapes(reference.shape, delta.shape)
                 reference, delta = reference.expand(shape), delta.expand(shape)
@@ -169,6 +171,14 @@ class Scores(Carrier):
         if not aligned:
             return fn(self.start)
         return over_rows(fn, self.delta.new_zeros(()).expand(self.delta.shape) if self.reference is None else self.reference)
+
+    def _layer_at_start(self, fn: Callable[..., Tensor], constants: tuple[Any, ...], delta: Tensor) -> Tensor | None:
+        """The reference behind a convolution, where a plain run has what it is found from."""
+        layers, start = self.run.layers, self.reference
+        if layers is None or start is None or not isinstance(fn, tuple):
+            return None
+        weight, *bias = constants
+        return layers.at_reference(fn, fn.units, start, delta, weight, *(bias or [None]))
 
     def reshape(self, fn: Callable[[Tensor], Any], aligned: bool = False) -> Any:
         """Move elements of this value alone; a function with several results gives a tuple."""

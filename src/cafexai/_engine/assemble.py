@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from .._core.backward import Outcome, Passed
+from .._core.completeness import too_large
+from .._core.tolerance import all_finite
 from .._inputs.groups import Grouping, places, values_of_groups
 from .._inputs.prepare import Inputs
 from .._inputs.words import Words
@@ -60,6 +62,8 @@ def pieces(passed: Passed, every_class: bool) -> list[Piece]:
 def _piece(passed: Passed, keep: bool = False) -> Piece:
     chosen = passed.chosen
     outcome = passed.run.settings.carrier.outcome(passed, keep)
+    if not all(map(all_finite, (*outcome.positive, *outcome.negative))):  # their sums may be finite all the same
+        raise too_large(passed.run.settings, chosen.delta.dtype)
     return Piece(
         positive=outcome.positive,
         negative=outcome.negative,

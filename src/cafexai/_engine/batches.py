@@ -141,6 +141,7 @@ def _finish_batch(
         try:
             found = _pass_backward(finish, passed)
             if found is None:
+                del passed  # its values need not be in memory beside those in float64
                 found = _pass_backward(finish, _in_double(job, batch, settings, expected))
         except SumBroken as error:
             refuse_rounding_inside(job, batch, settings, error)

@@ -47,6 +47,8 @@ def explain_elements(job: Job, meta: Mapping[str, Any]) -> dict[Any, Explanation
     """Explanations by c and class, with a score for each element of the inputs."""
     question, groups = job.question, job.request.feature_groups
     meta = {**meta, "typical": True} if job.typical else meta
+    kind = getattr(job.subject.model, "output_kind", "logit")
+    meta = meta if kind == "logit" else {**meta, "output_kind": kind}
     several: tuple[Any, ...] = (meta["c"],) if question.several_c is None else question.several_c
     finish = functools.partial(pieces, every_class=question.every_class)
     entries: dict[Any, Explanation] = {}

@@ -14,6 +14,7 @@ from .. import rules as _rules  # noqa: F401  (fills the table)
 from .._core.backward import Passed
 from .._core.foreign import call_foreign
 from .._core.input_origin import Origin
+from .._core.layer_values import LayerValues
 from .._core.provenance import of_input
 from .._core.run import Leaf, Run, Settings
 from .._core.steps import Deltas
@@ -24,6 +25,7 @@ from ..errors import UnsupportedOperation
 from .job import Batch, Job
 from .module_paths import module_paths
 from .output import select_output, select_target
+from .plain_layers import WatchLayers, pays
 from .sequential import along, steps_of
 from .state_guard import StateGuard
 from .tracer import Trace
@@ -56,6 +58,8 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
             batch.guards[:] = [CHAIN]
             output: Any = along(run, batch, steps)
             return select_target(output, _plain(job, batch) if expected is None else expected, batch, run, job)
+        if expected is None and deltas is None and session is None and pays(job, batch, settings):
+            run.layers = LayerValues()
         return _trace_calls(job, batch, expected, run)
     except BaseException:
         run.release()
@@ -72,6 +76,8 @@ def _trace_calls(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> P
             if all(x.is_floating_point() for x in batch.tensors):
                 features = features.keep_changed(_changes(batch.tensors, batch.references))
             run.state.features = features
+        if run.layers is not None:
+            expected = _plain_layers(job, batch, guard, run.layers)
         arguments = tuple(x.clone() for x in batch.tensors) if job.question.latent else _score_inputs(run, batch)
         begin = _Begin(run, job)
         output = _call(job, trace, (*arguments, *batch.extra), batch.options, begin.after)
@@ -80,6 +86,18 @@ def _trace_calls(job: Job, batch: Batch, expected: Tensor | None, run: Run) -> P
             with guard if guard.needed else contextlib.nullcontext():
                 expected = _plain(job, batch)
         return select_target(output, expected, batch, run, job)
+    finally:
+        guard.restore()
+
+
+def _plain_layers(job: Job, batch: Batch, guard: StateGuard, layers: LayerValues) -> Tensor | None:
+    """The output of a plain run that remembers results of layers; None if it fails: the explained pass says why."""
+    try:
+        with guard, WatchLayers(layers):
+            return _plain(job, batch)
+    except Exception:
+        layers.clear()
+        return None
     finally:
         guard.restore()
 

@@ -34,7 +34,7 @@ def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None
         raise ValueError(f"{call}(explanation): it is about the units of a layer. Give an explanation of inputs.")
     if chosen is not None and not 0 <= chosen < len(job.stack):
         raise ValueError(f"{call}(..., baseline={chosen}): there are {len(job.stack)} baselines, counted from 0.")
-    baseline = _middle(explanation) if chosen is None else chosen
+    baseline = middle_baseline(explanation) if chosen is None else chosen
     job = dataclasses.replace(job, subject=explainer.subject)
     of = feature_sets(job, [x.shape[1:] for x in job.given.tensors])
     count = count_compared(of.count, most)
@@ -48,7 +48,7 @@ def find_hidden(explainer: Explainer, explanation: Explanation, most: int | None
     middle = chosen is None and explanation.sides is not None and len(job.stack) > 1
     about = (baseline, len(job.stack), job.typical, middle, of.count)
     made = HiddenConflicts(names, found.conflict, found.visible, found.alone, found.beside, found.evaluations, *about)
-    return dataclasses.replace(made, moved=_moved(explanation, baseline))
+    return dataclasses.replace(made, moved=_moved(explanation, baseline), row_names=explanation.row_names)
 
 
 def _moved(explanation: Explanation, baseline: int) -> Tensor:
@@ -63,7 +63,7 @@ def count_compared(features: int, most: int | None = None) -> int:
     return min(features, most) if most is not None else STRONGEST if features > WHOLE else features
 
 
-def _middle(explanation: Explanation) -> int:
+def middle_baseline(explanation: Explanation) -> int:
     """Of several baselines the one whose output is the middle one, on average over the rows; the first if that is not known."""
     if explanation.sides is None or not len(explanation):
         return 0

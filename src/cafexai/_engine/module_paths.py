@@ -14,6 +14,7 @@ from torch.nn.modules import module as hooks
 from .._core.run import Run
 from .._core.tensors import Scored, plain
 from .._torch import DisableTorchFunction, global_hooks
+from ..rules.activation_modules import function_of
 from ..rules.registry import is_elementwise
 
 
@@ -92,8 +93,9 @@ def module_paths(run: Run, names: dict[int, str], after: Callable[[str, Any], An
 def _as_one_function(module: nn.Module, x: Scored) -> Scored:
     """The output of a module that is declared elementwise; what the engine itself does in a hook is not to be followed."""
     with DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
+        phi = function_of(module)
         try:
-            keeps_zero = not bool(module.forward(torch.zeros_like(x.state.template[:1])).any())
+            keeps_zero = not bool(phi(torch.zeros_like(x.state.template[:1])).any())
         except RuntimeError:
             keeps_zero = False
-        return Scored(x.state.elementwise(module.forward, keeps_zero), x.dtype)
+        return Scored(x.state.elementwise(phi, keeps_zero), x.dtype)

@@ -12,6 +12,7 @@ from .._carriers import CARRIERS, PAIRED
 from .._core.feature_index import Features
 from .._core.run import C, Sensitivity, Settings
 from .._core.variant import Variant
+from .._inputs import list_names
 from .._inputs.background import WORD, Background, draw_rows
 from .._inputs.baselines import known_baselines, references
 from .._inputs.causal import with_positions
@@ -26,6 +27,11 @@ from .model_info import ModelInfo
 from .request import Question, Request, conflict_kind
 
 ZERO_KNOWN = "The baseline is 0 behind the preprocessing; its values are what the preprocessing turns into 0."
+PUT_TOGETHER = {
+    word: f"The baseline has {what} of each column: it is put together, and no such row needs to exist."
+    for word, what in (("mean", "the mean"), ("median", "the median"), ("mode", "the most frequent value"))
+}
+NO_BACKGROUND = "Compared with zero, as no background is known. CAFE(model, background=rows) compares with typical rows."
 ZERO_UNKNOWN = "The baseline is 0 behind the preprocessing, which is not known in the units of the columns."
 
 
@@ -78,8 +84,13 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         if about and given.words is not None:
             given = dataclasses.replace(given, words=leave_out_special(given.words))
     typical = _is_background(baselines)
-    if baselines is None and info.background is not None and _in_own_columns(inputs, subject, info) and not question.latent:
-        baselines, typical = WORD, True
+    if baselines is None and _in_own_columns(inputs, subject, info) and not question.latent:
+        if info.background is not None:
+            baselines, typical = WORD, True
+        elif layer is None and not only_net:
+            about = (*about, NO_BACKGROUND)
+    if isinstance(baselines, str) and baselines in PUT_TOGETHER and _in_own_columns(inputs, subject, info) and layer is None:
+        about = (*about, PUT_TOGETHER[baselines])
     if subject.takes_raw and has_own_columns(subject.model):
         baselines = known_baselines(baselines, info.background, subject.model, call)
     stack = references(None if question.latent else baselines, given, info.background, subject.model, call)
@@ -87,11 +98,10 @@ def prepare_job(explainer: Explainer, inputs: Any, request: Request, question: Q
         stack = [tuple(map(_without_missing, given.tensors, references)) for references in stack]
     if layer is None and not only_net:
         known = _draw_baselines(baselines)
-        zero = known is None and has_own_columns(subject.model)  # behind the preprocessing
-        if zero:
+        if known is None and has_own_columns(subject.model):  # zero behind the preprocessing
             known = subject.model.zero_row()
-            about = (*about, ZERO_UNKNOWN if known is None else ZERO_KNOWN)
-        shown = with_baseline_values(given, stack, known, subject.model, zero)
+            about = (*about, _zero_note(subject.model, known is not None))
+        shown = with_baseline_values(given, stack, known, subject.model)
         given = dataclasses.replace(shown, row_names=row_names_of(inputs))
         groups = _groups(given, request, explainer.variant, call)
     names = subject.names.values()
@@ -139,6 +149,14 @@ def _without_missing(x: torch.Tensor, reference: torch.Tensor | None) -> torch.T
 def _draw_baselines(baselines: Any) -> Any:
     """Baselines as rows of the user; of a background those that are drawn."""
     return draw_rows(baselines.rows, baselines.k, baselines.seed) if isinstance(baselines, Background) else baselines
+
+
+def _zero_note(model: Any, known: bool) -> str:
+    """What zero behind the preprocessing is in the units of the columns."""
+    if not known:
+        return ZERO_UNKNOWN
+    names = model.unknown_zeros()
+    return f"{ZERO_KNOWN[:-1]}, which is not known for {list_names(names, 5)}." if names else ZERO_KNOWN
 
 
 def _is_background(baselines: Any) -> bool:

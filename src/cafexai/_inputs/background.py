@@ -40,6 +40,11 @@ class Background:
     def __post_init__(self) -> None:
         at_least("Background", 1, k=self.k)
 
+    def __repr__(self) -> str:
+        first = self.rows[0] if isinstance(self.rows, (tuple, list)) and not isinstance(self.rows[0], str) else self.rows
+        count = "" if first is None else f"{len(first)} rows, "
+        return f"Background({count}k={self.k}, seed={self.seed})"
+
     def draw(self, count: int) -> Tensor:
         """Which of ``count`` rows are taken.
 

@@ -13,6 +13,7 @@ from .._extras import needs
 from .background import WORD, Background
 from .prepare import (
     Inputs,
+    are_frames,
     by_schema,
     check_numbers,
     columns_of,
@@ -128,6 +129,10 @@ def _as_known(baselines: Any, inputs: Inputs, background: Any, model: Any, call:
         return schema.typical(baselines, [background_rows(background, place, model, None, schema) for place in places])
     if hasattr(baselines, "to_frame") and hasattr(baselines, "index"):  # a series of one value per column
         baselines = baselines.to_frame().T
+    if are_frames(baselines):
+        encoded = [schema.encode(one, f"{call}(..., baselines=[frame, ...])") for one in baselines]
+        stacks = tuple(map(np.stack, zip(*encoded, strict=True)))
+        return stacks if len(stacks) > 1 else stacks[0]
     return by_schema(baselines, schema, f"{call}(..., baselines=frame)")
 
 

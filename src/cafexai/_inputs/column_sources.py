@@ -71,7 +71,7 @@ def _of_one_step(step: Any, before: Sources, count: int, labels: Labels) -> Sour
             if len(columns) == 1:
                 labels[min(columns)] = tuple(word(one) for one in categories if not is_missing(one))
     if isinstance(step, preprocessing.OneHotEncoder):
-        return _blocks(before, _one_hot_widths(step))
+        return _blocks(before, one_hot_widths(step))
     if isinstance(step, preprocessing.KBinsDiscretizer):
         return before if step.encode == "ordinal" else _blocks(before, step.n_bins_)
     if isinstance(step, (preprocessing.SplineTransformer, preprocessing.TargetEncoder)):
@@ -103,7 +103,7 @@ def _blocks(before: Sources, widths: Sequence[int]) -> Sources:
     return [one for one, width in zip(before, widths, strict=True) for _ in range(int(width))]
 
 
-def _one_hot_widths(encoder: Any) -> list[int]:
+def one_hot_widths(encoder: Any) -> list[int]:
     """How many features each column gets."""
     widths = []
     rare = getattr(encoder, "infrequent_categories_", None) or [None] * len(encoder.categories_)

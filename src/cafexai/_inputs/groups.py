@@ -55,18 +55,34 @@ def groups_of_rows(masks: Any, known: Grouping | None, shapes: Sequence[torch.Si
 
 
 def _mask_per_row(mask: Any, shape: torch.Size, rows: int, call: str) -> Tensor | None:
-    """A mask for every row, (rows, elements); None if it is one for all rows, as is each that is shaped like a row."""
+    """A mask for every row, (rows, elements); None if it is one for all rows. A mask with two meanings is refused."""
     mask = torch.as_tensor(mask)
-    if rows == 1 or len(mask.shape) == 0 or len(mask) != rows or mask.shape == shape:
-        return None
     whole = mask
     if is_image(shape) and mask.ndim == 3:  # (rows, height, width), for all channels
         whole = mask[..., None] if channels_last(shape) else mask[:, None]
-    if whole.ndim != len(shape) + 1 or any(size not in (1, own) for size, own in zip(whole.shape[1:], shape, strict=True)):
+    if rows == 1 or whole.ndim != len(shape) + 1 or len(whole) != rows or not _broadcasts(whole.shape[1:], shape):
         return None
-    if whole.is_floating_point() or whole.dtype == torch.bool:
-        raise ValueError(f"{call}(..., feature_groups=mask): a mask holds integers, not {whole.dtype}.")
-    return whole.expand(rows, *shape).flatten(1)
+    _check_integers(mask, call)
+    own = whole.expand(rows, *shape)
+    if not _broadcasts(mask.shape, shape):
+        return own.flatten(1)
+    if not own.equal(mask.expand(own.shape)):  # as many rows as channels, or as high as there are rows
+        last = "mask[..., None]" if channels_last(shape) else "mask[:, None]"
+        raise ValueError(
+            f"{call}(..., feature_groups=mask): a mask of shape {tuple(mask.shape)} for {rows} rows of shape {tuple(shape)} "
+            f"may be one mask for all rows, or one per row. Give mask[None] for one mask, {last} for one per row."
+        )
+    return None
+
+
+def _broadcasts(mask: Sequence[int], shape: Sequence[int]) -> bool:
+    """A mask of this shape has an entry for every element of that shape."""
+    return len(mask) == len(shape) and all(size in (1, own) for size, own in zip(mask, shape, strict=True))
+
+
+def _check_integers(mask: Tensor, call: str) -> None:
+    if mask.is_floating_point() or mask.dtype == torch.bool:
+        raise ValueError(f"{call}(..., feature_groups=mask): a mask holds integers, not {mask.dtype}.")
 
 
 def values_of_groups(
@@ -154,8 +170,7 @@ def is_index(member: Any) -> bool:
 
 def _flat(mask: Any, shape: torch.Size, call: str) -> Tensor:
     mask = torch.as_tensor(mask)
-    if mask.is_floating_point() or mask.dtype == torch.bool:
-        raise ValueError(f"{call}(..., feature_groups=mask): a mask holds integers, not {mask.dtype}.")
+    _check_integers(mask, call)
     try:
         return (mask[0] if mask.ndim == len(shape) + 1 and len(mask) == 1 else mask).expand(shape).flatten()
     except RuntimeError:

@@ -200,6 +200,12 @@ def is_frame(value: Any) -> bool:
     return not isinstance(value, (Tensor, np.ndarray)) and hasattr(value, "columns") and hasattr(value, "to_numpy")
 
 
+def are_frames(data: Any) -> bool:
+    """Several frames of equally many rows, as baselines over which scores are averaged."""
+    several = isinstance(data, (tuple, list)) and bool(data) and all(map(is_frame, data))
+    return several and len({len(one) for one in data}) == 1
+
+
 def row_names_of(inputs: Any) -> tuple[str, ...] | None:
     """The labels of the rows of a data frame; None if there are none, or they only count the rows."""
     given = inputs.values() if isinstance(inputs, Mapping) else inputs if isinstance(inputs, (tuple, list)) else (inputs,)

@@ -11,24 +11,23 @@ import torch
 from torch import Tensor
 
 from .prepare import Inputs, has_own_columns
-from .table_values import is_date_column, is_missing, word
+from .table_values import NO_CATEGORY, NOT_KNOWN, is_date_column, is_missing, word
 
 MISSING = -1.0  # the code of what is missing in a column of categories; NaN stands for no category
+UNKNOWN = float("inf")  # stands for a value that cannot be told in the units of the column
 Stack = Sequence[tuple[Tensor | None, ...]]  # references: one for each input; None stands for zeros
 
 
-def with_baseline_values(given: Inputs, stack: Stack, raw: Any, model: Any, zero: bool = False) -> Inputs:
+def with_baseline_values(given: Inputs, stack: Stack, raw: Any, model: Any) -> Inputs:
     """The inputs with the baselines in the units in which their features are shown, where these are known.
 
     ``raw`` is the baseline as the user gave it. Of several baselines a number is the mean, a date the median, a category the
-    most frequent one. ``zero``: it is what steps turn into 0, without a category.
+    most frequent one.
     """
     if given.schema is not None:
         found = _by_schema(given, stack)
     elif raw is not None and has_own_columns(model):
         found = _by_pipeline(given, stack, raw, model)
-        if found is not None and zero:
-            found[0][:, [name in found[1] for name in _features(given)[0]]] = torch.nan
     elif _shows_given_values(given):
         found = (
             _typical([_one_or_all(one, given.tensors[0]).double().cpu() for (one,) in stack], [None]),
@@ -136,10 +135,14 @@ def _by_pipeline(given: Inputs, stack: Stack, raw: Any, model: Any) -> tuple[Ten
 def _encode_cells(cells: np.ndarray, name: str, categories: dict[str, tuple[str, ...]]) -> np.ndarray:
     """Cells of one column as numbers, or as codes of words; words that no row has are added."""
     if name not in categories:
-        return np.array([np.nan if is_missing(cell) else float(cell) for cell in cells.flat]).reshape(cells.shape)
+        plain = [UNKNOWN if cell is NOT_KNOWN else np.nan if is_missing(cell) else float(cell) for cell in cells.flat]
+        return np.array(plain).reshape(cells.shape)
     words = list(categories[name])
     codes = []
     for cell in cells.flat:
+        if cell is NO_CATEGORY or cell is NOT_KNOWN:
+            codes.append(np.nan if cell is NO_CATEGORY else UNKNOWN)
+            continue
         label = None if is_missing(cell) else word(cell)
         if label is not None and label not in words:
             words.append(label)

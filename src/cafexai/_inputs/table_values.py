@@ -14,6 +14,7 @@ import numpy as np
 
 from .._extras import needs
 
+NO_CATEGORY, NOT_KNOWN = (type(name, (), {})() for name in ("NoCategory", "NotKnown"))  # cells of a baseline without a value
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
 
 

@@ -51,7 +51,8 @@ def long_table(e: Explanation) -> pandas.DataFrame:
         columns["value"] = _readable_values(e, e.shown)
         starts = e.features.baseline_display
         if starts is not None or e.features.display is None:
-            columns["baseline"] = _say_summary(e, _readable_values(e, e.baselines if starts is None else starts))
+            known = e.baselines if starts is None else starts.masked_fill(starts.isinf(), torch.nan)  # not known in these units
+            columns["baseline"] = _say_summary(e, _readable_values(e, known))
     scores: list[tuple[str, Tensors, Tensor]] = [
         ("positive", e.positive, e.bias_positive),
         ("negative", e.negative, e.bias_negative),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from .. import __version__
 from .._engine.request import Request
 from ..cafe import CAFE
+from ._model_code import code_of, described, plain, settings_of
 
 UNSEEN = ("show_progress", "batch_size", "display", "per_row")  # options that change no score beyond its last digits
 
@@ -29,7 +29,7 @@ class Fingerprints:
         model: Weights, code of classes, fitted pipeline.
         schema: Columns and their categories.
         baseline: What rows are compared with, and the background.
-        settings: c, the variant, the options of ``explain``, and the version of cafexai.
+        settings: c, the variant and other options of the explainer, those of ``explain``, and the version of cafexai.
     """
 
     model: str
@@ -54,7 +54,8 @@ class Fingerprints:
         """
         asked = {name: value for name, value in vars(request or Request()).items() if name not in UNSEEN}
         baseline = asked.pop("baselines")
-        settings = {"c": cafe.c, "variant": cafe.variant, "version": __version__, **asked}
+        names = ("c", "variant", "class_names", "probability", "allow_nan")
+        settings = {**{name: getattr(cafe, name) for name in names}, "version": __version__, **asked}
         return cls(
             fingerprint(cafe.model),
             fingerprint((cafe.schema, list(columns or cafe.feature_names or ()))),
@@ -75,10 +76,11 @@ def fingerprint(value: Any) -> str:
 
 
 def _add(total: Any, value: Any) -> None:
-    total.update(f"\n{type(value).__module__}.{type(value).__qualname__} ".encode())
     if isinstance(value, nn.Module):
         _add_module(total, value)
-    elif isinstance(value, Tensor):
+        return
+    total.update(f"\n{type(value).__module__}.{type(value).__qualname__} ".encode())
+    if isinstance(value, Tensor):
         total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data if value.numel() else b"")
         total.update(f"{value.dtype} {tuple(value.shape)}".encode())
     elif isinstance(value, np.ndarray) and value.dtype != object:
@@ -89,32 +91,34 @@ def _add(total: Any, value: Any) -> None:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         _add(total, {field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
     elif isinstance(value, Mapping):
+        total.update(str(len(value)).encode())
         for key in sorted(value, key=repr):
             _add(total, key)
             _add(total, value[key])
     elif isinstance(value, (list, tuple)):
+        total.update(str(len(value)).encode())
         for one in value:
             _add(total, one)
     elif hasattr(value, "columns") and hasattr(value, "to_numpy"):
         _add(total, (list(map(str, value.columns)), [_column(value[name]) for name in value.columns]))
     elif inspect.isroutine(value) or inspect.isclass(value):
-        total.update(f"{getattr(value, '__qualname__', '')} {_source(value)}".encode())
+        _add(total, code_of([value]))
     else:
         _add_object(total, value)
 
 
 def _add_module(total: Any, module: nn.Module) -> None:
     """Names, weights, what is set, and the code of classes that are not torch's own."""
-    total.update(repr(module).encode())
+    total.update(described(module).encode())
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         _add(total, (name, tensor))
-    for kind in sorted({type(one) for one in module.modules()}, key=str):
-        if not kind.__module__.startswith("torch."):
-            total.update(f"{kind.__qualname__} {_source(kind)}".encode())
-    if hasattr(type(module), "from_raw"):  # it holds a fitted pipeline, which is no tensor
-        for name, value in sorted(vars(module).items()):
-            if not name.startswith("_") and name != "training":
-                _add(total, (name, value))
+    _add(total, code_of(sorted({type(one) for one in module.modules()}, key=str)))
+    if not hasattr(type(module), "from_raw"):
+        _add(total, settings_of(module))
+        return
+    for name, value in sorted(vars(module).items()):  # it holds a fitted pipeline, which is no tensor
+        if not name.startswith("_") and name != "training":
+            _add(total, (name, value))
 
 
 def _add_object(total: Any, value: Any) -> None:
@@ -122,7 +126,7 @@ def _add_object(total: Any, value: Any) -> None:
     try:
         import joblib
     except ModuleNotFoundError:
-        total.update(json.dumps(sorted(vars(value)) if hasattr(value, "__dict__") else repr(value)).encode())
+        _add(total, plain(value))
     else:
         total.update(str(joblib.hash(value)).encode())
 
@@ -130,10 +134,3 @@ def _add_object(total: Any, value: Any) -> None:
 def _column(cells: Any) -> Any:
     found = np.asarray(cells)
     return found if found.dtype != object else [repr(cell) for cell in found]
-
-
-def _source(what: Any) -> str:
-    try:
-        return inspect.getsource(what)
-    except (OSError, TypeError):
-        return ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..errors import ResultsWarning, warn
 from ..loading.file_errors import OutputProblem
-from ._sink import EARLIER, REFUSED, Sink, checksum
+from ._sink import EARLIER, HIDDEN, REFUSED, SUMMARY, Sink, checksum
 
 FORM = 4
 READERS = 4  # files that are verified at a time
@@ -44,9 +44,9 @@ class Manifest:
 
     def drop_damaged_lines(self) -> None:
         """Forget lines that are half, or have changed, so that their units are done again."""
-        if self.records and self.head is None and (self.units or any(self._left())):
+        if self.head is None and (self.units or any(self._left())):
             raise OutputProblem(
-                f"{self.sink.place}: the first line of its manifest is damaged, so the settings of its parts are unknown. "
+                f"{self.sink.place}: the first line of its manifest is damaged or gone, which says what made its parts. "
                 "Delete the folder, or give another one."
             )
         if self.damaged:
@@ -108,10 +108,16 @@ class Manifest:
         """Files of rows; one that was finished just before the end of a run has no line."""
         return (name for name in self.sizes if is_part(name))
 
+    def unknown_files(self, names: Iterable[str]) -> list[str]:
+        """Files among the results that no line knows; readers would read them."""
+        known = {name for unit in self.units.values() for name, _, _ in files_of(unit)}
+        return [name for name in names if _is_read(name) and name not in known]
+
     def begin(self, head: dict[str, Any], append: bool = False) -> None:
         """A new manifest, or the one that is there if it is about the same; with ``append`` about these files and more."""
         head = json.loads(json.dumps({"format": FORM, **head}, default=str))
         if self.head is None:
+            self.sink.remove(SUMMARY)
             self.sink.keep_records({})
             self._add("head", head)
             return
@@ -128,6 +134,7 @@ class Manifest:
                 f"{f'; and {len(changes) - 6} more' if len(changes) > 6 else ''}. Undo that, or give another folder.{hint}"
             )
         if new:
+            self.sink.remove(SUMMARY)
             self._add(f"more-{self.added:06d}", {"more": self.added, **more})
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -149,7 +156,7 @@ def unpacked(record: bytes) -> dict[str, Any] | None:
     """A line of the manifest; None if it is not as it was written."""
     try:
         line = json.loads(record)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(line, dict):
         return None
@@ -170,6 +177,13 @@ def is_part(name: str) -> bool:
     file = name.rpartition("/")[2]
     ending = ".refused" if name.startswith(f"{REFUSED}/") else ".parquet"
     return file.startswith("part-") and file.endswith(ending)
+
+
+def _is_read(name: str) -> bool:
+    """Whether readers take it for rows: they skip names that begin with a dot or an underscore."""
+    if name.startswith(f"{HIDDEN}/"):
+        return is_part(name)
+    return not any(part.startswith((".", "_")) for part in name.split("/")) and not name.endswith("/")
 
 
 def known_files(sink: Sink) -> list[str]:

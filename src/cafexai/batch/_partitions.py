@@ -14,6 +14,7 @@ from ..loading.file_errors import DataProblem
 if TYPE_CHECKING:
     import pyarrow as pa
 
+NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what readers take for a missing value
 MOST = 256  # folders of one unit: each is an open file
 
 
@@ -57,12 +58,13 @@ def split(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, pa.Table
 
 
 def without_folder(table: pa.Table, names: Sequence[str]) -> dict[int, str]:
-    """Rows that have no folder, and why: readers take an empty text for a missing value, and some cannot read these at all."""
+    """Rows that have no folder, and why: readers take some texts for a missing value, and some cannot read these at all."""
     compute = needs("pyarrow.compute", "batch")
     bad: dict[int, str] = {}
     for name in names:
         column = table[name].cast(needs("pyarrow", "batch").string())
-        empty = compute.fill_null(compute.equal(column, ""), True).to_numpy()
+        empty = compute.or_(compute.equal(column, ""), compute.equal(column, NOTHING))
+        empty = compute.fill_null(empty, True).to_numpy()
         bad |= dict.fromkeys(np.flatnonzero(empty).tolist(), f"{name!r} is missing, and partition_by makes a folder of it")
     return bad
 

@@ -53,7 +53,7 @@ class Plan:
         """What must be the same when the run goes on."""
         scorer, files = self.scorer, self.source.files
         about = json.loads(scorer.types.metadata[b"cafexai"])
-        plain = (str, int, type(None))
+        plain, cafe = (str, int, type(None)), scorer.cafe
         asked = {name: value for name, value in vars(scorer.request).items() if name != "show_progress"}
         named = {name: value if isinstance(value, plain) else fingerprint(value) for name, value in asked.items()}
         settings = {name: value for name, value in about["settings"].items() if name not in ("version", "torch")}
@@ -63,8 +63,12 @@ class Plan:
             "settings": {
                 **settings,
                 **named,
-                "background": None if scorer.cafe.background is None else fingerprint(scorer.cafe.background),
-                "schema": None if scorer.cafe.schema is None else fingerprint(scorer.cafe.schema),
+                "background": None if cafe.background is None else fingerprint(cafe.background),
+                "schema": None if cafe.schema is None else fingerprint(cafe.schema),
+                "class_names": cafe.class_names,
+                "probability": cafe.probability,
+                "allow_nan": cafe.allow_nan,
+                "encoding": self.source.letters,
                 "keep": list(scorer.keep),
                 "columns": list(scorer.features),
                 **asdict(scorer.form),
@@ -122,7 +126,7 @@ def make_plan(
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     folders = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     form = Form(scores, top, folders, compression)
-    found = Source(source, encoding, known_files(place))
+    found = Source(source, encoding, known_files(place), kept)
     found.apart_from(place)
     features = features_of(cafe, found.names, (*found.names, *found.extra), found.files[0].path, kept, columns)
     scorer, first = _settle(Scorer(cafe, features, kept, form, asked), found, rows_per_part)

@@ -111,6 +111,11 @@ class Remote:
             with _store():
                 filesystem.rm_file(path)
 
+    def remove(self, name: str) -> None:
+        filesystem, path = self._at(name)
+        with _store(), contextlib.suppress(FileNotFoundError):
+            filesystem.rm_file(path)
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """A note of who writes; that of a process of this machine that has ended does not count."""

@@ -8,15 +8,18 @@ import json
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from typing import Any
 
+from .. import __version__
 from .._cluster import check_address
 from .._engine.request import Request
 from .._extras import needs
 from ..cafe import CAFE
+from ..errors import InternalError, ResultsWarning, warn
 from ..loading.file_errors import DataProblem, OutputProblem
 from . import _kernels
 from ._manifest import Manifest
@@ -25,7 +28,7 @@ from ._prepare_run import ROWS, Plan, make_plan
 from ._progress import Progress, Summary
 from ._ray import OnRay, on_ray
 from ._scorer import Scorer
-from ._sink import HIDDEN, Sink, write, writing
+from ._sink import SUMMARY, Sink, write, writing
 from ._source import Source, Unit
 from ._spark import OnSpark, on_spark
 from ._workers import Beside, Here, working
@@ -136,7 +139,6 @@ def _run(plan: Plan, say: Callable[[str], object] | None) -> Summary:
         manifest.begin(plan.head(word), plan.append)
         manifest.drop_changed_units()
         _same_rows(manifest, found, scorer, plan.rows_per_part)
-    found.known_rows |= manifest.ends
     progress.resume(manifest)
     logger.info("%s: %d units are finished; fingerprint %s", place.place, len(manifest.units), plan.fingerprints["id"])
     small = found.size < SMALL if found.rows is None else found.rows <= plan.rows_per_part
@@ -145,14 +147,17 @@ def _run(plan: Plan, say: Callable[[str], object] | None) -> Summary:
             assert isinstance(pool, (Here, Beside))
             word = "always" if pool.can_make_kernels() else "never"
             manifest.begin(plan.head(word))
+        place.remove(SUMMARY)
         _all_units(_Loop(pool, place, manifest, progress, found, plan.max_bad, word), scorer, plan.rows_per_part)
+    with writing(place):
+        _all_there(manifest, found)
     summary = progress.summary(manifest, plan.fingerprints)
     if not summary.rows:
         raise DataProblem(
             f"{found.address}: none of its {summary.refused} rows could be scored. Reasons: {place.side}/refused."
         )
     with writing(place):
-        write(place, f"{HIDDEN}/summary.json", f"{json.dumps(dataclasses.asdict(summary), indent=1)}\n".encode())
+        write(place, SUMMARY, f"{json.dumps(dataclasses.asdict(summary), indent=1)}\n".encode())
     logger.info("%s: %s", place.place, summary)
     return summary
 
@@ -193,6 +198,9 @@ class _Loop:
     def _note(self, future: Future[Done], unit: Unit, checksum: str) -> None:
         with writing(self.sink):
             result, name = future.result(), self.source.files[unit.file].name
+            if result.rows + result.refused != unit.rows:
+                told = f"of {unit.rows} rows of unit {unit.key}, {result.rows} were scored and {result.refused} refused"
+                raise InternalError(f"score(...): {told}. This is a fault of cafexai {__version__}: please report it.")
             line = {"unit": unit.key, "file": name, "read": unit.rows, "input": checksum}
             self.manifest.add({**line, **dataclasses.asdict(result)})
         self.progress.done(unit, result)
@@ -234,6 +242,7 @@ def _same_rows(manifest: Manifest, source: Source, scorer: Scorer, rows: int) ->
         )
     ipc, times = needs("pyarrow.ipc", "batch"), manifest.head["times"]
     anew = {place for place, file in enumerate(source.files) if times.get(file.name) != file.time}
+    source.known_rows |= {place: rows for place, rows in manifest.ends.items() if place not in anew}
     if not anew:
         return
     others = {key for key, unit in manifest.units.items() if int(key.partition("-")[0]) not in anew}
@@ -244,6 +253,20 @@ def _same_rows(manifest: Manifest, source: Source, scorer: Scorer, rows: int) ->
                 f"{source.files[unit.file].path}: rows from {unit.start} on have changed since they were scored. Put the file "
                 "back as it was, or give another folder for the results."
             )
+
+
+def _all_there(manifest: Manifest, source: Source) -> None:
+    """Every row of every file is in the manifest, and readers find nothing else."""
+    read: Counter[int] = Counter()
+    for key, unit in manifest.units.items():
+        read[int(key.partition("-")[0])] += unit["read"]
+    for place, file in enumerate(source.files):
+        if read[place] != source.known_rows[place]:
+            told = f"{file.path} has {source.known_rows[place]} rows, and {read[place]} were scored or refused"
+            raise InternalError(f"score(...): {told}. This is a fault of cafexai {__version__}: please report it.")
+    if unknown := manifest.unknown_files(manifest.sink.sizes()):
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        warn(f"{manifest.sink.place}: {unknown[0]}{more}: not of this run, but readers of the folder read it.", ResultsWarning)
 
 
 def _pack(ipc: Any, table: Any) -> bytes:

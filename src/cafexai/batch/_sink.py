@@ -24,9 +24,11 @@ from ..loading.file_errors import OutputProblem, short
 HIDDEN = "_cafexai"  # names of bookkeeping begin with it
 REFUSED = f"{HIDDEN}/refused"  # rows without scores
 MANIFEST = f"{HIDDEN}/manifest.jsonl"
+SUMMARY = f"{HIDDEN}/summary.json"  # there is none before a run is finished
 BLOCK = 1 << 22  # bytes that are read at a time
-EARLIER = "it was begun by another version of cafexai. Give another folder."
-UNKNOWN = "there are Parquet files that no run of cafexai has written. Give another folder."
+ANOTHER = "Give another folder."
+EARLIER = f"it was begun by another version of cafexai. {ANOTHER}"
+UNKNOWN = f"there are Parquet files that no run of cafexai has written. {ANOTHER}"
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # a single letter is a drive
 
 
@@ -77,6 +79,9 @@ class Sink(Stage, Protocol):
     def keep_records(self, lines: Mapping[str, bytes]) -> None:
         """These lines and no others."""
 
+    def remove(self, name: str) -> None:
+        """Delete a file, if it is there."""
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """The folder, made if it is missing, for one run at a time."""
 
@@ -92,7 +97,7 @@ def sink_at(address: str | os.PathLike[str]) -> Sink:
     text = os.fspath(address)
     scheme = SCHEME.match(text)
     if scheme is None and "::" not in text:
-        return Local(Path(text).absolute())
+        return Local(Path(os.path.abspath(text)))
     if scheme is not None and scheme[1].lower() == "file" and "::" not in text:
         return Local(Path("/" + text[scheme.end() :]).absolute())
     from ._remote import SCHEMES, Remote
@@ -105,6 +110,8 @@ def sink_at(address: str | os.PathLike[str]) -> Sink:
         )
     if not text[len(scheme[1]) :].startswith("://"):
         raise OutputProblem(f"{text}: a path object loses a slash of an address. Give it as a string: '{scheme[1]}://...'.")
+    if not text[len(scheme[1]) + 1 :].strip("/"):
+        raise OutputProblem(f"{text}: it names no folder. Give one: {scheme[1]}://bucket/folder.")
     return Remote(text.rstrip("/"))
 
 
@@ -206,6 +213,9 @@ class Local:
         text = b"".join(line + b"\n" for line in lines.values())
         replace_file(path, "score", lambda part: Path(part).write_bytes(text))
 
+    def remove(self, name: str) -> None:
+        self._at(name).unlink(missing_ok=True)
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """The lock ends with the process, however that ends."""
@@ -215,6 +225,10 @@ class Local:
                 raise OutputProblem(f"{folder}: it is a file. Give a folder for the results.")
             if (folder / HIDDEN).exists():
                 raise OutputProblem(f"{folder}: {EARLIER}")
+            if others := next((one for one in folder.parents if Path(side_of(one.as_posix())).is_dir()), None):
+                raise OutputProblem(
+                    f"{folder}: it is inside of other results, {others}, whose readers would read it. {ANOTHER}"
+                )
             if folder.is_dir() and not hidden.is_dir() and any(folder.rglob("*.parquet")):
                 raise OutputProblem(f"{folder}: {UNKNOWN}")
             folder.mkdir(parents=True, exist_ok=True)

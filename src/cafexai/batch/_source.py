@@ -61,8 +61,10 @@ class Source:
     ``names`` are the columns in the files; folders such as ``day=3`` add ``extra`` ones, which can be kept.
     """
 
-    def __init__(self, address: Any, encoding: str | None = None, known: Sequence[str] = ()) -> None:
-        """``known``: names of files that come first, in this order, as they did in an earlier run."""
+    def __init__(
+        self, address: Any, encoding: str | None = None, known: Sequence[str] = (), keep: Collection[str] = ()
+    ) -> None:
+        """``known``: names of files that come first, in the order of an earlier run; ``keep``: columns of keys."""
         self.arrow, self.dataset = needs("pyarrow", "batch"), needs("pyarrow.dataset", "batch")
         self.address = address
         self.call = f"score(cafe, {address!r}, ...)"
@@ -72,7 +74,7 @@ class Source:
         order = {name: place for place, name in enumerate(known)}
         paths.sort(key=lambda path: order.get(self._name(path), len(order)))  # files that are not known keep their order
         self.kind = _kind(paths, str(address))
-        self.encoding = encoding
+        self.encoding, self.keep = encoding, frozenset(keep)
         self.files = [self._file(path) for path in paths]
         self.known_rows: dict[int, int] = {}  # of CSV files that an earlier run has read to the end
         self.fragments: list[Any] = []
@@ -101,6 +103,11 @@ class Source:
     def size(self) -> int:
         """Of all files, in bytes."""
         return sum(file.size for file in self.files)
+
+    @property
+    def letters(self) -> str | None:
+        """The encoding of CSV files, however it is spelled."""
+        return codecs.lookup(self.encoding or "utf-8").name if self.kind == "csv" else None
 
     def guess_rows(self) -> int | None:
         """Rows of CSV files, from the length of the first lines; None where they are compressed."""
@@ -162,7 +169,7 @@ class Source:
 
     def _batches(self, fragment: Any, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         own = fragment.physical_schema
-        fields = [self.types.field(name) if name in self.extra else own.field(name) for name in columns]
+        fields = [_plain(self.arrow, self.types.field(name) if name in self.extra else own.field(name)) for name in columns]
         options: dict[str, Any] = {}
         if self.kind == "parquet":
             options["fragment_scan_options"] = self.dataset.ParquetFragmentScanOptions(pre_buffer=False)
@@ -176,20 +183,32 @@ class Source:
         )
 
     def _csv(self, path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Every cell as it is written: what is no number is told row by row."""
-        reader = needs("pyarrow.csv", "batch")
-        names = self._header(path)
+        """Every cell as it is written: what is no number is told row by row. NA is missing in features, and text in keys."""
+        reader, compute = needs("pyarrow.csv", "batch"), needs("pyarrow.compute", "batch")
+        names, missing = self._header(path), self.arrow.array(reader.ConvertOptions().null_values)
+        features = [place for place, name in enumerate(columns) if name not in self.keep]
         with self.filesystem.open_input_stream(path) as stream:
-            yield from reader.open_csv(
+            for batch in reader.open_csv(
                 stream,
                 read_options=reader.ReadOptions(block_size=BLOCK, encoding=self.encoding or "utf8"),
-                parse_options=reader.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+                parse_options=reader.ParseOptions(
+                    delimiter=self.separator,
+                    newlines_in_values=True,
+                    ignore_empty_lines=len(names) > 1,  # of a single column, they are rows
+                ),
                 convert_options=reader.ConvertOptions(
                     column_types=dict.fromkeys(names, self.arrow.string()),
                     include_columns=list(columns),
                     strings_can_be_null=True,
+                    null_values=[""],
                 ),
-            )
+            ):
+                cells = batch.columns
+                for place in features:
+                    word = compute.is_in(cells[place], missing)
+                    if word.true_count:
+                        cells[place] = compute.if_else(word, None, cells[place])
+                yield self.arrow.RecordBatch.from_arrays(cells, schema=batch.schema)
 
     def _header(self, path: str) -> list[str]:
         with self._reading(path), self.filesystem.open_input_stream(path) as stream:
@@ -234,6 +253,13 @@ class Source:
             ) from error
 
 
+def _plain(arrow: Any, field: pa.Field) -> pa.Field:
+    """Texts and bytes as all functions of Arrow take them."""
+    if arrow.types.is_string_view(field.type):
+        return field.with_type(arrow.string())
+    return field.with_type(arrow.binary()) if arrow.types.is_binary_view(field.type) else field
+
+
 def cut(arrow: Any, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """The same rows in tables of so many."""
     waiting: list[Any] = []
@@ -276,7 +302,7 @@ def _find(address: Any) -> tuple[Any, list[str], str | None, str]:
             else:
                 listed = [place] if found.exists(place) else []
                 roots.append(place.rpartition("/")[0])
-        except (OSError, ValueError, ImportError) as error:
+        except Exception as error:  # each store has its own
             raise DataProblem(f"{one}: it cannot be looked at ({short(error)}).") from error
         if not listed:
             raise DataProblem(f"{one}: there is no such file, or no file of rows in it. You are in {os.getcwd()}.")

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 
 from ..loading.file_errors import DataProblem
-from ._manifest import Manifest, files_of, is_part
-from ._sink import HIDDEN, sink_at
+from ._manifest import Manifest, files_of
+from ._sink import SUMMARY, sink_at
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def verify(sink: str | os.PathLike[str]) -> Verified:
         problems.append(f"{place.side}/manifest: the first line is missing")
     problems += [problem for _, problem in manifest.problems()]
     known = {name: size for unit in manifest.units.values() for name, size, _ in files_of(unit)}
-    problems += [f"{name}: no line of the manifest knows it" for name in manifest.sizes if is_part(name) and name not in known]
+    problems += [f"{name}: no line of the manifest knows it" for name in manifest.unknown_files(manifest.sizes)]
     rows = sum(unit["rows"] for unit in manifest.units.values())
-    finished = f"{HIDDEN}/summary.json" in manifest.sizes
+    finished = SUMMARY in manifest.sizes
     return Verified(len(manifest.units), rows, sum(known.values()), finished, tuple(problems))

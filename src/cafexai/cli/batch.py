@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +15,11 @@ from ..loading import load_model
 from ..loading.file_errors import DataProblem
 from . import options, parsing
 from .errors import UseProblem
-from .request import WORDS, Work, guard_call, read_schema
+from .request import WORDS, Work, guard_call, load_monitor, read_schema
 from .status import Status
+
+if TYPE_CHECKING:
+    from ..monitor import Monitor
 
 EVERY = 60.0  # seconds between two lines without a terminal
 Input = Annotated[
@@ -136,6 +140,11 @@ def batch(
         made, known, baselines, about = model_of(source, baseline, status, background)
         status.doing(f"looking at {input}")
         asked = options.Asked(target, against, output_part, batch_size=batch_size)
+        counter = None
+        if monitor is not None:
+            cafe = how.explainer(made, background=about, schema=known)
+            counter = load_monitor(monitor, cafe, asked.request(class_names(made, known), baselines=baselines)).copy()
+            _check_counted(counter, output, parsing.names(keep) or (), scores, top)
 
         def call() -> Any:
             return (estimate if dry_run else score)(
@@ -161,7 +170,7 @@ def batch(
             )
 
         summary = guard_call(call, model, input)
-        watched = None if monitor is None or dry_run else _count_for(monitor, made, known, about, how, output, status)
+        watched = None if counter is None or dry_run else _count_for(counter, output, status)
     typer.echo(_as_json(summary) if json else f"{output}: {summary}")
     if watched is not None:
         typer.echo(f"Counts for monitor check: {watched}", err=True)
@@ -169,17 +178,32 @@ def batch(
         typer.echo(f"Reasons of the refused rows: {sink_at(output).side}/refused")
 
 
-def _count_for(monitor: Path, made: Any, known: Any, about: Any, how: options.How, output: str, status: Status) -> str:
+def _count_for(counter: Monitor, output: str, status: Status) -> str:
     """Counts of the results for a monitor, in a file of the bookkeeping beside them."""
     from ..batch._sink import sink_at
-    from ..monitor import Monitor
 
-    cafe = how.explainer(made, background=about, schema=known)
     status.doing(f"counting {output}")
-    counted = guard_call(lambda: Monitor.load(monitor, cafe).reset().update_batch(output), str(monitor), output)
+    guard_call(lambda: counter.update_batch(output), "the monitor", output)
     path = Path(sink_at(output).side) / "monitor.safetensors"
-    guard_call(lambda: counted.save(path), str(monitor), output)
+    guard_call(lambda: counter.save(path), "the monitor", output)
     return str(path)
+
+
+def _check_counted(monitor: Monitor, output: str, kept: Sequence[str], scores: str, top: int | None) -> None:
+    """Fail before the rows are scored, if the monitor cannot count the result."""
+    from ..batch._sink import Local, sink_at
+
+    if not isinstance(sink_at(output), Local):
+        raise UseProblem(
+            f"--monitor: it counts the results in a folder of this machine. Leave it out for {output}, copy them to a folder, "
+            "and run cafexai monitor check --scores there."
+        )
+    if scores != "all" or top is not None:
+        raise UseProblem("--monitor: it counts positive and negative scores of all features. Leave out --scores and --top.")
+    if lost := [name for name in monitor.reference.features if name not in kept]:
+        raise UseProblem(
+            f"--monitor: it counts inputs, too, and --keep has no {', '.join(lost[:5])}. Add --keep {','.join([*kept, *lost])}."
+        )
 
 
 def model_of(source: options.Source, baseline: str, status: Status, background: str | None) -> tuple[Any, Any, Any, Any]:

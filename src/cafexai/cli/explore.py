@@ -97,6 +97,7 @@ def _session(
             title=Path(data).name,
             second_title=Path(second or data).name,
             sources=sources,
+            typical=True,  # as in cafexai explain
         )
     except DataProblem as error:
         raise DataProblem(f"{data}: {str(error).removeprefix('the data: ')}") from error

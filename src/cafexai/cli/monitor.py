@@ -17,7 +17,7 @@ from . import options
 from . import output as files
 from .batch import model_of
 from .errors import UseProblem
-from .request import USUAL, Work, guard_call
+from .request import USUAL, Work, guard_call, load_monitor
 from .status import Status
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def check(
 
     DATA is a file, a folder of Parquet files, or the counts (.safetensors) that batch --monitor and serve --monitor wrote.
     """
-    from ..monitor import Monitor, write_metrics, write_page
+    from ..monitor import write_metrics, write_page
 
     counts = Path(source.data).suffix == ".safetensors"
     if counts and (by or label or scores):
@@ -120,9 +120,10 @@ def check(
     files.check_out(html, (".html", ".htm"))
     with Status().running() as status:
         cafe, _ = _load_explainer(source, how, status, "zero" if background is None else "background", background)
-        known = guard_call(lambda: Monitor.load(monitor, cafe), source.model, source.data)
+        known = load_monitor(monitor, cafe)
         if counts:
-            found = guard_call(lambda: _check_counts(known, source.data, cafe), source.model, source.data)
+            counted = load_monitor(Path(source.data), cafe)
+            found = guard_call(lambda: known.copy().merge(counted).check(), source.model, source.data)
             verdicts, odd = {WHOLE: found}, dict[str, Any]()
         else:
             verdicts, odd = _check_rows(known, label, by, scores, html is not None, source, status)
@@ -139,13 +140,6 @@ def check(
     code = max((CHANGED[one.severity] for one in verdicts.values()), default=0)
     if fail_on is not None and code >= CHANGED[fail_on]:
         raise typer.Exit(code)
-
-
-def _check_counts(known: Monitor, path: str, cafe: Any) -> Verdict:
-    """The verdict on a window that another process counted."""
-    from ..monitor import Monitor
-
-    return known.copy().merge(Monitor.load(path, cafe)).check()
 
 
 def _check_rows(
@@ -286,7 +280,7 @@ def _text(verdict: Verdict) -> str:
         lines += ["", f"{'moved':<12}{'feature':<24}{'distance':>9}{'p':>10}"]
         lines += [f"{one.kind:<12}{one.feature[:23]:<24}{one.distance:>9.3f}{show_p(one.p):>10}" for one in verdict.moved[:10]]
     if verdict.pairs:
-        lines += ["", "correlations that changed"]
+        lines += ["", "correlations of ranks that changed"]
         lines += [
             f"{one.first}, {one.second}: {one.before:+.2f} to {one.now:+.2f} (p {show_p(one.p)})" for one in verdict.pairs[:5]
         ]

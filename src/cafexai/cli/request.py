@@ -14,6 +14,7 @@ import typer
 
 from ..errors import CompletenessError
 from ..loading import Data, DataProblem, ModelProblem, load_model, model_inputs, read_data
+from ..loading.file_errors import existing
 from ..loading.model_inputs import load_function, load_tokenizer
 from ..loading.tables import list_names
 from ..loading.user_code import describe_error
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .._engine.request import Request
     from ..cafe import CAFE
     from ..explanation import Explanation, Explanations
+    from ..monitor import Monitor
 
 WORDS = ("mean", "median", "mode", "background")
 ENOUGH = 20  # rows of a table that conflict is ranked among
@@ -149,6 +151,8 @@ class Work:
         if self.usual and self.all.form == "table" and len(self.all) > 1 and (self.schema is not None or self.is_pipeline):
             self.baseline = "background"  # in columns that people know, zero says nothing
         baselines, background = self.baselines, self.background()
+        if baselines is None and self.all.form == "table":
+            baselines = "zero"  # it was asked for
         request = asked.request(self.classes, baselines=baselines, display=self.shown)
         question = Question(every_class=asked.target == "all", several_c=tuple(c) if isinstance(c, list) else None)
         self.status.doing(f"explaining {len(self.data)} row{'s' * (len(self.data) != 1)}")
@@ -268,6 +272,17 @@ def guard_call(call: Callable[[], Any], model: str, data: str, table: bool = Tru
         if isinstance(error, CompletenessError) or _inside(error):
             raise
         raise ModelProblem(f"{model}: running it on {data} failed: {describe_error(error)}.") from error
+
+
+def load_monitor(path: Path, cafe: CAFE, request: Request | None = None) -> Monitor:
+    """The monitor of a file, if it is of this explainer, and of the target and baselines of a request."""
+    from ..monitor import Monitor
+
+    existing(path, DataProblem, "the monitor")
+    made: Monitor = guard_call(lambda: Monitor.load(path, cafe), str(path), str(path))
+    if request is not None and not made.is_of(request.target, request.baselines):
+        raise UseProblem(f"--monitor {path}: it was fitted with another --target or --baseline. Give the same.")
+    return made
 
 
 def _inside(error: Exception) -> bool:

@@ -7,7 +7,7 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -17,7 +17,7 @@ from .._processes import record_hangups
 from . import options, parsing
 from .batch import Background, Baseline, Deterministic, class_names, model_of
 from .errors import UseProblem
-from .request import guard_call
+from .request import guard_call, load_monitor
 from .status import Status
 
 if TYPE_CHECKING:
@@ -71,13 +71,9 @@ class Loader:
 
     def _watch(self, cafe: CAFE, request: Request) -> Watch:
         """The monitor, if it is of the same explainer, target and baselines."""
-        from ..monitor import Monitor
         from ..serving.watch import ROWS, Watch
 
-        made = guard_call(lambda: Monitor.load(str(self.monitor), cafe), self.source.model, str(self.monitor))
-        if not made.is_of(request.target, request.baselines):
-            raise UseProblem(f"--monitor {self.monitor}: it was fitted with another --target or --baseline. Give the same.")
-        return Watch(made, self.window or ROWS)
+        return Watch(load_monitor(cast("Path", self.monitor), cafe, request), self.window or ROWS)
 
 
 @options.expand

@@ -19,6 +19,7 @@ from .._inputs import at_least, groups_by_word, resolve_old_words
 from ..cafe import CAFE
 from ..methods import METHODS, Method, scores_groups
 from ..methods.case import Case, case
+from ..methods.embedded import Embedded, other_tokens
 from ..metrics import METRICS
 from .result import Comparison, title
 
@@ -67,7 +68,8 @@ def compare(
 
     Args:
         model: A module, or a function of tensors.
-        x: The rows, a tensor or a table of floating point numbers.
+        x: The rows, a tensor or a table of floating point numbers, or token ids, (rows, tokens), of a module with one
+            embedding layer for them. Gradients are then taken at its vectors, and a token is removed as a whole.
         target: The output to explain: an index, or one per row. None is the only output, or the predicted class of each
             row.
         methods: Names from ``cafexai.methods.METHODS`` and functions with their signature, mixed as you like, or name ->
@@ -112,7 +114,8 @@ def compare(
         raise ValueError("compare(..., seeds=()): give at least one seed.")
     at_least("compare", 1, n_samples=n_samples, n_units=n_units)
     given = case("compare", model, x, baselines, groups, target).aim()
-    groups = None if groups is None else given.groups
+    of_tokens = isinstance(given.model, Embedded)
+    groups = given.groups if groups is not None or of_tokens else None
     if len(given.baselines) > 1:
         raise ValueError("compare(..., baselines=...): metrics take one baseline; a stack of them is for single methods.")
     cell = max(1, min(given.x.shape[2:]) // 8) if given.x.ndim == 4 and groups is None else 0
@@ -305,6 +308,8 @@ def _reason(error: Exception) -> str:
 
 
 def _default_perturbation(given: Case) -> measure.Perturb:
+    if isinstance(given.model, Embedded):
+        return other_tokens
     if given.x.ndim == 4:
         return measure.PatchPerturbation(size=max(1, min(given.x.shape[2:]) // 4))
     if given.x.ndim == 2:

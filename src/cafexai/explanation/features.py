@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._inputs.groups import default_names
+from .._inputs.shown_baselines import UNKNOWN
 from .._inputs.target import split_index
 from .parts import name_output
 
@@ -118,21 +119,7 @@ class FeatureFields:
             >>> cafexai.CAFE(torch.nn.Linear(1, 1)).explain(frame).position("second")
             1
         """
-        if not isinstance(row, str):
-            if not -len(self) <= row < len(self):
-                raise IndexError(f"explanation[{row}]: there are {len(self)} rows.")
-            return int(row) % len(self)
-        found = [place for place, name in enumerate(self.row_names or ()) if name == row]
-        if len(found) == 1:
-            return found[0]
-        if self.row_names is None:
-            raise KeyError(f"explanation[{row!r}]: the rows have no names. Take a position, explanation[0].")
-        if found:
-            raise KeyError(
-                f"explanation[{row!r}]: {len(found)} rows have this name, at the positions {', '.join(map(str, found[:10]))}"
-                f"{' ...' * (len(found) > 10)}. Take one by its position."
-            )
-        raise KeyError(f"explanation[{row!r}]: no row has this name. Names: {', '.join(self.row_names[:10])} ...")
+        return find_row(row, len(self), self.row_names)
 
     def pairs(self, row: int | str = 0, most: int = 10) -> list[tuple[str, str, float]]:
         """The strongest conflicts between two features, or a feature and the biases.
@@ -234,7 +221,8 @@ class FeatureFields:
         if self.against is not None:
             several = split_index(self.against[place][None], self.target.shape[1])
             called.append(" or ".join(name_output(index[0].tolist(), names) for index in several))
-        kind = "unit" if layer is not None else "output" if names is None else "logit"
+        named = self.meta.settings.get("output_kind", "logit")  # of a class
+        kind = "unit" if layer is not None else "output" if names is None else named
         words = [kind if names is None else f"{kind} of", " rather than ".join(called)] if called[0] else [kind]
         words += [f"of layer {layer!r}"] * (layer is not None) + [f"seen at layer {seen_at!r}"] * (seen_at is not None)
         return " ".join(words)
@@ -308,7 +296,9 @@ class FeatureFields:
         flat = (one.flat(one.baselines) if numbers is None else numbers)[0].tolist()
         for name, number, code in zip(one.names(), flat, which_are_codes(one), strict=True):
             words = self.features.categories.get(name)
-            if words is None:
+            if number == UNKNOWN and numbers is not None:
+                found.append("")
+            elif words is None:
                 found.append("(none)" if code and number < 0 else None if number != number else number)
             elif number == -1 and numbers is not None:
                 found.append(None)
@@ -316,6 +306,25 @@ class FeatureFields:
                 known = number == number and number == int(number) and 0 <= int(number) < len(words)
                 found.append(words[int(number)] if known else "(none)")
         return found
+
+
+def find_row(row: int | str, count: int, names: tuple[str, ...] | None, of: str = "explanation") -> int:
+    """The position of a row that is given by its name, or by its position; ``of`` is a name for errors."""
+    if not isinstance(row, str):
+        if not -count <= row < count:
+            raise IndexError(f"{of}[{row}]: there are {count} rows.")
+        return int(row) % count
+    found = [place for place, name in enumerate(names or ()) if name == row]
+    if len(found) == 1:
+        return found[0]
+    if names is None:
+        raise KeyError(f"{of}[{row!r}]: the rows have no names. Take a position, {of}[0].")
+    if found:
+        raise KeyError(
+            f"{of}[{row!r}]: {len(found)} rows have this name, at the positions {', '.join(map(str, found[:10]))}"
+            f"{' ...' * (len(found) > 10)}. Take one by its position."
+        )
+    raise KeyError(f"{of}[{row!r}]: no row has this name. Names: {', '.join(names[:10])} ...")
 
 
 def which_are_codes(explanation: Any) -> list[bool]:

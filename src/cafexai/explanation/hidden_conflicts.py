@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
+from .features import find_row
+
 if TYPE_CHECKING:
     from ..plotting.picture import Picture
 
@@ -61,6 +63,7 @@ class HiddenConflicts:
         middle: It was taken because its output is the middle one of all of them.
         features: How many features there are; m of them were compared.
         moved: (rows,): how far the output is from that at the baseline.
+        row_names: What the rows are called, which may then be given by name.
 
     Example:
         >>> import torch
@@ -85,6 +88,7 @@ class HiddenConflicts:
     middle: bool = False
     features: int = 0
     moved: Tensor | None = None
+    row_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -101,7 +105,7 @@ class HiddenConflicts:
         """max(0, conflict - visible). (rows, m, m)"""
         return (self.conflict - self.visible).clamp_min(0)
 
-    def top(self, row: int = 0, most: int = 3) -> list[HiddenPair]:
+    def top(self, row: int | str = 0, most: int = 3) -> list[HiddenPair]:
         """The pairs with the largest hidden conflict of one row, largest first.
 
         Args:
@@ -121,6 +125,7 @@ class HiddenConflicts:
             >>> len(found.top(0))
             1
         """
+        row = self._position(row)
         names, found = self.names[row], []
         for amount, i, j in self._rank(self.hidden[row], row)[:most]:
             i, j = (i, j) if self._hides(row, i, j) >= self._hides(row, j, i) else (j, i)
@@ -128,7 +133,7 @@ class HiddenConflicts:
             found.append(HiddenPair(names[j], names[i], amount, self.alone[row, j].item(), without))
         return found
 
-    def fights(self, row: int = 0, most: int = 10) -> list[FightingPair]:
+    def fights(self, row: int | str = 0, most: int = 10) -> list[FightingPair]:
         """The pairs of features that cancel most of each other in one row, largest first.
 
         Args:
@@ -148,12 +153,16 @@ class HiddenConflicts:
             >>> len(found.fights(0))
             1
         """
+        row = self._position(row)
         names, hidden, alone, least = self.names[row], self.hidden[row], self.alone[row], self._least(row)
         return [
             FightingPair(names[i], names[j], amount, part if part > least else 0.0, alone[i].item(), alone[j].item())
             for amount, i, j in self._rank(self.conflict[row], row)[:most]
             for part in (hidden[i, j].item(),)
         ]
+
+    def _position(self, row: int | str) -> int:
+        return find_row(row, len(self), self.row_names, "hidden conflicts")
 
     def _least(self, row: int) -> float:
         return ROUNDING * max(self.conflict[row].max().item(), self.alone[row].abs().max().item())
@@ -174,7 +183,7 @@ class HiddenConflicts:
         first, second = self.alone[row, i].item(), self.without[row, i, j].item()
         return min(abs(first), abs(second)) if first * second < 0 else 0.0
 
-    def sentences(self, row: int = 0, most: int = 3) -> list[str]:
+    def sentences(self, row: int | str = 0, most: int = 3) -> list[str]:
         """The pairs with the largest hidden conflict of one row, in words.
 
         A pair is told if its hidden conflict is at least half of the largest number of the row: what a single feature does,
@@ -199,10 +208,11 @@ class HiddenConflicts:
         """
         from ..plotting.conflict_words import hidden_sentence
 
+        row = self._position(row)
         least = TOLD * self._largest(row)
         return [hidden_sentence(pair) for pair in self.top(row, most) if pair.hidden >= least]
 
-    def plot(self, row: int = 0, most: int = 8) -> Picture:
+    def plot(self, row: int | str = 0, most: int = 8) -> Picture:
         """Who fights whom in one row: the exact map, and its strongest pairs as a network; needs matplotlib.
 
         Args:
@@ -223,9 +233,10 @@ class HiddenConflicts:
         """
         from ..plotting.pairs import exact_pairs
 
-        return exact_pairs(self, row, most)
+        return exact_pairs(self, self._position(row), most)
 
     def __str__(self) -> str:
-        lines = [f"row {row}: {line}" for row in range(len(self.names)) for line in self.sentences(row)]
+        called = self.row_names or [f"row {row}" for row in range(len(self))]
+        lines = [f"{name}: {line}" for row, name in enumerate(called) for line in self.sentences(row)]
         told = [f"Held against {self.against}."] * (self.baselines > 1)
         return "\n".join([*(lines or [NONE_HIDDEN]), *told])

@@ -42,6 +42,10 @@ class ConflictScale:
     settings: Mapping[str, str] = field(default_factory=dict)
     among: str = "background rows"
 
+    def __repr__(self) -> str:
+        middle = f", half of them above {sorted(self.shares)[len(self.shares) // 2]:.0%}" if self.shares else ""
+        return f"ConflictScale({len(self.shares)} {self.among}{middle}, kind={self.kind!r}, about={self.about!r})"
+
     def rank_shares(self, shares: Tensor) -> Tensor:
         """Rank shares of conflict among those of the background rows.
 

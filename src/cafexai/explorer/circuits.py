@@ -14,8 +14,10 @@ from .._core.run import Run, Settings
 from .._engine.model import Subject
 from .._engine.module_paths import module_paths
 from .._engine.output import select_output
+from .._inputs.background import Background
 from .._inputs.convert import convert_inputs
 from ..conflicts.local_units import LocalLayer, Recorder
+from ..explanation import Explanation
 from ..plotting.row_lines import number
 from .requests import Choice, Refused
 from .rows import Edits
@@ -44,8 +46,9 @@ class Held:
 def units_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
     """Layers by the influence that cancelled in their units, and the units that hold most of it, with their inputs."""
     aimed = session.fix_target(place, choice)
+    e = session.explain([place], aimed, edits)
     try:
-        held = _find_held(session, place, aimed, edits)
+        held, against = _find_held(session, e, place, aimed, edits)
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:
         return {"layers": [], "units": [], "refused": f"The layers of this model cannot be taken apart: {error}"}
     layers = [
@@ -65,7 +68,7 @@ def units_view(session: Session, place: int, choice: Choice, edits: Edits) -> di
     found.sort(key=lambda entry: -entry[0])
     names = _feature_names(session, place, edits)
     units = [_unit(held, order, at, unit, names) for size, order, at, unit in found[:UNITS] if size > 0]
-    return {"target": session.explain([place], aimed, edits).target_name(), "layers": layers, "units": units}
+    return {"target": e.target_name(), "against": against, "layers": layers, "units": units}
 
 
 def _unit(held: list[Held], order: int, at: int, unit: int, names: list[str]) -> dict[str, Any]:
@@ -95,14 +98,21 @@ def _unit(held: list[Held], order: int, at: int, unit: int, names: list[str]) ->
     }
 
 
-def _find_held(session: Session, place: int, choice: Choice, edits: Edits) -> list[Held]:
-    """All layers of units that a forward pass meets, with the slope of the explained output at what each passes on."""
+def _find_held(session: Session, e: Explanation, place: int, choice: Choice, edits: Edits) -> tuple[list[Held], str]:
+    """All layers of units that a forward pass meets, with the slope of the explained output at what each passes on.
+
+    Of several baselines one is taken, whose name is returned, too.
+    """
     inputs, baseline = session.apply_edits(place, choice, edits)
     ready = convert_inputs(inputs, None, session.tokenizer, None, None, session.takes_raw)
     if ready.extra is not None:
         raise Refused("it takes further arguments beside its inputs.")
     given = session.prepare_inputs(inputs)
-    start = session.reference(given, baseline)
+    against = ""
+    if isinstance(baseline, Background):
+        start, against = session.middle_reference(e, choice)
+    else:
+        start = session.reference(given, baseline)
     at_row, output = _run(session, given.tensors, True)
     at_start, _ = _run(session, start, False)
     if [layer.name for layer, _ in at_row] != [layer.name for layer, _ in at_start]:
@@ -122,7 +132,7 @@ def _find_held(session: Session, place: int, choice: Choice, edits: Edits) -> li
         if effect.shape == up.shape and passed is not None:
             kept = LocalLayer(layer.name, layer.inputs, layer.weight, layer.bias, layer.activation, other.inputs)
             found.append(Held(kept, up, down, effect, slope.shape[3] if slope.ndim == 4 else 0))
-    return found
+    return found, against
 
 
 def _one_way(weight: Tensor, delta: Tensor) -> Tensor:

@@ -33,7 +33,10 @@ def pairs_view(session: Session, place: int, choice: Choice, edits: Edits) -> di
         "sentences": told or [NO_PAIR],
         "hidden": found.sentences(0),
         "measured": evaluation_sentence(
-            found.evaluations, len(found.names[0]), found.features, session.name_baseline(found, aimed)
+            found.evaluations,
+            len(found.names[0]),
+            found.features,
+            session.name_baseline(aimed, found.baseline, found.baselines, found.against),
         ),
         **_map(found.conflict[0], found.names[0], kept),
         "hidden_amounts": _amounts(found.hidden[0], kept),

@@ -84,7 +84,9 @@ def python_lines(session: Session, places: Sequence[int], choice: Choice, edits:
     if rows.data.form != "table" or edits.get("regions") or edits.get("struck"):
         return ""
     own = "model" in session.sources
-    start = _loading(session.sources) if own else ["# cafe and frame: what was given to explore(cafe, frame)"]
+    start = (
+        _loading(session.sources, session.takes_raw) if own else ["# cafe and frame: what was given to explore(cafe, frame)"]
+    )
     if not start:
         return ""
     lines = [*start, f"rows = frame[{list(rows.columns)!r}].iloc[{list(places)!r}].copy()"]
@@ -118,11 +120,33 @@ def _write_value(value: Any) -> str:
     return repr(value.item() if hasattr(value, "item") else value)
 
 
-def _loading(sources: dict[str, str]) -> list[str]:
+def _loading(sources: dict[str, str], pipeline: bool) -> list[str]:
     """Model and data as the command reads them, in a few lines; empty where that takes more."""
     spec, data = sources["model"], sources["data"]
-    if ":" not in Path(spec).name or spec.partition(":")[0].endswith(".py") or sources.get("encoding"):
+    kept = pipeline and spec.endswith((".joblib", ".pkl"))
+    if sources.get("encoding") or not (kept or (":" in Path(spec).name and not spec.partition(":")[0].endswith(".py"))):
         return []
+    return [*(_load_pipeline(spec, kept) if pipeline else _load_network(spec, sources)), *_read_table(data, sources)]
+
+
+def _load_pipeline(spec: str, kept: bool) -> list[str]:
+    """A model of scikit-learn, in a file or made by a function."""
+    module, _, name = spec.rpartition(":")
+    top = name.split(".")[0]
+    imports = ["import joblib", "import pandas"] if kept else ["import pandas"]
+    imports += ["from cafexai import CAFE, Schema, from_sklearn"] + ([] if kept else [f"from {module} import {top}"])
+    made = f"joblib.load({spec!r})" if kept else f"{name} if hasattr({name}, 'predict') else {name}()"
+    return [*imports, "", f"model = from_sklearn({made})"]
+
+
+def _read_table(data: str, sources: dict[str, str]) -> list[str]:
+    reader = "parquet" if data.endswith(".parquet") else "csv"
+    lines = [f"frame = pandas.read_{reader}({data!r})"]
+    return [*lines, f"schema = Schema.read({sources['schema']!r})"] if sources.get("schema") else lines
+
+
+def _load_network(spec: str, sources: dict[str, str]) -> list[str]:
+    """A module of torch, made by a function."""
     module, _, name = spec.rpartition(":")
     top = name.split(".")[0]
     lines = ["import pandas", "import torch", "from cafexai import CAFE, Schema", f"from {module} import {top}", ""]
@@ -132,10 +156,5 @@ def _loading(sources: dict[str, str]) -> list[str]:
         lines.insert(2, "from safetensors.torch import load_file")
         lines.append(f"model.load_state_dict(load_file({weights!r}))")
     elif weights:
-        return []
-    lines.append("model.eval()")
-    reader = "parquet" if data.endswith(".parquet") else "csv"
-    lines.append(f"frame = pandas.read_{reader}({data!r})")
-    if sources.get("schema"):
-        lines.append(f"schema = Schema.read({sources['schema']!r})")
-    return lines
+        lines.append(f"model.load_state_dict(torch.load({weights!r}, weights_only=True))")
+    return [*lines, "model.eval()"]

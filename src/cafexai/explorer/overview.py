@@ -24,7 +24,7 @@ def overview(scoring: Scoring, output: int | None = None) -> dict[str, Any]:
     order = np.argsort(-sizes, kind="stable")  # by mean |net|
     bars = [
         {"name": names[i], "exact": [up[i], down[i], up[i] - down[i]], "up": number(up[i]), "down": number(down[i])}
-        | {"net": number(up[i] - down[i])}
+        | {"net": number(up[i] - down[i]), "size": number(sizes[i])}
         for i in order[:FEATURES].tolist()
     ]
     shares = scoring.columns["share"][: scoring.done]
@@ -45,7 +45,8 @@ def overview(scoring: Scoring, output: int | None = None) -> dict[str, Any]:
 def _outputs(scoring: Scoring) -> list[dict[str, Any]]:
     """The outputs that rows are explained for, the most frequent first."""
     classes = classes_of(scoring.session)
-    names = scoring.session.output_names or ([f"the logit of {classes[1]!r}"] if classes else ["output"])
+    kind = getattr(scoring.session.cafe.model, "output_kind", "logit")
+    names = scoring.session.output_names or ([f"the {kind} of {classes[1]!r}"] if classes else ["output"])
     ranked = sorted(scoring.sums.items(), key=lambda entry: (-entry[1].rows, entry[0]))
     return [{"place": place, "name": names[place], "rows": sums.rows} for place, sums in ranked]
 

@@ -66,6 +66,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
     kind = "text" if e.features.tokens is not None else kind_of(e)
     part = by_region(e) if kind == "image" else e
     digits = round_explanation(part, most, order=order, fold=False)  # every value can be changed
+    conflict = "" if digits.between is None else conflict_sentence(digits.between)
     found: dict[str, Any] = {
         "kind": kind,
         "feature": FEATURE.get(kind, "feature"),
@@ -74,7 +75,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
         "end": digits.end,
         "times": digits.times,
         "conflict": "" if digits.between is None else digits.between.short,
-        "conflict_sentence": "" if digits.between is None else conflict_sentence(digits.between),
+        "conflict_sentence": conflict,
         "conflict_kind": e.conflict_kind,
         "probability": None if e.probability is None else percent(e.probability.item()),
         "lines": [
@@ -92,7 +93,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
             for line in digits.lines
             if line.name
         ],
-        "sentences": [text_of(one) for one in sentences(part, digits, kind)],
+        "sentences": [told for one in sentences(part, digits, kind) if (told := text_of(one)) != conflict],
         "notes": [*baseline_lines(part), *frozen_lines(e), *e.notes],
         "error": f"{e.completeness_error.abs().item():.1e}",
     }

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .._core.variant import Variant
+from .._engine.hidden_conflicts import middle_baseline
 from .._engine.job import as_arguments
 from .._engine.output import select_output
 from .._engine.output_probabilities import implied_probability
@@ -24,6 +26,7 @@ from .._inputs.prepare import Inputs, has_own_columns, prepare
 from ..cafe import CAFE
 from ..explanation import Explanation, HiddenConflicts
 from ..explanation.scale import ConflictScale
+from ..plotting.conflict_words import baseline_words
 from .requests import BACKGROUND, TYPICAL, Choice, Refused
 from .rows import Edits, Rows, paint_regions, plain
 from .worker import Worker
@@ -45,8 +48,10 @@ class Session:
         title: str = "data",
         second_title: str = "the second data",
         sources: dict[str, str] | None = None,
+        typical: bool = False,
     ) -> None:
         self.cafe, self.rows, self.second = cafe, rows, second
+        self.typical = typical and len(rows) > 1  # without a background, its own rows are one
         self.tokenizer, self.output, self.title = cafe.tokenizer, output, title
         self.second_title = second_title
         self.sources = sources or {}  # where model and data come from, in Python and as a command
@@ -115,14 +120,11 @@ class Session:
         except (ValueError, RuntimeError) as error:
             raise Refused(str(error)) from error
 
-    def name_baseline(self, found: HiddenConflicts, choice: Choice) -> str:
-        """The baseline that a row is held against, in words."""
+    def name_baseline(self, choice: Choice, number: int, count: int, words: str) -> str:
+        """The baseline that a row is held against; ``words`` are for that of this number among several."""
         word = choice.baseline
-        if found.baselines > 1 and self.cafe.background is None:
-            place = int(draw_places(len(self.rows), found.baselines, 0)[found.baseline])
-            return f"{self.rows.name(place)}, {found.against}"
-        if found.baselines > 1:
-            return found.against
+        if count > 1:
+            return words if self.cafe.background is not None else f"{self.rows.name(self._draw(count)[number])}, {words}"
         if word.startswith("row:"):
             return self.rows.name(int(word.removeprefix("row:")))
         return {"mask": "the mask token"}.get(word) or (f"the {word} of the data" if word in TYPICAL else word)
@@ -153,6 +155,14 @@ class Session:
         if edits.get("regions"):
             inputs, _ = paint_regions(inputs, display, edits["regions"], baseline)
         return inputs, baseline
+
+    def middle_reference(self, e: Explanation, choice: Choice) -> tuple[tuple[Tensor, ...], str]:
+        """Of the typical rows that a row is compared with the one whose output is in the middle, and its name."""
+        assert e.job is not None
+        number, count = middle_baseline(e), len(e.job.stack)
+        parts = zip(e.job.stack[number], e.job.given.tensors, strict=True)
+        start = tuple(torch.zeros_like(x) if part is None else part for part, x in parts)
+        return start, self.name_baseline(choice, number, count, baseline_words(number, count, True, e.sides is not None))
 
     def reference(self, given: Inputs, baseline: Any) -> tuple[Tensor, ...]:
         """The baseline of a row as tensors, zeros written out."""
@@ -187,9 +197,10 @@ class Session:
         """The words for what rows may be compared with, the usual one first."""
         if self.rows.data.form != "texts":
             table = self.rows.data.form == "table"
-            own = self.cafe.background is not None and (self.takes_raw or self.cafe.schema is not None)
             known = ["zero", *([BACKGROUND] if table else []), *TYPICAL, "row"]
-            return sorted(known, key=lambda word: word != BACKGROUND) if table and own else known  # zero is not typical there
+            own = self.takes_raw or self.cafe.schema is not None  # columns that people know, in which zero is not typical
+            first = table and own and (self.typical or self.cafe.background is not None)
+            return sorted(known, key=lambda word: word != BACKGROUND) if first else known
         return ["mask", "zero"] if getattr(self.tokenizer, "mask_token_id", None) is not None else ["zero"]
 
     def baseline(self, word: str) -> Any:
@@ -231,7 +242,20 @@ class Session:
         """At most so many rows of the background, or of the data, drawn at random; always the same."""
         if self.cafe.background is not None:
             return draw_rows(self.cafe.background, most, 0)
-        return self.rows.inputs(draw_places(len(self.rows), most, 0).tolist())[0]
+        return self.rows.inputs(self._draw(most))[0]
+
+    def _draw(self, most: int) -> list[int]:
+        """The places of rows of the data, drawn at random."""
+        return [self._usable[i] for i in draw_places(len(self._usable), most, 0).tolist()]
+
+    @cached_property
+    def _usable(self) -> Sequence[int]:
+        """The places of the rows that the schema does not refuse."""
+        schema, everywhere = self.cafe.schema, range(len(self.rows))
+        if schema is None or self.rows.data.form != "table" or not set(schema.names) <= set(self.rows.data.names):
+            return everywhere
+        refused = schema.check(self.rows.data.rows, self.cafe.allow_nan)
+        return [place for place in everywhere if place not in refused] or everywhere
 
     def baseline_cells(self, word: str) -> dict[str, Any]:
         """The values of the baseline in the units of the columns, where it has such."""

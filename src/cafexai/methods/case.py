@@ -24,6 +24,7 @@ from .._inputs.baselines import references
 from .._inputs.groups import default_names, places
 from .._inputs.prepare import model_dtype, prepare
 from .._inputs.target import choose_target
+from .embedded import Embedded, embedded_baseline, embedded_model
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,14 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
     subject = Subject(model)
     subject.ready(name)
     given = prepare(x, subject.model, call=name)
+    by_vectors = None if given.is_tuple else embedded_model(name, subject.model, given.tensors[0])
+    if by_vectors is not None:
+        return _case_of_tokens(name, by_vectors, given.tensors[0], baselines, feature_groups, target)
     if given.is_tuple or not given.tensors[0].is_floating_point():
         raise ValueError(
             f"{name}(model, x): x is one tensor or table of floating point numbers, shaped (rows, ...): x.float() for a table "
-            "of integers. CAFE(model).explain also takes several inputs and integer codes."
+            "of integers. Token ids, (rows, tokens), are taken if model is a module that gives a tensor, with one embedding "
+            "layer for them. CAFE(model).explain also takes several inputs and integer codes."
         )
     rows = given.tensors[0].clone() if given.tensors[0].is_inference() else given.tensors[0]
     dtype, _ = model_dtype(subject.model)
@@ -113,6 +118,16 @@ def case(name: str, model: Any, x: Any, baselines: Any = None, feature_groups: A
             feature_groups = torch.as_tensor(feature_groups).long()
         groups, _ = places(feature_groups, [shape], lambda: given.names or default_names([shape]), name)
     return Case(name, plain, rows, stack, groups.view(shape).to(rows.device), target)
+
+
+def _case_of_tokens(name: str, model: Embedded, ids: Tensor, baselines: Any, feature_groups: Any, target: Any) -> Case:
+    """Vectors of tokens as rows, and all numbers of a vector as one group."""
+    vectors, tokens = model.embed(ids), ids.shape[1:]
+    groups = torch.arange(ids.shape[1])
+    if feature_groups is not None:
+        groups, _ = places(feature_groups, [tokens], lambda: default_names([tokens]), name)
+    start = embedded_baseline(name, model, ids, baselines)
+    return Case(name, model, vectors, [start], groups[:, None].expand(vectors.shape[1:]).to(ids.device), target)
 
 
 @contextlib.contextmanager
@@ -141,7 +156,8 @@ _SHARED = """Shared by all methods.
 
 Args:
     model: A module, or a function of tensors.
-    x: The rows, a tensor or a table of floating point numbers, (rows, ...).
+    x: The rows, a tensor or a table of floating point numbers, (rows, ...), or token ids, (rows, tokens), of a module with
+        one embedding layer for them; gradients are taken at its vectors.
     target: The output to explain: an index, one per row, or tuples for outputs of more dimensions. None is the only
         output, or the predicted class of each row.
     baselines: {baselines}
@@ -210,7 +226,10 @@ def method(
             others = {word: given.pop(word) for word in list(given) if word not in known}
             (groups,) = resolve_old_words(name, others, feature_groups=(feature_groups, None, "feature_mask"))
             asked = case(name, model, x, baselines if compares else None, groups, target)
-            return own(asked.aim() if aimed else asked, **given)
+            found = own(asked.aim() if aimed else asked, **given)
+            if not isinstance(asked.model, Embedded) or found.shape == np.shape(x):
+                return found
+            return found[..., 0] if group_scores else found.sum(-1)  # by token; of its group each number has the score
 
         shared = [p for p in inspect.signature(run, follow_wrapped=False).parameters.values() if p.kind is not p.VAR_KEYWORD]
         run.__signature__ = inspect.Signature([*shared, *options], return_annotation=Tensor)  # type: ignore[attr-defined]

@@ -91,7 +91,7 @@ def _details(verdict: Verdict, rows: Sequence[OddRow], window: str) -> list[Html
             [f"{one.first}, {one.second}", f"{one.before:+.2f}", f"{one.now:+.2f}", show_p(one.p)]
             for one in verdict.pairs[:PAIRS]
         ]
-        parts.append(_table(("inputs", "before", "now", "p"), lines, "Correlations that changed", window=window))
+        parts.append(_table(("inputs", "before", "now", "p"), lines, "Correlations of ranks that changed", window=window))
     families = [[name, f"{value:.2f}", f"{limit:.2f}", "yes" if value > limit else "no"]
                 for name, (value, limit) in verdict.statistics.items()]  # fmt: skip
     if rows:

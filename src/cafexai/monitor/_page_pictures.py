@@ -11,7 +11,8 @@ from ._verdict import Histogram, Verdict
 
 WIDE, TALL = 240, 90  # of a histogram
 TITLES = {"input": "value", "positive": "pushes up", "negative": "pushes down", "output": "output of the model"}
-LONG, HIGH = 720, 170  # of the timeline
+LONG, HIGH = 720, 170  # of the timeline, at most
+BESIDE = 64  # pixels of a window, if there are few
 REACH = 4.0  # doublings of the limit that the timeline shows
 
 
@@ -67,7 +68,8 @@ def _ticks(one: Histogram, step: float) -> list[Html]:
 
 def draw_timeline(verdicts: Mapping[str, Verdict]) -> Html:
     """A bar for each window: its largest statistic as a multiple of the limit; the dashed line is the limit."""
-    step = (LONG - 60) / len(verdicts)
+    long = min(LONG, 60 + BESIDE * len(verdicts))
+    step = (long - 60) / len(verdicts)
     base, limit = HIGH - 30, HIGH - 30 - (HIGH - 40) / (REACH + 1)
     parts = []
     for place, (name, one) in enumerate(verdicts.items()):
@@ -80,12 +82,12 @@ def draw_timeline(verdicts: Mapping[str, Verdict]) -> Html:
         wide = max(step - min(4.0, step / 4), 0.5)
         parts.append(tag("rect", box, x=f"{at:.1f}", y=f"{base - tall:.1f}", width=f"{wide:.1f}", height=f"{tall:.1f}",
                          kind=f"bar-{one.severity}"))  # fmt: skip
-    shown = max(1, ceil(80 / step))  # as many names as there is room for
+    shown = max(1, ceil(72 / step))  # as many names as there is room for
     for place, name in enumerate(verdicts):
         if place % shown == 0:
             parts.append(tag("text", name[:12], x=f"{60 + place * step:.1f}", y=HIGH - 14))
-    parts.append(tag("path", d=f"M60 {limit:.1f}H{LONG}", kind="limit"))
+    parts.append(tag("path", d=f"M60 {limit:.1f}H{long}", kind="limit"))
     parts.append(tag("text", "limit", x=52, y=f"{limit + 4:.1f}", text_anchor="end"))
     parts.append(tag("text", f"{2**REACH:.0f} times", x=52, y=14, text_anchor="end"))
     said = "Largest statistic of each window as a multiple of its limit; see the table below"
-    return tag("svg", *parts, viewbox=f"0 0 {LONG} {HIGH}", role="img", label=said)
+    return tag("svg", *parts, viewbox=f"0 0 {long} {HIGH}", width=long, height=HIGH, role="img", label=said)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ._bins import FEW, LEVELS, MISSING, NEW, WIDTH, Bins, Counts, Numbers
 from ._signals import LAST, Signals
 from ._statistics import correlations, cumulative, kolmogorov_smirnov, scale, surprise, surprise_limit
-from ._window import Standard, Window, place_values, summarise
+from ._window import Window, count_places, place_values, rank_bins, rank_rows, summarise
 
 FAMILIES = ("inputs", "new values", "correlations", "scores", *LAST)  # each has a limit of its own
 EXCEEDING = 10  # chunks that exceed the limit of a family: fewer would make it uncertain
@@ -29,7 +29,7 @@ class Reference:
     features: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]  # words for the codes of features that are categories
     bins: tuple[Bins, ...]  # of each column
-    standard: Standard
+    ranks: Numbers  # (features, bins): middle ranks, which correlations are of
     window: Window  # the counts of the reference
     pair_noise: Numbers  # (features, features): standard deviation of a correlation times the root of the rows
     limits: Mapping[str, float]  # by family, of scaled statistics
@@ -69,16 +69,16 @@ def fit_reference(
     count = len(signals.features)
     most = [LEVELS if name in categories else FEW for name in signals.features] + [FEW] * (3 * count + len(LAST))
     bins = tuple(Bins.fit(signals.values[:, column], most[column]) for column in range(signals.values.shape[1]))
-    standard = Standard.fit(signals.inputs)
-    window = summarise(bins, standard, signals)
-    places, z = place_values(bins, signals.values), standard.apply(signals.inputs)
+    places = place_values(bins, signals.values)
+    ranks = rank_bins(count_places(places, count)[:count])
+    window, z = summarise(bins, ranks, signals), rank_rows(ranks, places)
     chunks = _draw_chunks(len(z), chunk_rows, min(MOST_CHUNKS, ceil(EXCEEDING * len(FAMILIES) / false_alarms)), seed)
     noise = _pair_noise(z, chunks[: min(len(chunks), 500)])
     maxima = chunk_statistics(window, places, z, chunks, noise)
     rate = false_alarms / len(FAMILIES)
     limits = {family: float(np.quantile(values, 1 - rate, method="higher")) for family, values in maxima.items()}
     spreads = signals.values[:, -len(LAST) :].std(0)
-    found = Reference(signals.features, categories, bins, standard, window, noise, limits, false_alarms, chunk_rows, spreads)
+    found = Reference(signals.features, categories, bins, ranks, window, noise, limits, false_alarms, chunk_rows, spreads)
     limits["new values"] = surprise_limit(rate, count + int(found.complete.sum()))
     return found
 

@@ -47,17 +47,30 @@ def _changes(verdict: Verdict) -> list[str]:
         found = f"no change was found in {verdict.rows} rows"
         return [found if verdict.harm != "seen" else f"{found}, but predictions are worse"]
     if verdict.columns:
-        return _broken(verdict)
+        return [*_broken(verdict), *_moved(verdict), *_apart(verdict)]
     if verdict.kind == "correlation shift":
-        pairs = [f"{_quote(one.first)} and {_quote(one.second)}" for one in verdict.pairs[:NAMED]]
-        more = f" ({len(verdict.pairs) - NAMED} more pairs)" if len(verdict.pairs) > NAMED else ""
-        return [f"each input looks the same, but {', and '.join(pairs)} no longer move together as before{more}"]
-    inputs = [one.feature for one in verdict.moved if one.kind == "input"]
-    if inputs:
-        return [f"{_list(inputs)} {'has' if len(inputs) == 1 else 'have'} other values than in the reference"]
+        return [f"each input looks the same, but {', '.join(_apart(verdict))}"]
+    if inputs := _moved(verdict):
+        return [*inputs, *_apart(verdict)]
     if verdict.kind == "covariate shift":
         return ["each input looks the same, but together they push the model differently"]
     return ["the inputs look the same"]
+
+
+def _moved(verdict: Verdict) -> list[str]:
+    """Inputs with other values, of columns that are neither lost nor have new values."""
+    inputs = [one.feature for one in verdict.moved if one.kind == "input" and one.feature not in verdict.columns]
+    return [f"{_list(inputs)} {'has' if len(inputs) == 1 else 'have'} other values than in the reference"] if inputs else []
+
+
+def _apart(verdict: Verdict) -> list[str]:
+    """Pairs whose correlation changed, of columns that are neither lost nor have new values: of others it is no news."""
+    if "correlations" not in verdict.alarms:
+        return []
+    pairs = [one for one in verdict.pairs if not {one.first, one.second} & set(verdict.columns)]
+    shown = ", and ".join(f"{_quote(one.first)} and {_quote(one.second)}" for one in pairs[:NAMED])
+    more = f" ({len(pairs) - NAMED} more pairs)" if len(pairs) > NAMED else ""
+    return [f"{shown} no longer move together as before{more}"] if pairs else []
 
 
 def _broken(verdict: Verdict) -> list[str]:

@@ -16,18 +16,18 @@ from ..batch._fingerprint import fingerprint
 from ._baselines import decode_baselines, encode_baselines, uses_background
 from ._bins import Bins
 from ._reference import Reference
-from ._window import ARRAYS, NUMBERS, Standard, Window
+from ._window import ARRAYS, NUMBERS, Window
 
 if TYPE_CHECKING:
     from ..cafe import CAFE
 
-FORMAT = "monitor-3"
+FORMAT = "monitor-4"
 
 
 def fingerprint_fit(cafe: CAFE, reference: Reference, options: dict[str, Any]) -> dict[str, str]:
     """Of all that decides on scores and verdicts, by what it is about."""
     bins = [(one.points, one.few, one.low, one.high) for one in reference.bins]
-    fitted = (bins, reference.window.counts, reference.standard.center, reference.standard.spread, dict(reference.limits))
+    fitted = (bins, reference.window.counts, reference.ranks, dict(reference.limits))
     baselines = options["baselines"]
     background = cafe.background if uses_background(cafe, baselines) else None
     with contextlib.suppress(TypeError):  # a function has its code
@@ -59,8 +59,7 @@ def save_monitor(
             'Monitor.fit rows, numbers or words, such as baselines="median".'
         ) from None
     windows = {"reference": reference.window, "window": window}
-    arrays: dict[str, Any] = {"center": reference.standard.center, "spread": reference.standard.spread}
-    arrays["spreads"] = reference.spreads
+    arrays: dict[str, Any] = {"ranks": reference.ranks, "spreads": reference.spreads}
     arrays |= {"pair_noise": reference.pair_noise, "points": np.concatenate([one.points for one in reference.bins])}
     arrays |= {f"{prefix}.{name}": getattr(one, name) for prefix, one in windows.items() for name in ARRAYS}
     described = {
@@ -90,7 +89,7 @@ def load_monitor(path: str | os.PathLike[str]) -> tuple[dict[str, str], Referenc
         tuple(described["features"]),
         {name: tuple(words) for name, words in described["categories"].items()},
         tuple(bins),
-        Standard(tensors["center"].numpy(), tensors["spread"].numpy()),
+        tensors["ranks"].numpy(),
         _window("reference", tensors, described),
         tensors["pair_noise"].numpy(),
         described["limits"],

@@ -39,8 +39,8 @@ class MovedPair:
     Args:
         first: A feature.
         second: Another feature.
-        before: The correlation in the reference.
-        now: The correlation in the window.
+        before: The correlation of ranks in the reference (Spearman's, from bins).
+        now: The same in the window.
         p: Corrected for the number of pairs.
     """
 

@@ -10,35 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from ._bins import MISSING, WIDTH, Bins, Counts, Numbers
+from ._bins import MISSING, NEW, WIDTH, Bins, Counts, Numbers
 from ._signals import LAST, OUTPUT, Signals
 
-STEPS = 4096  # per deviation: standardised inputs are multiples of 1 / STEPS, so that sums of products depend on no order
-LIMIT = 6.0  # deviations at which values are cut off before they enter correlations
+STEPS = 4096  # ranks are multiples of 1 / STEPS, so that sums of products depend on no order, up to 2**31 rows
 SMALLEST_OF = {"low": np.minimum, "high": np.maximum}  # all other fields are added
 
 
-@dataclass(frozen=True)
-class Standard:
-    """How inputs are standardised before they enter correlations: by the reference."""
+def rank_bins(counts: Counts) -> Numbers:
+    """The middle rank of every bin, (features, bins), by the counts of the inputs of a reference: -1/2 to 1/2 with mean 0.
 
-    center: Numbers
-    spread: Numbers
-
-    @classmethod
-    def fit(cls, inputs: Numbers) -> Standard:
-        """Means and standard deviations without missing values; 1 for columns that do not vary."""
-        known = np.isfinite(inputs)
-        count = np.maximum(known.sum(0), 1)
-        center = np.where(known, inputs, 0).sum(0) / count
-        spread = np.sqrt((np.where(known, inputs - center, 0) ** 2).sum(0) / count)
-        return cls(center, np.where(spread > 0, spread, 1.0))
-
-    def apply(self, inputs: Numbers) -> Numbers:
-        """Standardised inputs in steps; a missing value is the mean, 0."""
-        known = np.where(inputs == -np.inf, np.nan, inputs)
-        found = np.clip(np.nan_to_num((known - self.center) / self.spread, nan=0.0), -LIMIT, LIMIT)
-        return np.rint(found * STEPS) / STEPS
+    Correlations are of these ranks: they do not depend on the scale of a column, and far values do not drown the others.
+    Missing and new values have the middle rank, 0.
+    """
+    known = np.where(np.arange(WIDTH) < NEW, counts, 0)
+    middle = (np.cumsum(known, 1) - known / 2) / np.maximum(known.sum(1, keepdims=True), 1) - 0.5
+    return np.where(np.arange(WIDTH) < NEW, np.rint(middle * STEPS) / STEPS, 0.0)
 
 
 @dataclass(frozen=True)
@@ -52,8 +39,8 @@ class Window:
         scored: Rows with scores; others have inputs that the model does not take.
         counts: (columns, bins).
         totals: (columns, bins): sums of the values in each bin.
-        sums: (features,): of standardised inputs.
-        products: (features, features): of standardised inputs.
+        sums: (features,): of ranks of inputs.
+        products: (features, features): of ranks of inputs.
         low: (features,): smallest inputs.
         high: (features,): largest inputs.
         sizes: (features,): sums of |net|.
@@ -128,10 +115,15 @@ def count_places(places: Counts, features: int, weights: Numbers | None = None) 
     return found
 
 
-def summarise(bins: Sequence[Bins], standard: Standard, signals: Signals) -> Window:
-    """Counts and sums of these rows."""
-    z, count = standard.apply(signals.inputs), len(signals.features)
-    places = place_values(bins, signals.values)
+def rank_rows(ranks: Numbers, places: Counts) -> Numbers:
+    """The ranks of the inputs of every row, from the bins of all its columns."""
+    return ranks[np.arange(len(ranks)), places[:, : len(ranks)]]
+
+
+def summarise(bins: Sequence[Bins], ranks: Numbers, signals: Signals) -> Window:
+    """Counts and sums of these rows; ``ranks`` are those of ``rank_bins``."""
+    places, count = place_values(bins, signals.values), len(signals.features)
+    z = rank_rows(ranks, places)
     scored = np.isfinite(signals.output)
     known = np.isfinite(signals.inputs)
     values = _in_steps(bins, signals.values)

@@ -256,7 +256,7 @@ class Monitor:
             count: How many.
 
         Returns:
-            The rows, the most typical first; none if no column moved beyond its limit.
+            The rows, the most typical first; none if no column and no pair moved beyond its limit.
 
         Raises:
             ValueError: The rows have other features than the reference.
@@ -390,5 +390,5 @@ class Monitor:
                 raise ValueError(
                     f"{call}(...): the rows have other features than the reference: {', '.join(signals.features)}."
                 )
-            total = total + summarise(self.reference.bins, self.reference.standard, signals)
+            total = total + summarise(self.reference.bins, self.reference.ranks, signals)
         return total

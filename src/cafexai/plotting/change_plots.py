@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._inputs.table_values import is_date_column, is_missing
 from ..explanation import Explanation
 from .figures import add_heading, figure, light, rows_down
 from .labels import labels, shorten
@@ -54,19 +56,26 @@ def what_if_picture(curves: Any) -> Picture:
     rows = min(len(curves.outputs), LINES)
     drawn = figure(7.5, 4.6)
     axes = drawn.subplots()
-    across = list(curves.values) if curves.is_number else list(range(len(curves.values)))
+    dates = is_date_column(curves.values)
+    line = curves.is_number or dates
+    across = days_of(curves.values).tolist() if dates else list(curves.values) if line else list(range(len(curves.values)))
     handles: list[Any] = []
     for row in range(rows):
         colour = SERIES[row % len(SERIES)] if rows <= NAMED else QUIET
         looks: dict[str, Any] = {"color": colour, "linewidth": 1.8 if rows <= NAMED else 0.8}
-        looks |= {} if curves.is_number else {"linestyle": ":", "marker": "o", "markersize": 5}
+        looks |= {} if line else {"linestyle": ":", "marker": "o", "markersize": 5}
         name = f"row {row}" if curves.row_names is None else shorten(curves.row_names[row], 24)
         handles += axes.plot(across, curves.outputs[row].tolist(), label=name, **looks)
         own = curves.own_values[row]
-        place = own if curves.is_number else curves.values.index(own) if own in curves.values else None
+        if dates:
+            place = None if is_missing(own) else days_of([own])[0]
+        else:
+            place = own if line else curves.values.index(own) if own in curves.values else None
         if place is not None and place == place:
             axes.plot([place], [curves.own_outputs[row].item()], "D", color=colour, markeredgecolor="black", markersize=7)
-    if not curves.is_number:
+    if dates:
+        with_dates(axes.xaxis)
+    if not line:
         axes.set_xticks(across, labels([str(value) for value in curves.values], 16), parse_math=False, rotation=30, ha="right")
     light(axes, "both")
     axes.set_xlabel(curves.feature, parse_math=False)
@@ -92,11 +101,16 @@ def dependence(explanation: Explanation, feature: str, color: str | None = None)
     axes = drawn.subplots()
     axes.axhline(0, color="0.4", linewidth=0.8)
     words = explanation.features.categories.get(feature)
-    own = values[:, names.index(feature)]
+    own, dates = values[:, names.index(feature)], words is not None and is_date_column(words)
     missing = np.isnan(own)
-    spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(own)) if words is not None else 0.0
+    if words is not None and dates:
+        own = _at_days(own, words)
+    spread = np.random.default_rng(0).uniform(-0.18, 0.18, len(own)) if words is not None and not dates else 0.0
     _dots(axes, own + spread, nets, explanation, color, values, names)
-    _ticks(axes, own, words, missing)
+    if dates:
+        with_dates(axes.xaxis)
+    else:
+        _ticks(axes, own, words, missing)
     told = " Dashed: the value at the baseline." if _mark_baseline(axes, explanation, feature, words) else ""
     light(axes, "y")
     axes.set_xlabel(feature, parse_math=False)
@@ -115,19 +129,50 @@ def _dots(
         return
     shade = values[:, names.index(color)]
     words = e.features.categories.get(color)
-    if words is None:
+    dates = words is not None and is_date_column(words)
+    if words is None or dates:
+        shade = shade if words is None else _at_days(shade, words)
         drawn = axes.scatter(across, nets, s=16, c=shade, cmap=VALUES, alpha=0.85, linewidths=0)
         assert axes.figure is not None
         bar = axes.figure.colorbar(drawn, ax=axes, aspect=30, pad=0.02)
         bar.set_label(color, parse_math=False)
+        if dates:
+            with_dates(bar.ax.yaxis)
         bar.outline.set_visible(False)
         return
-    for place, code in enumerate(np.unique(shade[~np.isnan(shade)]).astype(int).tolist()):
+    codes, counts = np.unique(shade[~np.isnan(shade)].astype(int), return_counts=True)
+    shown = codes if len(codes) <= len(SERIES) else np.sort(codes[np.argsort(-counts, kind="stable")[: len(SERIES) - 1]])
+    looks: dict[str, Any] = {"s": 16, "alpha": 0.8, "linewidths": 0}
+    rest = ~np.isin(shade, shown)  # what is missing, too
+    if rest.any():
+        axes.scatter(across[rest], nets[rest], color=QUIET, label="others" if len(shown) < len(codes) else "missing", **looks)
+    for place, code in enumerate(shown.tolist()):
         here = shade == code
-        looks: dict[str, Any] = {"color": SERIES[place % len(SERIES)], "alpha": 0.8, "linewidths": 0}
-        axes.scatter(across[here], nets[here], s=16, label=shorten(words[code], 24), **looks)
+        axes.scatter(across[here], nets[here], color=SERIES[place], label=shorten(words[code], 24), **looks)
     legend = axes.legend(title=color, frameon=False, fontsize=points(8), loc="center left", bbox_to_anchor=(1.0, 0.5))
     legend.get_title().set_parse_math(False)
+
+
+def days_of(dates: Sequence[Any]) -> np.ndarray:
+    """Dates as the numbers that matplotlib has for them."""
+    from matplotlib.dates import date2num
+
+    return np.asarray(date2num(np.array([np.datetime64(str(date)) for date in dates]).astype("datetime64[s]")))
+
+
+def with_dates(axis: Any) -> None:
+    """Numbers of days along an axis are written as dates."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    place = AutoDateLocator(maxticks=8)
+    axis.set_major_locator(place)
+    axis.set_major_formatter(ConciseDateFormatter(place))
+
+
+def _at_days(codes: np.ndarray, words: Sequence[str]) -> np.ndarray:
+    """Codes of dates as days; NaN stays NaN."""
+    there = np.isfinite(codes) & (codes >= 0)
+    return np.where(there, days_of(words)[np.where(there, codes, 0).astype(int)], np.nan)
 
 
 def _ticks(axes: Axes, own: np.ndarray, words: tuple[str, ...] | None, missing: np.ndarray) -> None:
@@ -144,10 +189,11 @@ def _mark_baseline(axes: Axes, e: Explanation, feature: str, words: tuple[str, .
         return False
     column = (e.flat(e.baselines) if starts is None else starts)[:, list(e.names()).index(feature)].double()
     first = column[0].item()
-    same = bool((column == first).all()) and (words is None or 0 <= first < len(words))
+    same = bool((column == first).all()) and np.isfinite(first) and (words is None or 0 <= first < len(words))
     if same:
-        axes.axvline(first, color=NET, linewidth=1, linestyle="--", zorder=0)
+        place = days_of(words)[int(first)] if words is not None and is_date_column(words) else first
+        axes.axvline(place, color=NET, linewidth=1, linestyle="--", zorder=0)
         told = f"baseline {number(first) if words is None else words[int(first)]}"
-        axes.annotate(told, (first, 1), (3, -2), fontsize=points(8),
+        axes.annotate(told, (place, 1), (3, -2), fontsize=points(8),
             xycoords=("data", "axes fraction"), textcoords="offset points", va="top", parse_math=False)  # fmt: skip
     return same

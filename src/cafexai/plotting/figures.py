@@ -63,10 +63,8 @@ def add_heading(drawn: Picture, title: str, below: str = "", handles: Sequence[A
     A paper has its caption: there the title is small, and what stands below is left out.
     """
     room, paper = 72 * 0.97 * drawn.get_figwidth(), current().paper
-    size = points(10 if paper else 13)
-    wide = max(text_width(line, size, "bold") for line in title.split("\n"))
-    size *= max(0.7 if paper else 0.6, min(1.0, room / wide)) if wide else 1  # widths of letters are rounded, hence the 1 %
-    drawn.suptitle(_wrap(title, 1.01 * room, size, "bold"), fontsize=size, fontweight="bold", parse_math=False)
+    title, size = _fit_title(title, room, points(10 if paper else 13), 0.7 if paper else 0.6)
+    drawn.suptitle(title, fontsize=size, fontweight="bold", parse_math=False)
     below = "" if paper else below
     if below or handles:
         columns = 1 if paper and drawn.get_figwidth() < PAGE else columns
@@ -77,6 +75,21 @@ def add_heading(drawn: Picture, title: str, below: str = "", handles: Sequence[A
         )
         legend.get_title().set_parse_math(False)
         legend.set_alignment("center")
+
+
+def heading_height(width: float, title: str, below: str) -> float:
+    """Inches that ``add_heading`` needs above and below a figure of this width, for letters of 10 points."""
+    room = 72 * 0.97 * width
+    title, size = _fit_title(title, room, 13, 0.6)
+    lines = len(_wrap(below, room, 9).split("\n")) if below else 0
+    return (1.25 * size * len(title.split("\n")) + 1.2 * 9 * lines) / 72
+
+
+def _fit_title(title: str, room: float, size: float, least: float) -> tuple[str, float]:
+    """The lines of a title and their size: smaller letters, down to a share of the size, then more lines."""
+    wide = max(text_width(line, size, "bold") for line in title.split("\n"))
+    size *= max(least, min(1.0, room / wide)) if wide else 1  # widths of letters are rounded, hence the 1 %
+    return _wrap(title, 1.01 * room, size, "bold"), size
 
 
 def text_width(text: str, size: float, weight: str = "normal") -> float:

@@ -104,6 +104,7 @@ def draw_map(axes: Axes, values: np.ndarray, side: str, end: float) -> None:
 def colour_scale(axes: Axes, drawn: Any, extend: str, hidden: bool = False) -> None:
     """The colours of a map and what they mean, below it."""
     bar = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.85, aspect=18, pad=0.03, extend=extend)
+    axes.set_anchor("N")  # at the top of its room, which is what the layout measures for the titles above
     bar.ax.locator_params(nbins=4)
     bar.ax.tick_params(labelsize=points(8), labelcolor="white" if hidden else "black", length=0 if hidden else 3)
     bar.outline.set_visible(False)

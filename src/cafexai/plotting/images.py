@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..explanation import Explanation
-from .figures import add_heading, figure
+from .figures import add_heading, figure, heading_height
 from .image_details import colour_scale, details, draw_picture, name_of_other, scores_beside
 from .labels import class_name, shorten
 from .looks import current, points
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VIEWS = ("regions", "pixels", "detail")
 OUTLINED, COLUMNS = 5, 8  # regions that are outlined unless told otherwise; rows side by side
+SCALES = 1.1  # inches for the titles of the maps and their scales of colours
 NUMBERED = 20  # regions that are smaller than this share of the picture have an outline and no number
 
 
@@ -75,7 +76,10 @@ def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
         return axis.figure  # type: ignore[return-value]
     height, width = _size(one, found)
     count, across = 2 + len(others), 3.1
-    room = 1.5 if current().paper else 1.75 if count > 2 else 2.1  # for title and text, which wraps over two panels
+    told = f"Removed: each {found.kind} set to the baseline, one at a time. Both maps have one scale." if measured else ""
+    said = [_sentence(shown, found, outlined), told, describe_conflict(shown), found.note, *one.notes]
+    heading, below = headline(one, shown), "\n".join(line for line in said if line)
+    room = 1.5 if current().paper else SCALES + 0.2 * bool(measured) + heading_height(across * count, heading, below)
     drawn = figure(across * count, room + (across - 0.1) * min(max(height / width, 0.4), 2), fixed=True)
     axes = drawn.subplots(1, count)
     _picture(axes[0], one)
@@ -86,9 +90,7 @@ def image(explanation: Explanation, row: int, options: ImageOptions) -> Picture:
         own = end if checked else _reach(values, found)
         draw_regions(place, one, found, values, own, outlined if checked else [])
         place.set_title(title, fontsize=points(10))
-    told = f"Removed: each {found.kind} set to the baseline, one at a time. Both maps have one scale." if measured else ""
-    said = [_sentence(shown, found, outlined), told, describe_conflict(shown), found.note, *one.notes]
-    add_heading(drawn, headline(one, shown), "\n".join(line for line in said if line))
+    add_heading(drawn, heading, below)
     return drawn
 
 
@@ -100,7 +102,12 @@ def images(explanation: Explanation, rows: Sequence[int], options: ImageOptions)
     found = [region_scores(explanation, row, cut) for row in kept]
     ends = [_end(explanation, cut)] * len(kept) if options.same_scale else [_reach(one.net, one) for one in found]
     height, width = _size(explanation[kept[0]], found[0])
-    drawn = figure(0.3 + 2.1 * len(kept), 1.6 + 2 * 2.1 * min(max(height / width, 0.4), 2), fixed=True)
+    scale = "One scale for all rows." if options.same_scale else "Each row has its own scale."
+    notes = dict.fromkeys(line for line in (*(one.note for one in found), *explanation.notes) if line)
+    more = f" ({len(rows) - len(kept)} more not shown)" if len(rows) > len(kept) else ""
+    title, below, wide = f"Net by {found[0].kind} of {len(kept)} rows{more}", "\n".join([scale, *notes]), 0.3 + 2.1 * len(kept)
+    room = 1.6 if current().paper else 0.35 + SCALES + heading_height(wide, title, below)
+    drawn = figure(wide, room + 2 * 2.1 * min(max(height / width, 0.4), 2), fixed=True)
     grid = drawn.subplots(2, len(kept), squeeze=False)
     for place, (row, own, end) in enumerate(zip(kept, found, ends, strict=True)):
         one = explanation[row]
@@ -109,10 +116,7 @@ def images(explanation: Explanation, rows: Sequence[int], options: ImageOptions)
         told = shorten(class_name(one) or one.target_name(), 24)
         grid[0][place].set_title(f"{called}\n{told} {number(one.output.item())}", fontsize=points(9), parse_math=False)
         draw_regions(grid[1][place], one, own, own.net, end, own.strongest(options.most) if _outlines(own) else [])
-    scale = "One scale for all rows." if options.same_scale else "Each row has its own scale."
-    notes = dict.fromkeys(line for line in (*(one.note for one in found), *explanation.notes) if line)
-    more = f" ({len(rows) - len(kept)} more not shown)" if len(rows) > len(kept) else ""
-    add_heading(drawn, f"Net by {found[0].kind} of {len(kept)} rows{more}", "\n".join([scale, *notes]))
+    add_heading(drawn, title, below)
     return drawn
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..explanation import Explanation, HiddenConflicts
 from .conflict_words import evaluation_sentence
 from .figures import add_heading, bare, cell_text, figure
-from .labels import labels
+from .labels import labels, shorten
 from .looks import points
 from .palette import CONFLICT, QUIET, fading
 from .row_lines import align_numbers, number
@@ -38,7 +38,8 @@ def exact_pairs(found: HiddenConflicts, row: int = 0, most: int = 8) -> Picture:
     drawn = _picture(amounts[np.ix_(kept, kept)], [names[i] for i in kept], hidden[np.ix_(kept, kept)])
     below = evaluation_sentence(found.evaluations, len(names), found.features, found.against)
     marked = " A frame marks pairs that removing either feature alone does not show." if found.top(row, 1) else ""
-    add_heading(drawn, f"Who fights whom: {said}", f"{below}{marked}")
+    called = "" if found.row_names is None else f"{shorten(found.row_names[row], 40)}: "
+    add_heading(drawn, f"{called}Who fights whom: {said}", f"{below}{marked}")
     return drawn
 
 

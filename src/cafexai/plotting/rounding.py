@@ -95,6 +95,12 @@ def in_digits(
     return Shown(text(first), tuple(rows), text(last), text(ups), text(downs), times, between)
 
 
+def round_like(row: Shown, amount: float) -> str:
+    """A number that stands beside a row, in its digits."""
+    decimals = len(row.end.partition(".")[2]) if "e" not in row.end else 3
+    return f"{amount / float(row.times.removeprefix('x ') or 1):.{decimals}f}"
+
+
 def in_steps(values: Sequence[float], total: int) -> list[int]:
     """Whole numbers that add up to ``total``, each the one below or above its value: the nearest, as far as the sum allows.
 

@@ -111,7 +111,7 @@ def baseline_texts(explanation: Explanation) -> list[str] | None:
     codes = which_are_codes(explanation)
     words = [summary_word(explanation, name, code) for name, code in zip(explanation.names(), codes, strict=True)]
     told = zip(words, texts, fixed, strict=True)
-    return [text if own or not text else f"{word} {text}" for word, text, own in told]
+    return [text if own or not text or (word == "mean" and text == "missing") else f"{word} {text}" for word, text, own in told]
 
 
 def summary_word(explanation: Explanation, name: str, code: bool = False) -> str:

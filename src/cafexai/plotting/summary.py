@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,9 @@ from .conflict_words import mean_sentence, whole_percent
 from .dispatch import view
 from .figures import add_heading, figure, light, rows_down
 from .image_details import draw_map
-from .labels import class_name, labels
+from .labels import labels
 from .looks import points
-from .palette import CONFLICT, DOWN, NET, QUIET, UP, VALUES
+from .palette import CONFLICT, NET, PALE_DOWN, PALE_UP, QUIET, VALUES
 from .pixels import find_places, reach
 from .row_lines import number, strongest_first
 
@@ -77,7 +77,7 @@ def _bars(explanation: Explanation, most: int, order: str) -> tuple[float, Calla
     def draw(part: Any) -> None:
         left, right = part.subplots(1, 2, sharey=True)
         _means(left, shown, len(found))
-        _swarm(right, shown)
+        _swarm(right, shown, bool(explanation.features.categories))
 
     return 1.1 + 0.36 * len(shown), draw
 
@@ -95,7 +95,8 @@ def _maps(explanation: Explanation, most: int, order: str) -> tuple[float, Calla
             draw_map(axes, values, side, reach(values) if side == "net" else end)
             axes.set_title(f"mean {side}", fontsize=points(11))
 
-    return 4.4, draw
+    height, width = means[0].shape
+    return 0.75 + 3.65 * min(max(height / width, 0.4), 1), draw
 
 
 def features(explanation: Explanation, order: str = "net") -> list[Feature]:
@@ -110,8 +111,11 @@ def features(explanation: Explanation, order: str = "net") -> list[Feature]:
             explanation.grouped and explanation.features.display is None
         ):  # groups have no single value
             values = np.full(up.shape, np.nan)
+        known = explanation.features.categories
         own = [
-            (name, up[:, i], down[:, i], net[:, i], _ranks(values[:, i])) for i, name in zip(places, names, strict=True) if name
+            (name, up[:, i], down[:, i], net[:, i], _ranks(in_order(values[:, i], known.get(name))))
+            for i, name in zip(places, names, strict=True)
+            if name
         ]
     else:
         cells: dict[str, list[tuple[int, int]]] = {}
@@ -126,6 +130,18 @@ def features(explanation: Explanation, order: str = "net") -> list[Feature]:
     made = [Feature(name, a.sum() / rows, b.sum() / rows, abs(c).sum() / rows, c, d) for name, a, b, c, d in own]
     columns = (torch.tensor([getattr(one, side) for one in made]) for side in ("positive", "negative", "size"))
     return [made[place] for place in strongest_first(order, *columns)]
+
+
+def in_order(codes: np.ndarray, words: Sequence[str] | None) -> np.ndarray:
+    """Codes of words as places in the order of the alphabet, or of numbers if all words are; numbers as they are."""
+    if words is None:
+        return codes
+    digits = all(word.lstrip("-").replace(".", "", 1).isdigit() for word in words)
+    order = sorted(range(len(words)), key=(lambda code: float(words[code])) if digits else words.__getitem__)
+    there = np.isfinite(codes) & (codes >= 0)
+    ranks = np.empty(len(words))
+    ranks[order] = np.arange(len(words))
+    return np.where(there, ranks[np.where(there, codes, 0).astype(int)], np.nan)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -148,21 +164,24 @@ def _title(explanation: Explanation) -> str:
 
 def _means(axes: Axes, shown: list[Feature], count: int) -> None:
     places = range(len(shown))
-    axes.barh(places, [-one.negative for one in shown], 0.62, color=DOWN, label="negative")
-    axes.barh(places, [one.positive for one in shown], 0.62, color=UP, label="positive")
-    net = [one.positive - one.negative for one in shown]
-    axes.plot(net, places, "D", color=NET, markeredgecolor="white", markersize=5, label="net")
+    axes.barh(places, [-one.negative for one in shown], 0.62, color=PALE_DOWN, label="mean negative")
+    axes.barh(places, [one.positive for one in shown], 0.62, color=PALE_UP, label="mean positive")
+    axes.barh(places, [one.size for one in shown], 0.24, color=NET, label="mean |net|")
+    for place, one in enumerate(shown):
+        axes.annotate(number(one.size), (max(one.size, one.positive), place), (4, 0), textcoords="offset points", va="center",
+            fontsize=points(8))  # fmt: skip
+    axes.margins(x=0.12)  # room for the numbers
     axes.axvline(0, color="0.4", linewidth=0.8)
     rows_down(axes, labels([one.name for one in shown], 34))
     light(axes)
     more = f" ({count - len(shown)} more features not shown)" if count > len(shown) else ""
-    axes.set_title(f"Mean scores{more}", fontsize=points(11))
-    axes.set_xlabel("mean influence on the output")
+    axes.set_title(f"How far each feature moves a row: mean |net|{more}", fontsize=points(11))
+    axes.set_xlabel("mean over the rows")
     axes.legend(frameon=False, fontsize=points(8), ncols=3, loc="lower center", bbox_to_anchor=(0.5, -0.02), handlelength=1.2)
     axes.set_ylim(len(shown) + 0.35, -0.6)
 
 
-def _swarm(axes: Axes, shown: list[Feature]) -> None:
+def _swarm(axes: Axes, shown: list[Feature], words: bool) -> None:
     """A dot per row, moved aside where many are alike, coloured by the value of the feature."""
     axes.axvline(0, color="0.4", linewidth=0.8)
     drawn = None
@@ -184,7 +203,7 @@ def _swarm(axes: Axes, shown: list[Feature]) -> None:
     if drawn is not None and any(np.isfinite(one.values).any() for one in shown):
         bar = axes.figure.colorbar(drawn, ax=axes, ticks=[0, 1], aspect=30, pad=0.01)
         bar.ax.set_yticklabels(["low", "high"], fontsize=points(8))
-        bar.set_label("value, by rank", fontsize=points(8), labelpad=-12)
+        bar.set_label("value, by rank (words: A to Z)" if words else "value, by rank", fontsize=points(8), labelpad=-12)
         bar.outline.set_visible(False)
 
 
@@ -211,15 +230,15 @@ def _conflicts(explanation: Explanation, left: Axes, right: Axes) -> None:
     order = np.argsort(-conflict, kind="stable")[:WORST]
     outputs, share = explanation.output.double().cpu().numpy(), explanation.conflict_share.double().cpu().numpy()
     right.barh(range(len(order)), conflict[order], 0.62, color=CONFLICT)
-    named = []
+    named, several = [], len(explanation.by_output()) > 1
     for place, row in enumerate(order):
         own = explanation[int(row)]
         called = f"row {row}" if own.row_names is None else own.row_names[0]
-        named.append(f"{called}: {class_name(own) or own.target_name()} {number(outputs[row])}")
+        named.append(f"{called}: {own.target_name() if several else 'output'} {number(outputs[row])}")
         looks: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": points(8)}
         right.annotate(whole_percent(share[row]), (conflict[row], place), (4, 0), **looks)
     rows_down(right, labels(named, 40), 9)
     right.set_xlim(0, 1.15 * max(conflict[order].max(initial=0.0), 1e-300))
     light(right)
-    right.set_title("The rows with most conflict (and cancelled / (cancelled + left))", fontsize=points(11))
+    right.set_title("Rows with most conflict, and cancelled / (cancelled + left)", fontsize=points(11))
     right.set_xlabel("conflict")

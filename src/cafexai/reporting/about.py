@@ -109,7 +109,7 @@ def _baseline_values(explanation: Explanation) -> str:
     if len(set(texts)) == 1:
         return f"{texts[0]} everywhere"
     pairs, sign = zip(explanation.names(), texts, strict=True), " = " if number_of_baselines(explanation) == 1 else " "
-    return "" if len(texts) > LISTED else ", ".join(f"{name}{sign}{text}" for name, text in pairs)
+    return "" if len(texts) > LISTED else ", ".join(f"{name}{sign}{text}" for name, text in pairs if text)
 
 
 def _undecided(explanation: Explanation) -> Any:

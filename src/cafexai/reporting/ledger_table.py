@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..plotting.rounding import Shown, ShownLine
 from .escape import Html, html, tag
 
@@ -10,15 +12,28 @@ _KINDS = {"baseline": "v", "down | up": "b"}  # classes of columns
 STEP = 0.47  # per cent of the width: a little room is left on both sides
 
 
-def ledger(row: Shown, first: str = "baseline output", last: str = "output", feature: str = "feature") -> Html:
-    """The table: what it starts from, every line with both signs and the net, what it ends with."""
+SIZE = "mean |net|"
+
+
+def ledger(
+    row: Shown,
+    first: str = "baseline output",
+    last: str = "output",
+    feature: str = "feature",
+    sizes: Sequence[str] | None = None,
+) -> Html:
+    """The table: what it starts from, every line with both signs and the net, what it ends with.
+
+    ``sizes`` are mean |net| of the lines, where the row is an average of rows.
+    """
     refined, starts = any(line.refined for line in row.lines), any(line.baseline for line in row.lines)
-    head = [feature, *["baseline"] * starts, "down | up", "up", "down", "net", *["refined"] * refined]
+    several = sizes is not None
+    head = [feature, *["baseline"] * starts, "down | up", "up", "down", "net", *["refined"] * refined, *[SIZE] * several]
     reach = _reach(row)
     body = [
-        _end(first, row.start, refined, starts),
-        *(_line(line, reach, starts) for line in row.lines),
-        _end(last, row.end, refined, starts, "z"),
+        _end(first, row.start, refined, starts, several=several),
+        *(_line(line, reach, starts, None if sizes is None else sizes[place]) for place, line in enumerate(row.lines)),
+        _end(last, row.end, refined, starts, "z", several),
     ]
     return tag(
         "table",
@@ -49,18 +64,18 @@ def bar_styles() -> str:
     return "".join([*ends, *(f".n{i}{{--n:{50 + STEP * i:g}%}}.m{i}{{--n:{50 - STEP * i:g}%}}" for i in half)])
 
 
-def _line(line: ShownLine, reach: float, starts: bool) -> Html:
+def _line(line: ShownLine, reach: float, starts: bool, size: str | None) -> Html:
     exact = line.exact
     name = tag("th", line.name, *([" ", tag("span", line.value)] if line.value else []))
     numbers = [line.positive, line.negative, line.net, *([line.refined] if line.refined else [])]
     picture = bar("td", exact.positive, exact.negative, exact.net, reach, "b")
     start = [tag("td", line.baseline, kind="v")] * starts
-    return tag(
-        "tr", name, *start, picture, *(tag("td", format_signed(one)) for one in numbers), kind=None if exact.single else "s"
-    )
+    last = [] if size is None else [tag("td", tag("b", size))]
+    cells = (tag("td", format_signed(one)) for one in numbers)
+    return tag("tr", name, *start, picture, *cells, *last, kind=None if exact.single else "s")
 
 
-def _end(name: str, number: str, refined: bool, starts: bool, kind: str = "a") -> Html:
+def _end(name: str, number: str, refined: bool, starts: bool, kind: str = "a", several: bool = False) -> Html:
     return tag(
         "tr",
         tag("th", name),
@@ -69,6 +84,7 @@ def _end(name: str, number: str, refined: bool, starts: bool, kind: str = "a") -
         tag("td"),
         tag("td"),
         *[tag("td", format_signed(number))] * (1 + refined),
+        *[tag("td")] * several,
         kind=kind,
     )
 

@@ -9,7 +9,7 @@ import torch
 
 from .._inputs.table_values import is_date_column
 from ..explanation import Explanation
-from ..plotting.rounding import round_explanation
+from ..plotting.rounding import round_explanation, round_like
 from ..plotting.row_lines import number, strongest_first
 from .escape import Html, join_parts, tag
 from .ledger_table import ledger
@@ -20,6 +20,7 @@ WIDTH, HEIGHT, FOOT = 400, 150, 28  # of a picture
 BINS = 20
 OUTPUTS = 4  # so many explained outputs have an average of their own
 DOTS = 2000
+FAR = "Mean |net| says how far a feature moves a row, up or down; opposite nets of two rows cancel in the mean net."
 
 
 def overview(
@@ -56,23 +57,27 @@ def _averages(explanation: Explanation, label: str, most: int, order: str) -> li
     for name, part in list(found.items())[:OUTPUTS]:
         kind = kind_of(part)
         regions = by_region(part) if kind == "image" else by_word(part) if kind == "text" else part
-        mean = round_explanation(average(regions), most, order=_by_mean_size(regions, order))
+        sizes = regions.flat(regions.combined).double().abs().mean(0)
+        mean = round_explanation(average(regions), most, order=_by_mean_size(regions, sizes, order))
         values = value_ranges(part)
         lines = tuple(dataclasses.replace(line, value=values.get(line.name, "")) for line in mean.lines)
         count = f"{len(part)} row{'s' * (len(part) > 1)}"
         tables.append(tag("h3", f"The average of {name}", " ", tag("small", count)))
         what = FEATURE.get(kind, "feature, and its values in these rows")
-        tables.append(ledger(dataclasses.replace(mean, lines=lines), "mean baseline output", "mean output", what))
+        known = dict(zip(regions.names(), sizes.tolist(), strict=True))
+        told = [round_like(mean, known[line.name]) if line.exact.single else "" for line in lines]
+        tables.append(ledger(dataclasses.replace(mean, lines=lines), "mean baseline output", "mean output", what, told))
+        tables.append(tag("p", FAR if order == "net" else f"{FAR[:-1]}; the order is that of mean influence.", kind="q"))
     if len(found) > OUTPUTS:
         rest = sum(len(part) for part in list(found.values())[OUTPUTS:])
         tables.append(tag("p", f"{len(found) - OUTPUTS} more outputs, of {rest} rows, have no average here.", kind="q"))
     return tables
 
 
-def _by_mean_size(explanation: Explanation, order: str) -> list[int]:
+def _by_mean_size(explanation: Explanation, sizes: torch.Tensor, order: str) -> list[int]:
     """The places of the features by mean |net|, which opposite nets of two rows do not cancel, or by mean influence."""
     up, down = (explanation.flat(part).double().mean(0) for part in (explanation.positive, explanation.negative))
-    return strongest_first(order, up, down, explanation.flat(explanation.combined).double().abs().mean(0))
+    return strongest_first(order, up, down, sizes)
 
 
 def value_ranges(explanation: Explanation) -> dict[str, str]:

@@ -70,7 +70,7 @@ def _sentence(template: Template | None, fields: Mapping[str, str]) -> str:
         value = f" is {fields['value']}" if fields["value"] else ""
         start = f" (baseline: {fields['baseline']})" if fields["value"] and fields["baseline"] else ""
         this = ": this" if value else ""
-        what = f"the {fields['target']}" if fields["target"].startswith(("logit", "unit")) else fields["target"]
+        what = f"the {fields['target']}" if fields["target"].startswith(("logit", "decision", "unit")) else fields["target"]
         return f"{fields['feature']}{value}{start}{this} {fields['moved']} {what} by {fields['amount']}."
     odd = [name for _, name, *_ in Formatter().parse(str(wanted)) if name is not None and name not in FIELDS]
     if odd:

@@ -6,7 +6,7 @@ import dataclasses
 
 from ..explanation import Explanation
 from ..plotting.conflict_words import conflict_sentence, engine_sentence
-from ..plotting.rounding import Shown, ShownLine
+from ..plotting.rounding import Shown, ShownLine, round_like
 from .escape import Html, html, join_parts, tag
 
 THINGS = {"table": "features", "image": "parts of the picture", "text": "words"}
@@ -32,7 +32,7 @@ def _pairs(one: Explanation, row: Shown, most: int = 2) -> list[Html]:
     by_name = {line.name: line for line in row.lines if line.exact.single and names.count(line.name) == 1}
     found = []
     for up, down, amount in one.pairs(most=most):
-        text, line = _like(amount, row), by_name.get(up)
+        text, line = round_like(row, amount), by_name.get(up)
         if float(text) == 0:
             continue
         whole = line is not None and float(text) <= float(line.positive) and _within(one, up)
@@ -84,9 +84,3 @@ def _name_line(line: ShownLine) -> Html:
 
 def _minus(number: str) -> str:
     return number.replace("-", "\u2212")
-
-
-def _like(amount: float, row: Shown) -> str:
-    """A number in the digits of the row."""
-    decimals = len(row.end.partition(".")[2]) if "e" not in row.end else 3
-    return f"{amount / float(row.times.removeprefix('x ') or 1):.{decimals}f}"

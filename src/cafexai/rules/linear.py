@@ -18,7 +18,7 @@ from .._core.value import Scores
 from ..errors import UnsupportedOperation
 from .arithmetic import add, bilinear_map, multiply
 from .conversion import as_dtype
-from .registry import plain_function, rule
+from .registry import TABLE, plain_function, rule
 
 
 @rule("linear", casts=True, kinds=["units", "biased"])
@@ -43,6 +43,7 @@ class _Convolve(NamedTuple):
     """A convolution with its settings."""
 
     function: Callable[..., Tensor]
+    units: int  # the dimension of the channels
     args: tuple[Any, ...]
     options: dict[str, Any]
 
@@ -58,12 +59,22 @@ def _convolution(function: Callable[..., Tensor], spatial: int) -> Callable[...,
             result = bilinear_map(lambda u, w: function(u, w, None, *args, **options), x, weight)
             return result if bias is None else result.add_constant(bias.view(-1, *(1,) * spatial))
         batched = x.ndim == spatial + 2
-        layer = _Convolve(function, args, options)
+        layer = _Convolve(function, -1 - spatial, args, options)
         if bias is None:
             return x.linear(layer, weight, aligned=batched)
         return x.linear(layer, weight, bias=bias, bias_dims=spatial, aligned=batched)
 
     return apply
+
+
+def layer_of_call(function: Any, args: Any, options: Any) -> tuple[Tensor, Tensor] | None:
+    """The value and the weight of a call of a linear layer or convolution; the first dimension of the weight is its units."""
+    if function is torch.addmm and len(args) == 3 and not options:
+        return args[1], args[2].t()
+    known = TABLE.get(function)
+    if known is None or "units" not in known.kinds or len(args) < 2:
+        return None
+    return args[0], args[1]
 
 
 for _n in (1, 2, 3):

@@ -69,7 +69,8 @@ class Attention:
         parts, (queries, keys, values) = self._inputs(), self._means()
         found = [torch.zeros_like(part) if want else None for part, want in zip(parts, wanted, strict=True)]
         to_query, to_key, to_value = found
-        gradient, queries, keys = gradient * 0.5, queries * self.scale, keys * self.scale
+        scale = 2 * self.scale  # patterns are summed, not averaged, so half of the gradient is taken
+        gradient, queries, keys = gradient * 0.5, queries * scale, keys * scale
         for heads, place, pattern, secant in self._patterns(*parts[:2]):
             here = _cut(gradient, heads, place)
             if to_value is not None:
@@ -95,7 +96,7 @@ class Attention:
                 logits = _cut(of_query, heads, place) @ _cut(keys, heads).mT
             if of_key is not None:
                 logits = logits + _cut(queries, heads, place) @ _cut(of_key, heads).mT
-            result: Any = 0 if isinstance(logits, int) else _along(logits.mul_(self.scale), secant) @ _cut(values, heads)
+            result: Any = 0 if isinstance(logits, int) else _along(logits.mul_(2 * self.scale), secant) @ _cut(values, heads)
             if of_value is not None:
                 result = result + pattern @ _cut(of_value, heads)
             parts.setdefault(heads.start, []).append(result)
@@ -108,18 +109,18 @@ class Attention:
         return tuple(_at_input(start, change, 0.5) for start, change in zip(self.starts, self.changes, strict=True))
 
     def _patterns(self, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
-        """Some heads and queries at a time: the sum of both patterns, and twice their logarithmic mean."""
+        """Some heads and queries at a time: the sum of both patterns, and their logarithmic mean."""
         start, start_key, _ = self._starts()
         keys, start_keys = key.mT * self.scale, start_key.mT * self.scale
         for heads, place in _chunks(query, key):
             here, there = _cut(query, heads, place) @ _cut(keys, heads), _cut(start, heads, place) @ _cut(start_keys, heads)
-            half, mask = here - there, self._mask(heads, place, here)
+            apart, mask = here - there, self._mask(heads, place, here)
             (now, whole), (then, whole_then) = (_softmax(logits, mask) for logits in (here, there))
-            shift = (whole_then - whole).mul_(0.5)
-            torch.add(shift, half, alpha=0.5, out=half)
+            apart = apart.add_(whole_then - whole).abs_().neg_()  # -|log P - log P_r|
+            larger = torch.maximum(now, then)
             both = now + then if then.shape != now.shape else now.add_(then)
-            # (P - P_r) / (P + P_r) = tanh((log P - log P_r) / 2): no difference of close numbers, nor log of 0
-            yield heads, place, both, torch.tanh(half).div_(half).nan_to_num_(1).mul_(both)
+            # no difference of close numbers, nor log of 0
+            yield heads, place, both, torch.expm1(apart).div_(apart).nan_to_num_(1).mul_(larger)
 
     def _mask(self, heads: slice, place: slice, logits: Tensor) -> Tensor | None:
         mask = self.mask

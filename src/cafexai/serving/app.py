@@ -9,12 +9,12 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .. import __version__
 from .batching import Full, Together
-from .bodies import Limits, Refusal, read_json, rows_of
+from .bodies import JSONResponse, Limits, Refusal, read_json, rows_of
 from .observe import answerer_of, note
 from .openapi import document
 from .rows import Asked, Result, Row
@@ -113,6 +113,10 @@ def application(service: Service, limits: Limits) -> Starlette:
         told = {"error": error.detail, "request_id": note(request)["request_id"]}
         return JSONResponse(told, error.status_code, headers=dict(error.headers or {}))
 
+    async def failed(request: Request, _: Exception) -> Response:
+        told = "a fault of the server; its log says which"
+        return JSONResponse({"error": told, "request_id": note(request)["request_id"]}, 500)
+
     @contextlib.asynccontextmanager
     async def running(_: Starlette) -> AsyncIterator[None]:
         await together.start()
@@ -141,7 +145,7 @@ def application(service: Service, limits: Limits) -> Starlette:
             Route(f"{start}/ready", ready),
             Route(start, model),
         ]
-    return Starlette(routes=routes, lifespan=running, exception_handlers={HTTPException: refused})
+    return Starlette(routes=routes, lifespan=running, exception_handlers={HTTPException: refused, Exception: failed})
 
 
 def _known(request: Request, service: Service) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from ..errors import InternalError
 from .metrics import Counts
 from .rows import Answerer, Asked, Result, Row
 
 WAIT = 0.005  # seconds for which the first row waits for others
 MOST = 256  # rows of a batch
+logger = logging.getLogger("cafexai.serve")
 
 
 class Full(Exception):
@@ -82,12 +85,15 @@ class Together:
         rows, asked = [one.row for one in batch], [one.asked for one in batch]
         try:
             results = await loop.run_in_executor(self._thread, answerer, rows, asked)
+            if len(results) != len(batch) or not all(results):
+                raise InternalError("a row has no result")
+            self._counts.batch(results, time.monotonic() - begin)
         except Exception as error:  # not of a row: these are told in its result
+            logger.error("%d rows could not be answered", len(batch), exc_info=error)
             for one in batch:
                 if not one.future.done():
                     one.future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
             return
-        self._counts.batch(results, time.monotonic() - begin)
         for one, result in zip(batch, results, strict=True):
             if not one.future.done():  # the client may have disconnected
                 one.future.set_result(result)

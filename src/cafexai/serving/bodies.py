@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette import responses
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
@@ -24,6 +25,13 @@ class Limits:
     waiting: int = 4000  # rows in all
     seconds: float = 10.0  # until a request must have come in
     connections: int = 512
+
+
+class JSONResponse(responses.JSONResponse):
+    """An answer in letters that can always be sent: half a pair of surrogates, as JSON may have, is no UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 class Refusal(HTTPException):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from collections import Counter
@@ -139,6 +140,8 @@ def _escape(text: str) -> str:
 
 
 def _number(value: float) -> str:
+    if not math.isfinite(value):  # as Prometheus calls them
+        return "NaN" if math.isnan(value) else f"{'+' if value > 0 else '-'}Inf"
     return str(int(value)) if value == int(value) else f"{value:.6f}"
 
 

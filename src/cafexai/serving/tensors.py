@@ -9,8 +9,10 @@ from typing import Any
 from .bodies import Limits, Refusal, asked_of
 from .rows import Answerer, Asked, Result, Row
 
-NUMBERS = {"FP16", "FP32", "FP64"}
-INTEGERS = {f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
+NUMBERS = {"FP16": 65520.0, "FP32": 3.4028235677973366e38, "FP64": math.inf}  # what rounds to infinity
+INTEGERS = {f"INT{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)}
+INTEGERS |= {f"UINT{bits}": range(2**bits) for bits in (8, 16, 32, 64)}
+MOST = 16  # dimensions of a tensor
 SINGLE = (
     "output baseline_output bias_positive bias_negative bias conflict conflict_share s_conf probability".split()
 )  # one number a row
@@ -54,7 +56,9 @@ def rows_of_tensors(body: Any, answerer: Answerer, limits: Limits) -> tuple[list
         raise Refusal(400, f"inputs of {sorted(counts)} rows; send the same number for all, 1 to {limits.rows}")
     (count,) = counts
     wanted = body.get("outputs")
-    if wanted is not None and not (isinstance(wanted, list) and all(isinstance(one, dict) and "name" in one for one in wanted)):
+    if wanted is not None and not (
+        isinstance(wanted, list) and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in wanted)
+    ):
         raise Refusal(400, 'outputs is a list of {"name": ...}')
     parameters = body.get("parameters") or {}
     if not isinstance(parameters, dict):
@@ -85,15 +89,16 @@ def _rows(given: Mapping[str, tuple[list[int], list[Any]]], count: int, columns:
 
 def _tensor(one: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
     name, kind, shape = one["name"], one.get("datatype"), one.get("shape")
-    if not isinstance(shape, list) or not shape or not all(type(size) is int and size >= 0 for size in shape):
+    good = isinstance(shape, list) and 0 < len(shape) <= MOST and all(type(size) is int and 0 <= size < 2**63 for size in shape)
+    if not isinstance(shape, list) or not good:
         raise Refusal(400, f"the shape of {name!r} is no list of sizes")
     values = _flat(one.get("data"), name)
     if len(values) != math.prod(shape):
         raise Refusal(400, f"{name!r} has {len(values)} values, and its shape {shape} has {math.prod(shape)}")
     if kind in NUMBERS:
-        good = all(type(value) in (int, float) for value in values)
+        good = all(type(value) in (int, float) and abs(value) < NUMBERS[kind] for value in values)
     elif kind in INTEGERS:
-        good = all(type(value) is int for value in values)
+        good = all(type(value) is int and value in INTEGERS[kind] for value in values)
     elif kind in ("BOOL", "BYTES"):
         good = all(type(value) is (bool if kind == "BOOL" else str) for value in values)
     else:

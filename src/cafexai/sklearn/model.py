@@ -14,11 +14,13 @@ from .._extras import needs
 from .._inputs import list_names
 from .._inputs.column_sources import sources
 from .._inputs.groups import Grouping
-from .._inputs.prepare import FromRaw
-from .._inputs.table_values import column_of, read_dates, read_values, typical_value, word
+from .._inputs.prepare import FromRaw, are_frames
+from .._inputs.table_values import NOT_KNOWN, column_of, read_dates, read_values, typical_value, word
 from .layers import Network, names_of
 from .steps import numbers
 from .zero import invert_zero
+
+DECISION = "decision function"  # what classifiers without probabilities give
 
 
 class SklearnModel(nn.Module):
@@ -38,6 +40,7 @@ class SklearnModel(nn.Module):
         classes = network.classes
         self.class_names = tuple(map(word, classes))
         self.probability = network.probability
+        self.output_kind = "logit" if network.probability is not None else DECISION
         self.explanation_notes = _about_output(network)
         self.labels: dict[int, tuple[str, ...]] = {}
         self.sources: list[frozenset[int]] = []  # for each feature the columns of the raw data that it is made of
@@ -202,6 +205,9 @@ class SklearnModel(nn.Module):
             given = given.to_frame().T.infer_objects()
         if _columns(given) is not None:
             return self.from_raw(given, call=call).ready
+        if are_frames(given):  # columns by name, and of their kinds
+            whole = needs("pandas", "tabular").concat(list(given), ignore_index=True)
+            return self.from_raw(whole, call=call).ready.reshape(len(given), -1, self.count)
         plain = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
         array = plain if isinstance(plain, np.ndarray) else np.array(plain, dtype=object)
         width = len(self.raw_names)
@@ -233,7 +239,9 @@ class SklearnModel(nn.Module):
         if given is None:
             return None
         if hasattr(given, "columns"):
-            cells = np.stack([column_of(given, place, name) for place, name in enumerate(self.raw_names)], -1)
+            cells = self._cells_of(given)
+        elif are_frames(given):
+            cells = np.stack([self._cells_of(one) for one in given])
         else:
             plain = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
             cells = np.array(plain, dtype=object)
@@ -247,16 +255,30 @@ class SklearnModel(nn.Module):
                 made[..., place] = cells[..., key]
         return made
 
+    def _cells_of(self, frame: Any) -> np.ndarray:
+        assert self.raw_names is not None
+        return np.stack([column_of(frame, place, name) for place, name in enumerate(self.raw_names)], -1)
+
     def zero_row(self) -> np.ndarray | None:
-        """The original values of the baseline zero: what the steps turn into 0; no category.
+        """The original values of the baseline zero: what the steps turn into 0.
 
         Returns:
-            (1, columns), NaN for columns of categories. None if it is not known for a column of numbers that is shown.
+            (1, columns), with a mark for no category, and for what cannot be told. None if that is so of all that is shown.
         """
         assert self.raw_names is not None
         found = invert_zero(self.steps, len(self.raw_names), self.count)
-        shown = [key for key in self._shown_order() if key >= 0 and key not in self.labels]
-        return None if not shown or np.isnan(found[shown]).any() else found[None]
+        known = any(found[key] is not NOT_KNOWN for key in self._shown_order() if key >= 0)
+        return found[None] if known else None
+
+    def unknown_zeros(self) -> list[str]:
+        """The columns of which it cannot be told what zero is.
+
+        Returns:
+            Their names.
+        """
+        assert self.raw_names is not None
+        found = invert_zero(self.steps, len(self.raw_names), self.count)
+        return [self.raw_names[key] for key in self._shown_order() if key >= 0 and found[key] is NOT_KNOWN]
 
     def mixed_features(self) -> dict[int, int]:
         """Features that are made of several columns -> their place in what the perceptron gets."""
@@ -323,7 +345,7 @@ def _about_output(network: Network) -> tuple[str, ...]:
     if len(network.classes) != 2 or _outputs(network) != 1:
         return ()
     first, second = network.classes
-    what = "logit" if network.probability is not None else "decision function (no log odds)"
+    what = "logit" if network.probability is not None else f"{DECISION} (no log odds)"
     return (f"Output 0 is the {what} of class {second}; below 0 the model predicts {first}.",)
 
 

@@ -60,7 +60,7 @@ function drawUnits(result) {
   if (!result.layers.length) return clear(view.units, h("p", null, "This model has no layers of units that can be looked at one by one."));
   const most = Math.max(...result.layers.map((one) => one.cancelled), 1e-30);
   return clear(view.units,
-    scroll("Layers", h("table", { class: "layers" }, h("caption", null, `What cancelled among the inputs of units, times what the units count for ${result.target}, by layer.`),
+    scroll("Layers", h("table", { class: "layers" }, h("caption", null, `What cancelled among the inputs of units, times what the units count for ${result.target}, by layer${result.against ? `; against ${result.against}` : ""}.`),
       h("thead", null, h("tr", null, ["layer", "cancelled", "share of the most", "units"].map((word) => h("th", { scope: "col" }, word)))),
       h("tbody", null, result.layers.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", null, one.told),
         h("td", { class: "picture" }, h("div", { class: "one", look: { width: `${(100 * one.cancelled) / most}%` } })), h("td", null, one.units)))))),

@@ -10,7 +10,8 @@ let view = null, timer = null;
 export function show(main) {
   view = { all: h("div"), groups: h("div"), drift: h("div") };
   const column = h("select", { id: "group" });
-  const first = about.columns.find((one) => one.kind === "category") || about.columns[0];
+  const few = (one) => about.editable[one.name] && about.editable[one.name].words.length > 0 && about.editable[one.name].words.length <= 20;
+  const first = about.columns.find(few) || about.columns.find((one) => one.kind === "category") || about.columns[0];
   state.group ||= first && about.form === "table" ? first.name : "";
   options(column, about.columns.map((one) => [one.name, one.name]), state.group);
   column.addEventListener("change", () => {
@@ -63,11 +64,11 @@ function draw(result) {
     h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, variant ${result.choice.variant}). Mean conflict${of} ${result.mean}: cancelled / (cancelled + left).`),
     h("div", { class: "two" },
       h("div", null, h("h3", null, `Mean scores${of}`), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Mean scores" }, h("table", { class: "ledger" },
-        h("thead", null, h("tr", null, [what, "down | up", "up", "down", "net"].map((word) => h("th", { scope: "col", class: word === "down | up" ? "middle" : null }, word)))),
+        h("thead", null, h("tr", null, [what, "down | up", "up", "down", "net", "mean |net|"].map((word) => h("th", { scope: "col", class: word === "down | up" ? "middle" : null }, word)))),
         h("tbody", null, result.bars.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", { class: "picture" }, bar(one.exact, most)),
-          h("td", null, one.up), h("td", null, one.down), h("td", null, minus(one.net)))))), result.more ? h("p", { class: "quiet" }, `${result.more} more with less influence.`) : null)),
+          h("td", null, one.up), h("td", null, one.down), h("td", null, minus(one.net)), h("td", null, h("b", null, one.size)))))), h("p", { class: "quiet" }, "Mean |net| says how far a feature moves a row, up or down; opposite nets of two rows cancel in the mean net."), result.more ? h("p", { class: "quiet" }, `${result.more} more with less influence.`) : null)),
       h("figure", null, h("h3", null, "How much cancelled"), columns(result.shares.counts, { ...result.shares, name: "Rows by conflict", percent: true }),
-        h("figcaption", null, "Rows by conflict: cancelled / (cancelled + left)."))),
+        h("figcaption", null, "Rows by conflict: cancelled / (cancelled + left). It says how outputs came about, not that they are wrong."))),
     result.swarm.length ? h("figure", null, h("h3", null, `Single rows${of}`), scroll("Single rows", swarm(result.swarm)),
       h("figcaption", null, `Every dot is one of ${result.swarm[0].nets.length} rows: its net score`,
         result.swarm.some((one) => one.ranks.some((rank) => rank !== null) && !one.category) ? [", ", h("span", { class: "key dot-0" }, "●"), " low and ", h("span", { class: "key dot-4" }, "●"), " high values of the feature"] : "", ".")) : null);

@@ -29,6 +29,7 @@ def ordinary_statistics(before: Part, window: Part, classifiers: bool) -> dict[s
     return {
         "exact KS of inputs": max(gaps),
         "PSI of inputs": max(map(stability_index, old.inputs.T, new.inputs.T)),
+        "correlation matrix of inputs": correlation_change(old.inputs, new.inputs),
         "share of inputs at the baseline": float(at_baseline.max()),
         "MMD of inputs": discrepancy(drawn.inputs, new.inputs),
         "MMD of scores": discrepancy(drawn.scores, new.scores),
@@ -52,6 +53,13 @@ def stability_index(before: Numbers, now: Numbers) -> float:
     counts = (np.bincount(np.searchsorted(edges, values, "right"), minlength=len(edges) + 1) for values in (before, now))
     p, q = (np.maximum(count / count.sum(), 1e-4) for count in counts)
     return float(((q - p) * np.log(q / p)).sum())
+
+
+def correlation_change(before: Numbers, now: Numbers) -> float:
+    """The mean change of Pearson's correlation over all pairs of columns; 0 for columns that do not vary."""
+    upper = np.triu_indices(before.shape[1], 1)
+    one, two = ((standardise(part).T @ standardise(part) / len(part))[upper] for part in (before, now))
+    return float(np.abs(one - two).mean())
 
 
 def largest_gap(before: Numbers, now: Numbers) -> float:

@@ -13,7 +13,12 @@ from .monitor_shifts import KINDS
 from .record import Finding, Report, Results, Settings, Table
 
 RIGHT = 0.9  # the share of windows whose kind must be right
-INPUTS = ("monitor, inputs", "exact KS of inputs", "monitor, correlations")  # what no model is needed for
+INPUTS = (  # what no model is needed for
+    "monitor, inputs",
+    "exact KS of inputs",
+    "monitor, correlations",
+    "correlation matrix of inputs",
+)
 WITHOUT_MODEL = ("inputs", "new values", "correlations")  # families
 HARM = 0.02  # a loss of accuracy that should be found
 ALARMS = ("alarms", "p, uncorrected", "p, corrected")  # ways to raise a false alarm
@@ -201,6 +206,10 @@ def _false_alarm_findings(settings: Settings, results: Results) -> Iterable[Find
         beyond = [where for where, found in counts.items() if binomial_interval(found[name], found["windows"])[0] > rate]
         shown = "; ".join(f"{where} {found[name]} of {found['windows']}" for where, found in counts.items())
         yield Finding(f"false alarms ({name}) within the stated rate of {rate:g}", not beyond, f"{shown}.")
+        count, total = (sum(found[key] for found in counts.values()) for key in (name, "windows"))
+        low, high = binomial_interval(count, total) if total else (0.0, 1.0)
+        claim = f"false alarms ({name}) within the stated rate of {rate:g} on all data sets together"
+        yield Finding(claim, low <= rate, f"{count} of {total}; interval {low:.3f} to {high:.3f}.")
 
 
 def _harm_findings(results: Results) -> Iterable[Finding]:

@@ -226,7 +226,7 @@ def _apply(shift: str, rows: Rows) -> Tensor | None:
 def _count_alarms(count: dict[str, int], monitor: Monitor, window: Signals, rate: float) -> None:
     count["windows"] += 1
     fitted = monitor.reference
-    verdict = judge(fitted, summarise(fitted.bins, fitted.standard, window))  # another split may ask for a few rows more
+    verdict = judge(fitted, summarise(fitted.bins, fitted.ranks, window))  # another split may ask for a few rows more
     found = {family: value for family, (value, _) in verdict.statistics.items()}
     columns = max(value for family, value in found.items() if family not in ("new values", "correlations"))
     plain = min(float(smirnov_p(np.array(columns))), float(normal_p(np.array(found["correlations"]))))
@@ -315,8 +315,9 @@ STUDIES = (
                              "kinds": ["compas"], "kind_seeds": 2, "digit_epochs": 0, "kind_rows": [100],
                              "calm_windows": [100], "count": 3, "fresh": 10, "classifiers": 0, "false_alarms": 0.2,
                              "sizes": [100]},
-            "quick": COMMON | {"data": ["compas", "heloc", "adult", "titanic", "compas-ft"], "digit_epochs": 0,
-                               "kinds": ["compas", "heloc", "adult", "titanic"],
+            "quick": COMMON | {"data": ["compas", "heloc", "adult", "titanic", "covertype", "compas-ft"],
+                               "digit_rows": 4000, "digit_epochs": 4,
+                               "kinds": ["compas", "heloc", "adult", "titanic", "covertype", "compas-ft"],
                                "calm": ["compas", "heloc", "adult"],
                                "feature": ["titanic"], "rows": 8000, "ft_rows": 3000, "ft_epochs": 8, "windows": [500],
                                "calm_windows": [200], "count": 12, "fresh": 200, "classifiers": 6},

@@ -23,7 +23,8 @@ FROZEN = "cafe attention=frozen"  # what the default was before attention was op
 APART = (RIVAL, PUBLISHED, FROZEN)  # the methods that all others are compared with row by row
 REFINED, EXACT = "cafe_refined", "shapley_exact"
 BLOCKS, MISSING = "cafe_blocks", "cafe_if_missing"
-EVALUATING = (REFINED, BLOCKS, MISSING)  # they see the model with features removed
+QUARTER = tuple(f"{name} c=0.25" for name in (BLOCKS, MISSING))
+EVALUATING = (REFINED, BLOCKS, MISSING, *QUARTER)  # they see the model with features removed
 RIVALS = (RIVAL, "deeplift_rescale", "deeplift_revealcancel")
 FEATURE = "cafe netting=feature norms=frozen"  # a carrier with a price per feature
 VARIANTS = (
@@ -84,11 +85,12 @@ def evaluating(
     if REFINED in names:
         how = Refine(samples, Masks(0.0 if baselines is None else baselines[0], groups))
         keep(REFINED, cafe.refine(cafe.explain(x, baselines, target, feature_groups=numbers), how).refined, start)
-    start = time.perf_counter()
-    if BLOCKS in names:
-        e = cafe.explain_blocks(x, baselines, target, feature_groups=numbers)
-        keep(BLOCKS, e.combined, start)
-        keep(MISSING, e.if_missing, start)
+    constants = {name: float(name.partition(" c=")[2] or 0.5) for name in names if name.split(" ")[0] in (BLOCKS, MISSING)}
+    for c in dict.fromkeys(constants.values()):
+        start = time.perf_counter()
+        e = CAFE(model, c).explain_blocks(x, baselines, target, feature_groups=numbers)
+        for name in (one for one, own in constants.items() if own == c):
+            keep(name, e.combined if name.startswith(BLOCKS) else e.if_missing, start)
     return scores, notes
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from . import truth_losses
 from .paper import METHOD_TITLES
 from .record import Finding, Results, Settings
-from .truth import BLOCKS, DEFAULT, EVALUATING, EXACT, FROZEN, MISSING, PUBLISHED, REFINED, RIVAL
+from .truth import BLOCKS, DEFAULT, EVALUATING, EXACT, FROZEN, MISSING, PUBLISHED, QUARTER, REFINED, RIVAL
 from .truth_numbers import MEASURES, Level, by_set, find_measured, over_sets
 
 AS_IS, NORMALISED = 1.02, 1.0  # times the infidelity of Integrated Gradients: what the default may have
@@ -21,12 +21,11 @@ CHOSEN = ("infidelity_as_is", "occlusion_correlation")  # c is judged by these
 
 def title(name: str) -> str:
     """A method as a reader wants it."""
-    changes = name.split(" ")[1:]
-    if changes:
-        return f"CAFE, {', '.join(changes)}".replace("c=", "c = ")
+    name, *changes = name.split(" ")
     own = {DEFAULT: "CAFE, the default (c = 0.5)", PUBLISHED: "CAFE as published (c = 0.5)", REFINED: "CAFE, refine=20"}
     own |= {EXACT: "Shapley values, exact", BLOCKS: "CAFE, explain_blocks", MISSING: "CAFE, if_missing of explain_blocks"}
-    return own.get(name) or METHOD_TITLES[name]
+    base = "CAFE" if changes and name == DEFAULT else own.get(name) or METHOD_TITLES[name]
+    return ", ".join([base, *(change.replace("c=", "c = ") for change in changes)])
 
 
 def findings(settings: Settings, results: Results, known: Sequence[str]) -> Iterable[Finding]:
@@ -44,12 +43,15 @@ def findings(settings: Settings, results: Results, known: Sequence[str]) -> Iter
         yield _gain(settings, results, kinds)
         yield _nearer(settings, results, kinds)
     if "encoder" in settings:
-        asked = [DEFAULT, *(name for name in EVALUATING if name in settings["methods"])]
+        asked = [DEFAULT, *(name for name in EVALUATING if name in settings["methods"] and name != QUARTER[0])]
         yield from (_reaches(settings, results, kinds, name, "occlusion_correlation", MASKING) for name in asked)
         yield _reaches(settings, results, kinds, EXACT, "short_correlation", MASKING)
         yield _reaches(settings, results, kinds, BLOCKS, "shapley_correlation", SHAPLEY)
     if "cafe c=0.25" in settings["methods"] or "cafe c=0" in settings["methods"]:
-        yield from (_best_constant(settings, results, kinds, name) for name in known if name in CHOSEN)
+        yield from (_best_constant(settings, results, kinds, DEFAULT, name) for name in known if name in CHOSEN)
+    if QUARTER[0] in settings["methods"]:
+        yield _best_constant(settings, results, kinds, BLOCKS, "shapley_correlation")
+        yield _best_constant(settings, results, kinds, MISSING, "occlusion_correlation")
 
 
 def verdict(ahead: Iterable[Level]) -> bool | None:
@@ -124,15 +126,16 @@ def _nearer(settings: Settings, results: Results, kinds: Sequence[str]) -> Findi
     return Finding(claim, verdict(room), "; ".join(numbers) + ".")
 
 
-def _best_constant(settings: Settings, results: Results, kinds: Sequence[str], name: str) -> Finding:
-    """Which c of the default is best on average."""
-    constants = {"0.5": DEFAULT} | {c: f"cafe c={c}" for c in ("0", "0.25", "1") if f"cafe c={c}" in settings["methods"]}
+def _best_constant(settings: Settings, results: Results, kinds: Sequence[str], method: str, name: str) -> Finding:
+    """Which c of a method is best on average."""
+    others = {c: f"{method} c={c}" for c in ("0", "0.25", "1")}
+    constants = {"0.5": method} | {c: other for c, other in others.items() if other in settings["methods"]}
     means = {}
-    for c, method in sorted(constants.items()):
-        cells = [over_sets(settings, results, kind, method, name) for kind in kinds]
+    for c, own in sorted(constants.items()):
+        cells = [over_sets(settings, results, kind, own, name) for kind in kinds]
         if all(cell is not None for cell in cells):
             means[c] = statistics.fmean(cell[0] for cell in cells if cell is not None)
     best = (max if MEASURES[name].best == "high" else min)(means, key=lambda c: means[c])
     shown = ", ".join(f"c = {c}: {mean:.3f}" for c, mean in means.items())
-    return Finding(f"{MEASURES[name].title}: c = 0.5 is the best c of the default, mean over the networks", best == "0.5",
-                   f"{shown}.")  # fmt: skip
+    of = {DEFAULT: "the default", BLOCKS: "explain_blocks", MISSING: "if_missing of explain_blocks"}[method]
+    return Finding(f"{MEASURES[name].title}: c = 0.5 is the best c of {of}, mean over the networks", best == "0.5", f"{shown}.")

@@ -13,7 +13,7 @@ from ..datasets import Dataset, load
 from ..models import Recipe, ViT, residual_cnn, seeded, small_cnn, train
 from .photos import PACKAGES, is_installed, network, pictures
 from .record import Settings, Study, Task, Workplace
-from .truth import CHEAP, EVALUATING, FINALISTS, REFINED, TRANSFORMERS, attribute_all, entry, evaluating
+from .truth import BLOCKS, CHEAP, EVALUATING, FINALISTS, MISSING, REFINED, TRANSFORMERS, attribute_all, entry, evaluating
 from .truth_numbers import families, key_of
 from .truth_report import report
 from .truth_shapley import agreement, estimate_by_pairs
@@ -131,8 +131,8 @@ IMAGES = Study(
     report,
 )  # fmt: skip
 VISION = {
-    "networks": {"vit": OURS}, "methods": [*TRANSFORMERS, *EVALUATING], "width": 48, "steps": 8, "at_once": 12, "pairs": 20,
-    "train_rows": 5000, "epochs": 8, "rows": 12,
+    "networks": {"vit": OURS}, "methods": [*TRANSFORMERS, REFINED, BLOCKS, MISSING], "width": 48, "steps": 8, "at_once": 12,
+    "pairs": 20, "train_rows": 5000, "epochs": 8, "rows": 12,
 }  # fmt: skip
 VIT = Study(
     "truth-vit",

@@ -16,7 +16,7 @@ from ..datasets import Snippets, movie_snippets
 from ..models import Recipe, seeded, train
 from .photos import is_installed
 from .record import Settings, Study, Task, Workplace
-from .truth import EVALUATING, EXACT, TRANSFORMERS, attribute_all, entry, evaluating
+from .truth import BLOCKS, EVALUATING, EXACT, MISSING, REFINED, TRANSFORMERS, attribute_all, entry, evaluating
 from .truth_numbers import families, key_of
 from .truth_report import report
 from .truth_shapley import agreement, exact, subsets
@@ -250,7 +250,7 @@ def _head(kind: str, width: int) -> nn.Module:
 
 COMMON = {
     "networks": {kind: ["movie_snippets"] for kind in ("linear", "mlp", TUNED)}, "encoder": "minilm",
-    "methods": [*TRANSFORMERS, *EVALUATING, EXACT],
+    "methods": [*TRANSFORMERS, REFINED, BLOCKS, MISSING, EXACT],
     "train_rows": 1500, "valid_rows": 300, "epochs": 60, "tuned_epochs": 2, "rows": 10, "short_rows": 6, "short_tokens": 9,
 }  # fmt: skip
 TEXT = Study(

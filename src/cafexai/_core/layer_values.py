@@ -1,0 +1,73 @@
+"""What large layers gave in a plain run of the model, so that an explained pass need not multiply at the reference again.
+
+A layer of the explained pass multiplies the change d by its weights. With the result a of a plain run, which no rule has
+touched, its result at the reference is a - d. Zeros of d stay zeros, so that no rounding makes a change of what has none.
+
+That alone would make r + d = a true by construction, also where a rule before the layer gave a wrong value. So every such
+difference is held against the product of the reference itself, at some output units and all rows: a wrong value
+before the layer, another layer's result and a wrong product all show there. If it differs, by rounding or not, the layer is
+multiplied in full, and the output says whether a rule is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+WORTH = 2**22  # products of two numbers in a layer from which on the comparison costs far less than what it saves
+FEW, EVERY = 8, 64  # of so many units of a layer one is computed twice, and at least so many in all
+ROUNDING = 256  # how far both may differ, in units in the last place of the largest result of the layer,
+DIGITS = 1e-3  # and beside the largest result of each row: less is left of what has nearly cancelled
+
+Layer = Callable[..., Tensor]  # of the value, the weight and perhaps the bias
+
+
+class LayerValues:
+    """Results of a plain run by the weights that made them, in the order of the calls; each is used once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, deque[tuple[Tensor, int]]] = {}
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._found.clear()
+
+    def add(self, value: Tensor, weight: Tensor, result: Tensor) -> None:
+        """Remember what a layer with this weight gave for a value."""
+        if result.numel() * weight[0].numel() >= WORTH and not result.is_inference():
+            self._found.setdefault(_key(value, weight), deque()).append((result, result._version))
+
+    def at_reference(
+        self, layer: Layer, units: int, start: Tensor, delta: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> Tensor | None:
+        """What ``layer`` gives at ``start``, where it takes a change to ``delta``; its units are dimension ``units`` of that.
+
+        None if no such layer was met, if the model has written into its result, or if the difference is not the product.
+        """
+        left = self._found.get(_key(start, weight))
+        if not left or weight.shape[1] != start.shape[units] or (start.shape[0] > 1 and start.stride(0) == 0):
+            return None  # not met, in groups, or one row for all, which costs next to nothing
+        result, version = left.popleft()
+        if result._version != version or result.shape != delta.shape or result.dtype is not delta.dtype:
+            return None
+        return _compare(result.detach() - delta.detach(), layer, units, start, weight, bias)
+
+
+def _key(value: Tensor, weight: Tensor) -> Any:
+    return weight.data_ptr(), weight.shape, value.shape, value.dtype
+
+
+def _compare(found: Tensor, layer: Layer, units: int, start: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+    """``found``, if some of its units are what the layer gives at ``start``."""
+    step = max(1, min(EVERY, len(weight) // FEW))
+    right = layer(start, weight[::step], None if bias is None else bias[::step])
+    place: Any = (..., slice(None, None, step), *(slice(None),) * (-1 - units))
+    mine = found[place]
+    sizes = right.abs().amax(units)
+    rounding = ROUNDING * torch.finfo(found.dtype).eps * sizes.amax()
+    far = (mine - right).abs_().amax(units)
+    return found if bool((far <= torch.minimum(rounding, DIGITS * sizes)).all()) else None
