@@ -20,7 +20,7 @@ from reference import write_reference
 
 ROOT = Path(__file__).parents[2]
 DOCS, STAGED, SITE = ROOT / "docs", ROOT / "build" / "docs", ROOT / "build" / "site"
-TABLES = {"evidence.md", "zoo.md"}  # a search for a word should not find a thousand lines of numbers
+TABLES = {"evidence.md", "paper.md", "zoo.md"}  # a search for a word should not find a thousand lines of numbers
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 KEPT = {".md", ".png", ".svg", ".js", ".css"}
 LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\(([^)\s]+)\)")

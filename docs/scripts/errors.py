@@ -54,6 +54,12 @@ SECTIONS: dict[str, list[Entry]] = {
             "Use TreeSHAP or InterpretML.",
         ),
         (
+            "give the name of the layer",
+            "ValueError",
+            "`explain_layer` or `explain_neuron` got a module, as Captum takes it.",
+            "Pass its name; the message has it.",
+        ),
+        (
             "the model has no such module",
             "ValueError",
             "`explain_layer` or `explain_neuron` got a wrong name.",

@@ -44,6 +44,11 @@ def tree():
     return cafexai.from_sklearn(pytest.importorskip("sklearn.tree").DecisionTreeClassifier())
 
 
+def layer_by_its_module():
+    net = network()
+    return CAFE(net).explain_layer(rows(), net[0])
+
+
 def rows():
     return torch.randn(2, 4)
 
@@ -55,6 +60,7 @@ CALLS = {
     "does not depend on the input in a way that can be followed": lambda: CAFE(Detached()).explain(rows()),
     "is a TorchScript program": lambda: CAFE(torch.jit.script(network())).explain(rows()),
     "is made of decision trees": tree,
+    "give the name of the layer": layer_by_its_module,
     "the model has no such module": lambda: CAFE(network()).explain_layer(rows(), "fc9"),
     "the input holds nan": lambda: CAFE(network()).explain(torch.full((1, 4), float("nan"))),
     "the model does not take inputs of shape": lambda: CAFE(network()).explain(torch.randn(2, 5)),
