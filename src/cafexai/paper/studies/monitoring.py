@@ -316,7 +316,7 @@ STUDIES = (
                              "calm_windows": [100], "count": 3, "fresh": 10, "classifiers": 0, "false_alarms": 0.2,
                              "sizes": [100]},
             "quick": COMMON | {"data": ["compas", "heloc", "adult", "titanic"], "digit_epochs": 0,
-                               "kinds": ["compas", "adult", "titanic"],
+                               "kinds": ["compas", "heloc", "adult", "titanic"],
                                "calm": ["compas", "heloc", "adult"],
                                "feature": ["titanic"], "rows": 8000, "ft_rows": 3000, "ft_epochs": 8, "windows": [500],
                                "calm_windows": [200], "count": 12, "fresh": 200, "classifiers": 6},
