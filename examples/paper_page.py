@@ -15,7 +15,7 @@ from paper_entries import ENTRIES, LINES, MLPS, SPLIT, TRANSFORMERS, Entry, Line
 
 from cafexai.paper.studies import STUDIES, Finding
 from cafexai.paper.studies.infidelity_report import COMPARED, SIZES, collect
-from cafexai.paper.studies.paper import figure_of_paper
+from cafexai.paper.studies.published_numbers import figure_of_paper
 
 ROOT = Path(__file__).parent.parent
 HEAD = """# The paper, table by table

@@ -47,7 +47,7 @@ TESTS = {  # the tests of each file, as pytest takes them
     "_carriers/unit.py": "carriers/test_unit.py",
     "conflicts/audit.py": "conflicts/test_audit.py",
     "conflicts/definitions.py": CONFLICTS,
-    "conflicts/local_units.py": "conflicts/test_audit.py",
+    "conflicts/find_units.py": "conflicts/test_audit.py",
     "conflicts/maps.py": CONFLICTS,
     "conflicts/minimal.py": CONFLICTS,
     "conflicts/prevalence.py": "conflicts/test_audit.py",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ._core.run import C, Sensitivity
 from ._core.variant import ALLOWED, Variant, VariantOptions
 from ._engine.model import Subject
-from ._engine.model_info import ModelInfo
+from ._engine.model_options import ModelInfo
 from ._engine.prepare_job import Explainer
 from ._old_forms import resolve_variant
 from .schema import Schema

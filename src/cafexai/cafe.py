@@ -21,7 +21,7 @@ from ._old_forms import old_form
 from .blocks import explain_in_blocks
 from .changed_rows.cafe_mixin import ChangeMethods
 from .explanation import ConflictScale, Explanation, Explanations, HiddenConflicts
-from .explanation.scale import describe_settings
+from .explanation.conflict_scale import describe_settings
 from .generation.cafe_mixin import GenerationMethods
 from .refinement.refine import Refine, refine_explanation
 

@@ -133,7 +133,7 @@ def test_functional_and_convolutional_units():
 
 
 def test_patches_reproduce_the_convolution():
-    from cafexai.conflicts.local_units import local_layers
+    from cafexai.conflicts.find_units import local_layers
 
     conv, image = nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2)), torch.randn(2, 2, 6, 7)
     (layer,) = local_layers(lambda v: F.relu(conv(v)), image)
@@ -179,7 +179,7 @@ def test_prevalence_behind_other_activations():
 
 
 def test_layers_at_a_baseline_are_those_of_the_model_without_biases():
-    from cafexai.conflicts.local_units import local_layers
+    from cafexai.conflicts.find_units import local_layers
 
     model, x, baseline = models.mlp(3, 5, 4, 1), torch.randn(4, 3), torch.randn(1, 3)
     first, second = local_layers(model, x, baseline)
@@ -248,7 +248,7 @@ def test_audit_of_outputs():
 
 
 def test_local_layers_of_exported_programs():
-    from cafexai.conflicts.local_units import local_layers
+    from cafexai.conflicts.find_units import local_layers
 
     net, x = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU()), torch.randn(2, 1, 5, 5)
     (own,), (other,) = (local_layers(model, x) for model in (net, torch.export.export(net, (x,)).module()))

@@ -194,3 +194,20 @@ def test_random_numbers_and_writes_of_the_model(reused):
     assert torch.equal(model.first.weight, before)
     assert model.calls == 0
     assert e.output.isfinite().all()
+
+
+@pytest.mark.parametrize("shape", [(640, 5), (640, 5, 2, 2)])
+def test_inputs_that_no_compared_unit_reads_are_multiplied(shape, monkeypatch):
+    monkeypatch.setattr(layer_values, "WORTH", 0)
+    layer, units = (F.linear, -1) if len(shape) == 2 else (F.conv2d, -3)
+    weight = torch.randn(shape, dtype=torch.float64)
+    x, start = torch.randn(2, 2, 5, *(4,) * (len(shape) - 2), dtype=torch.float64)
+
+    def reference():
+        values = LayerValues()
+        values.add(x, weight, layer(x, weight))
+        return values.at_reference(layer, units, start, layer(x - start, weight), weight, None)
+
+    torch.testing.assert_close(reference(), layer(start, weight))
+    weight[:: min(layer_values.EVERY, len(weight) // layer_values.FEW), 3] = 0
+    assert reference() is None

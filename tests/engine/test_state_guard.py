@@ -20,7 +20,7 @@ from torch import nn
 import models
 from cafexai import CAFE, supported
 from cafexai._torch import DRAWS_LIKE
-from cafexai.conflicts.local_units import local_layers
+from cafexai.conflicts.find_units import local_layers
 from cafexai.errors import UnsupportedOperation
 from cafexai.methods import METHODS
 

@@ -18,7 +18,7 @@ import torch
 from cafexai import cli, metrics
 from cafexai.paper.studies import STUDIES, Finding, Report, Study, Table, Task, infidelity, infidelity_report, run
 from cafexai.paper.studies.methods import method
-from cafexai.paper.studies.paper import METHOD_TITLES, paper
+from cafexai.paper.studies.published_numbers import METHOD_TITLES, paper
 from cafexai.paper.studies.record import brief
 from cafexai.paper.studies.variants import TABLES, Variant
 

@@ -9,7 +9,7 @@ import torch
 
 from cafexai.conflicts import conflict_magnitude
 from cafexai.paper.studies import STUDIES, run
-from cafexai.paper.studies.conflict_truth_numbers import spearman, true_conflict
+from cafexai.paper.studies.exact_conflict import spearman, true_conflict
 from cafexai.paper.studies.truth_shapley import subsets
 
 

@@ -13,7 +13,7 @@ from cafexai.methods import METHODS
 from cafexai.models import procedural
 from cafexai.paper.studies import STUDIES, authors_protocol, prevalence, synthetic
 from cafexai.paper.studies.methods import UNITS
-from cafexai.paper.studies.paper import figure_of_paper, paper
+from cafexai.paper.studies.published_numbers import figure_of_paper, paper
 from study_command import finished, written
 
 

@@ -27,7 +27,7 @@ from cafexai.paper.studies import (
     truth,
     truth_findings,
     truth_losses,
-    truth_numbers,
+    truth_measures,
     truth_shapley,
     truth_tables,
     truth_text,
@@ -108,10 +108,10 @@ def test_means_over_data_sets_and_seeds():
 
     settings = {"networks": {"relu": ["a", "b"]}, "seeds": [1, 2]}
     results = {"relu-a-1": result(2, 1), "relu-a-2": result(4, 1), "relu-b-1": result(1, 2), "relu-b-2": result(3, 2)}
-    mean, error = truth_numbers.over_sets(settings, results, "relu", "cafe", "infidelity")
+    mean, error = truth_measures.over_sets(settings, results, "relu", "cafe", "infidelity")
     assert mean == pytest.approx(((2 + 4) / 2 + (0.5 + 1.5) / 2) / 2)
     assert error == pytest.approx((1.0**2 + 0.5**2) ** 0.5 / 2)
-    apart, _ = truth_numbers.over_sets(settings, results, "relu", "cafe", "infidelity", apart=truth.RIVAL)
+    apart, _ = truth_measures.over_sets(settings, results, "relu", "cafe", "infidelity", apart=truth.RIVAL)
     assert apart == pytest.approx(mean - 1)
 
 

@@ -5,8 +5,8 @@ touched, its result at the reference is a - d. Zeros of d stay zeros, so that no
 
 That alone would make r + d = a true by construction, also where a rule before the layer gave a wrong value. So every such
 difference is held against the product of the reference itself, at some output units and all rows: a wrong value
-before the layer, another layer's result and a wrong product all show there. If it differs, by rounding or not, the layer is
-multiplied in full, and the output says whether a rule is wrong.
+before the layer, another layer's result and a wrong product all show there. If it differs, by rounding or not, or if an input
+has no weight to any of these units, the layer is multiplied in full, and the output says whether a rule is wrong.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def _key(value: Tensor, weight: Tensor) -> Any:
 def _compare(found: Tensor, layer: Layer, units: int, start: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """``found``, if some of its units are what the layer gives at ``start``."""
     step = max(1, min(EVERY, len(weight) // FEW))
-    right = layer(start, weight[::step], None if bias is None else bias[::step])
+    few = weight[::step]
+    if not bool((few != 0).transpose(0, 1).flatten(1).any(1).all()):
+        return None  # an input that none of these units reads would not be held against anything
+    right = layer(start, few, None if bias is None else bias[::step])
     place: Any = (..., slice(None, None, step), *(slice(None),) * (-1 - units))
     mine = found[place]
     sizes = right.abs().amax(units)

@@ -16,7 +16,7 @@ from ..explanation.hidden_conflicts import hidden_price
 from .explain_job import explain_job
 from .feature_sets import FeatureSets, feature_sets, side_by_side
 from .job import Job
-from .pair_map import count_evaluations, map_pairs
+from .pair_conflicts import count_evaluations, map_pairs
 from .prepare_job import Explainer, find_features, make_settings
 
 LOG = logging.getLogger("cafexai")

@@ -23,7 +23,7 @@ from .._inputs.shown_baselines import with_baseline_values
 from .._inputs.words import leave_out_special, mask_words
 from .job import Job, as_arguments
 from .model import Subject
-from .model_info import ModelInfo
+from .model_options import ModelInfo
 from .request import Question, Request, conflict_kind
 
 ZERO_KNOWN = "The baseline is 0 behind the preprocessing; its values are what the preprocessing turns into 0."

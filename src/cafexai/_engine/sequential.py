@@ -2,7 +2,7 @@
 
 Of few rows, most of the time of an explanation goes into following the calls of the model one by one, and into torch's graph
 for the backward pass. What an ``nn.Sequential`` of linear layers and activations does is known without: its layers
-(``rules/known_modules.py``) are taken as they stand, with the steps that the path carrier takes (``_core/steps.py``), and the
+(``rules/sequential_layers.py``) are taken as they stand, with the steps that the path carrier takes (``_core/steps.py``). The
 result is held against the model's own output like any other. Everything else is followed call by call.
 """
 
@@ -23,7 +23,7 @@ from .._core.run import Leaf, Run, Settings
 from .._core.steps import Added
 from .._core.tolerance import input_change
 from .._torch import count_function_modes
-from ..rules.known_modules import NotKnown, layers_of
+from ..rules.sequential_layers import NotKnown, layers_of
 from .job import Batch, Job
 from .module_paths import hooks_of_others
 from .tracer import usual_settings

@@ -13,7 +13,7 @@ from .._core.run import Run
 from .._core.tensors import Coded
 from .._torch import tree_leaves, tree_map_only
 from ..errors import UnsupportedOperation
-from ..rules import codes as of_codes
+from ..rules import integer_codes as of_codes
 from ..rules.registry import TABLE, find
 from .call_info import in_order
 

@@ -168,7 +168,7 @@ class Work:
     def hidden(self, found: Any) -> Any:
         """Hidden conflicts of explained rows; how many evaluations they take is said before they run."""
         from .._engine.hidden_conflicts import count_compared
-        from .._engine.pair_map import count_evaluations
+        from .._engine.pair_conflicts import count_evaluations
         from ..explanation import Explanation
         from ..explanation.hidden_conflicts import hidden_price
 

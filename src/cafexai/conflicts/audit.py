@@ -22,7 +22,7 @@ from .._extras import needs
 from .._inputs.baselines import expand_baseline
 from .closed_form import inactive_conflicts
 from .definitions import as_rows
-from .local_units import LocalLayer, local_layers
+from .find_units import LocalLayer, local_layers
 from .minimal import minimal_conflicts
 
 if TYPE_CHECKING:

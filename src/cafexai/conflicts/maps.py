@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._engine.output import select_output
-from .._engine.pair_map import map_pairs
+from .._engine.pair_conflicts import map_pairs
 from .._inputs import resolve_old_words
 from .._inputs.groups import is_index, list_features
 from ..explanation.conflict import counteraction

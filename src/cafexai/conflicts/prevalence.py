@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from .._inputs.prepare import is_frame
-from .local_units import LocalLayer, local_layers
+from .find_units import LocalLayer, local_layers
 
 INACTIVE = {"relu": 0.0, "gelu": -0.4}  # a unit is inactive below this pre-activation
 SMALL = 1e-5  # inputs below this count as none

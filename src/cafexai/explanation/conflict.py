@@ -16,8 +16,8 @@ from torch import Tensor
 from .._inputs.images import cell_index
 
 if TYPE_CHECKING:
+    from .conflict_scale import ConflictScale
     from .parts import Tensors
-    from .scale import ConflictScale
 
 MEASURED, NET = "measured", "net"  # kinds of conflict
 START, ONLY_UP, ONLY_DOWN, TOGETHER = range(4)  # the columns of sides: r, p, q, y

@@ -17,10 +17,10 @@ from .overview import by_group, drift, overview
 from .requests import Choice, Refused, listing, mapping, whole, word
 from .row import check_view, row_view
 from .rows import Edits
-from .scale import make_scale
 from .scoring import Scoring, score_cohort
 from .session import Session
 from .table import SCORES, Table
+from .usual_conflict import make_scale
 from .writing import LONGEST, can_write, generation_view
 
 Handler = Callable[["Api", dict[str, Any]], Any]

@@ -16,7 +16,7 @@ from .._engine.module_paths import module_paths
 from .._engine.output import select_output
 from .._inputs.background import Background
 from .._inputs.convert import convert_inputs
-from ..conflicts.local_units import LocalLayer, Recorder
+from ..conflicts.find_units import LocalLayer, Recorder
 from ..explanation import Explanation
 from ..plotting.row_lines import number
 from .requests import Choice, Refused

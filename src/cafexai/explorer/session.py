@@ -25,7 +25,7 @@ from .._inputs.convert import convert_inputs
 from .._inputs.prepare import Inputs, has_own_columns, prepare
 from ..cafe import CAFE
 from ..explanation import Explanation, HiddenConflicts
-from ..explanation.scale import ConflictScale
+from ..explanation.conflict_scale import ConflictScale
 from ..plotting.conflict_words import baseline_words
 from .requests import BACKGROUND, TYPICAL, Choice, Refused
 from .rows import Edits, Rows, paint_regions, plain

@@ -20,6 +20,6 @@ from . import (  # noqa: F401  (importing a file registers its rules)
     selection,
     shape,
 )
-from .known_modules import ship
+from .sequential_layers import ship
 
 ship()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .._inputs.trees import refuse_trees
+from .combine_steps import chain_steps
 from .ensembles import ENSEMBLES
 from .layers import LAYERS, Network
 from .model import SklearnModel
-from .steps import chain_steps
 
 KNOWN = (
     "MLPClassifier, MLPRegressor, linear models (LogisticRegression, LinearRegression, Ridge, Lasso, SGDClassifier, LinearSVC "

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .combine_steps import SideBySide
 from .layers import Network, linear_layer
-from .steps import SideBySide
 
 Make = Callable[[Any], Network]
 

@@ -16,8 +16,8 @@ from .._inputs.column_sources import sources
 from .._inputs.groups import Grouping
 from .._inputs.prepare import FromRaw, are_frames
 from .._inputs.table_values import NOT_KNOWN, column_of, read_dates, read_values, typical_value, word
+from .combine_steps import numbers
 from .layers import Network, names_of
-from .steps import numbers
 from .zero import invert_zero
 
 DECISION = "decision function"  # what classifiers without probabilities give

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from .cifar10 import cifar10
 from .covertype import covertype
-from .digits import concat_mnist, fashion_mnist, mnist
 from .files import DataNotFound
 from .mimic import mimic, mimic_table
+from .mnist import concat_mnist, fashion_mnist, mnist
 from .openxai import adult, compas, german, heloc, openxai_weights
 from .record import Dataset, Scaler
 from .shapes import shapes

@@ -19,7 +19,7 @@ from ...metrics.unit_infidelity import UnitModel
 from .infidelity import mean_and_error, prepare
 from .infidelity_report import SIZES
 from .methods import method
-from .paper import METHOD_TITLES, figure_of_paper
+from .published_numbers import METHOD_TITLES, figure_of_paper
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .variants import OPENXAI
 

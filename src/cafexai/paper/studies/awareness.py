@@ -16,7 +16,7 @@ from ...plotting.palette import AUDIT
 from .drawing import figure
 from .infidelity import prepare
 from .methods import ALL, method
-from .paper import METHOD_TITLES
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .variants import OPENXAI
 

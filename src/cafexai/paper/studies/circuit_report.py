@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .drawing import figure, heatmap
-from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
+from .published_numbers import METHOD_TITLES, SAMPLING, figure_of_paper
 from .record import Finding, Report, Results, Settings, Table
 
 GRADIENTS = ("gradient_x_input", "lrp", "deeplift_rescale", "gradient_shap", "integrated_gradients")

@@ -16,9 +16,9 @@ from ...explanation import Explanation
 from ...explanation.conflict import from_nets, share_of
 from ..datasets import load, movie_snippets
 from ..models import Recipe, mlp, residual_cnn, seeded, small_cnn, train
-from .conflict_truth_numbers import spearman, true_conflict
 from .conflict_truth_report import report
 from .distributions import auroc
+from .exact_conflict import spearman, true_conflict
 from .photos import is_installed
 from .record import Settings, Study, Task, Workplace
 from .truth_shapley import exact, subsets

@@ -10,7 +10,7 @@ from typing import Any
 from ...plotting.palette import DOWN, SERIES, UP
 from .drawing import figure
 from .methods import UNITS
-from .paper import METHOD_TITLES
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Table
 
 NETTINGS = ("path", "feature")

@@ -19,7 +19,7 @@ from ..models.networks import seeded
 from .drawing import bare, figure, heatmap
 from .infidelity import mean_and_error
 from .methods import CAFES, method
-from .paper import METHOD_TITLES
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 
 BESIDE = "deeplift_rescale"

@@ -17,7 +17,7 @@ from ..datasets import Dataset
 from .drawing import COLOURS, figure
 from .infidelity import prepare
 from .methods import CAFES, method
-from .paper import METHOD_TITLES
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace, round_numbers
 
 CASES = {  # label, prediction

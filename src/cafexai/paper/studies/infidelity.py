@@ -21,7 +21,7 @@ from ..datasets import Dataset, load, openxai_weights
 from ..models import openxai_mlp, setup, train
 from .infidelity_report import SIZES, pairs, report
 from .methods import ALL, NETTED, method
-from .paper import SAMPLING
+from .published_numbers import SAMPLING
 from .record import Settings, Study, Task, Workplace
 from .variants import AUTHORS, TABLES, Variant, own_settings
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .paper import METHOD_TITLES, SAMPLING
+from .published_numbers import METHOD_TITLES, SAMPLING
 from .record import Finding, Report, Results, Settings, Table
 
 SIZES = ("small", "large")

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .methods import CAFES, FAST
-from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
 from .paper_text_claims import text_findings
+from .published_numbers import METHOD_TITLES, SAMPLING, figure_of_paper
 from .record import Finding, Report, Results, Settings, Table, brief
 from .variants import AUTHORS, Variant, kinds, own_settings
 

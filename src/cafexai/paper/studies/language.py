@@ -15,8 +15,8 @@ from ..._extras import needs
 from ...cafe import CAFE
 from ...methods import METHODS
 from ...metrics.occlusion import correlation
-from .paper import METHOD_TITLES
 from .photos import is_installed
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace, round_numbers
 from .toy_language import IDS, UNKNOWN, WORDS, build, encode, make_tokenizer, next_logits, train, write_question
 

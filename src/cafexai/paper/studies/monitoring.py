@@ -21,10 +21,10 @@ from ...monitor._window import summarise
 from ..datasets import Dataset
 from .distributions import auroc
 from .infidelity import prepare
-from .monitor_baselines import measure_certainty, ordinary_statistics
 from .monitor_digits import WATCHED, Digits
 from .monitor_report import ALARMS, RIGHT, WITHOUT_MODEL, report
 from .monitor_shifts import KINDS, SHIFTS, UNPAIRED, Rows
+from .ordinary_shift_tests import measure_certainty, ordinary_statistics
 from .record import Settings, Study, Task, Workplace
 
 Numbers = NDArray[np.float64]

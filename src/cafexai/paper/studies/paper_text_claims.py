@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .methods import FAST
-from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
+from .published_numbers import METHOD_TITLES, SAMPLING, figure_of_paper
 from .record import Finding, Settings
 from .variants import kinds
 

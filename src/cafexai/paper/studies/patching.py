@@ -14,8 +14,8 @@ from ...cafe import CAFE
 from ...methods.transformers import layer_coefficients
 from ...metrics.occlusion import correlation
 from ..datasets import movie_snippets
-from .paper import METHOD_TITLES
 from .photos import is_installed
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .truth_text import PACKAGES, Encoder, train_on_texts
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...conflicts.local_units import local_layers
+from ...conflicts.find_units import local_layers
 from ...conflicts.prevalence import INACTIVE, SMALL, prevalence
 from .infidelity import prepare
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace

@@ -7,8 +7,8 @@ from typing import Any
 
 from . import property_tests as general
 from . import property_tests_conflicts as conflicts
-from .paper import METHOD_TITLES, paper
 from .property_tests import Outcome
+from .published_numbers import METHOD_TITLES, paper
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 
 RUNS: dict[str, Callable[[str, int, int], Outcome]] = {  # by the paper's names

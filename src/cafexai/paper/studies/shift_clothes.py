@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..datasets import concat_mnist
-from ..datasets.digits import FASHION_CLASSES
+from ..datasets.mnist import FASHION_CLASSES
 from ..models import CONCAT_WIDTHS, IMAGE_RECIPE, concat_cnn, seeded, train
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .shift_images import EPOCHS, scores

@@ -14,7 +14,7 @@ from ...methods import METHODS, scores_groups
 from ..datasets import PROCEDURAL, TRAINED, Dataset, synthetic_conflicts
 from ..models import conflict_setup, procedural, train_group
 from .methods import ALL, CAFES, NETTED, UNITS, method
-from .paper import SAMPLING
+from .published_numbers import SAMPLING
 from .record import Settings, Study, Task, Workplace
 from .synthetic_report import columns, report
 

@@ -14,7 +14,7 @@ from ..datasets import synthetic_conflicts
 from ..models import procedural
 from .infidelity_deep_report import level
 from .methods import WAYS, large_scores, method
-from .paper import METHOD_TITLES
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .synthetic import rmse, true_attributions
 

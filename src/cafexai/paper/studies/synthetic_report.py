@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .methods import NETTED, UNITS
-from .paper import METHOD_TITLES, SAMPLING, figure_of_paper
+from .published_numbers import METHOD_TITLES, SAMPLING, figure_of_paper
 from .record import Finding, Report, Results, Settings, Table
 
 

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from . import truth_losses
-from .paper import METHOD_TITLES
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Results, Settings
 from .truth import BLOCKS, DEFAULT, EVALUATING, EXACT, FROZEN, MISSING, PUBLISHED, QUARTER, REFINED, RIVAL
-from .truth_numbers import MEASURES, Level, by_set, find_measured, over_sets
+from .truth_measures import MEASURES, Level, by_set, find_measured, over_sets
 
 AS_IS, NORMALISED = 1.02, 1.0  # times the infidelity of Integrated Gradients: what the default may have
 EQUAL = 5e-4  # differences below what tables show are none

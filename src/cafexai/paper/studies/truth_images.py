@@ -14,7 +14,7 @@ from ..models import Recipe, ViT, residual_cnn, seeded, small_cnn, train
 from .photos import PACKAGES, is_installed, network, pictures
 from .record import Settings, Study, Task, Workplace
 from .truth import BLOCKS, CHEAP, EVALUATING, FINALISTS, MISSING, REFINED, TRANSFORMERS, attribute_all, entry, evaluating
-from .truth_numbers import families, key_of
+from .truth_measures import families, key_of
 from .truth_report import report
 from .truth_shapley import agreement, estimate_by_pairs
 

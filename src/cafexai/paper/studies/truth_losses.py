@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from .infidelity_deep_report import level
 from .record import Finding, Results, Settings, Table
 from .truth import APART, DEFAULT, PUBLISHED
-from .truth_numbers import MEASURES, Level, find_measured, mean_of, runs
+from .truth_measures import MEASURES, Level, find_measured, mean_of, runs
 
 STANDARDISED = "standardised "  # networks trained on standardised columns; all others on the paper's scaling
 SINGLE = "openxai"  # the paper's own networks are shown one by one

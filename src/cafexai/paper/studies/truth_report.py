@@ -9,7 +9,7 @@ from typing import Any
 from .record import Report, Results, Settings, Table
 from .truth_findings import findings, title
 from .truth_losses import STANDARDISED, losses
-from .truth_numbers import MEASURES, by_set, find_measured, mean_of, runs
+from .truth_measures import MEASURES, by_set, find_measured, mean_of, runs
 
 NOTE = (
     "Mean ± standard error over networks trained with different seeds, data sets averaged; where there is one, over its rows. "

@@ -17,7 +17,7 @@ from ..models import FTTransformer, Recipe, mlp, openxai_mlp, residual_mlp, seed
 from .record import Settings, Study, Task, Workplace
 from .truth import CANDIDATES, CONSTANTS, DEFAULT, FEATURE, PUBLISHED, RIVAL, TRANSFORMERS, attribute_all, candidate, entry
 from .truth_losses import STANDARDISED
-from .truth_numbers import families, key_of
+from .truth_measures import families, key_of
 from .truth_report import report
 from .truth_shapley import agreement, exact, subsets
 from .variants import OPENXAI

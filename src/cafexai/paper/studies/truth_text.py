@@ -17,7 +17,7 @@ from ..models import Recipe, seeded, train
 from .photos import is_installed
 from .record import Settings, Study, Task, Workplace
 from .truth import BLOCKS, EVALUATING, EXACT, MISSING, REFINED, TRANSFORMERS, attribute_all, entry, evaluating
-from .truth_numbers import families, key_of
+from .truth_measures import families, key_of
 from .truth_report import report
 from .truth_shapley import agreement, exact, subsets
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ... import methods
 from ...errors import UnsupportedOperation
 from ...methods import Method
-from .paper import METHOD_TITLES
+from .published_numbers import METHOD_TITLES
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 from .unit_networks import UNITS, Unit
 

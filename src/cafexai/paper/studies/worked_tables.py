@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...cafe import CAFE
 from .methods import method
-from .paper import METHOD_TITLES, SAMPLING, figure_of_paper, paper
+from .published_numbers import METHOD_TITLES, SAMPLING, figure_of_paper, paper
 from .record import Finding, Report, Results, Settings, Study, Table, Task, Workplace
 
 CHANCE = ("gradient_shap", "smoothgrad", *SAMPLING)

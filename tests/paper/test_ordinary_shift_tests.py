@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from cafexai.paper.studies import monitor_baselines as ordinary
+from cafexai.paper.studies import ordinary_shift_tests as ordinary
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..explanation.scale import ConflictScale, describe_settings
+from ..explanation.conflict_scale import ConflictScale, describe_settings
 from .requests import Choice, Refused
 from .session import Session
 
