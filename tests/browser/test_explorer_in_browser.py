@@ -339,7 +339,6 @@ def test_hidden_conflicts_the_percentile_and_the_check_stand_below_the_ledger(se
     assert f"{check.correlation:.2f}" in page.locator("#check-told").inner_text()
 
 
-@pytest.mark.xfail(reason="scoring against 50 typical rows in the background delays answers of slow models", strict=False)
 def test_a_slow_method_is_cancelled_while_the_slider_works(folder, visit):
     with serving(folder, *USUAL[:6], model="shop:slow") as server:
         page = visit(server)
