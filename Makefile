@@ -72,6 +72,7 @@ layers: .venv/dev
 
 pictures: .venv/dev
 	$(BIN)/python examples/pictures.py docs/pictures
+	$(BIN)/python examples/explorer_pictures.py docs/explorer
 
 # Write what the code of the pages prints into the pages.
 pages: .venv/dev .venv/tutorials

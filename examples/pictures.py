@@ -65,8 +65,8 @@ class Reviews(nn.Module):
         return self.net(self.embed(ids).transpose(1, 2)).sum(2)
 
 
-def review() -> Explanation:
-    """One sentence, read by a network that has seen a dozen."""
+def train_reviews() -> tuple[Reviews, list[str]]:
+    """A network that has read a dozen reviews, and the words that it knows, by code."""
     lines = [line.split() for line in REVIEWS.strip().splitlines()]
     known = {word: place for place, word in enumerate(sorted({word for _, *words in lines for word in words}))}
     torch.manual_seed(0)
@@ -78,7 +78,13 @@ def review() -> Explanation:
             score = model(torch.tensor([[known[word] for word in words]]))
             nn.functional.softplus(-score if sign == "+" else score).sum().backward()
             optimizer.step()
-    explanation = CAFE(model.eval()).explain(torch.tensor([[known[word] for word in SHOWN.split()]]))
+    return model.eval(), list(known)
+
+
+def review() -> Explanation:
+    """One sentence, read by this network."""
+    model, words = train_reviews()
+    explanation = CAFE(model).explain(torch.tensor([[words.index(word) for word in SHOWN.split()]]))
     names = {"tokens": (tuple(SHOWN.split()),), "class_names": ("good review",)}
     return explanation.replace(**names, probability=explanation.output.sigmoid())
 

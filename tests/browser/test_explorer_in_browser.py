@@ -339,7 +339,6 @@ def test_hidden_conflicts_the_percentile_and_the_check_stand_below_the_ledger(se
     assert f"{check.correlation:.2f}" in page.locator("#check-told").inner_text()
 
 
-@pytest.mark.xfail(reason="scoring against 50 typical rows in the background delays answers of slow models", strict=False)
 def test_a_slow_method_is_cancelled_while_the_slider_works(folder, visit):
     with serving(folder, *USUAL[:6], model="shop:slow") as server:
         page = visit(server)
@@ -555,13 +554,13 @@ def test_words_can_be_struck(visit):
         def forward(self, input_ids, attention_mask=None):
             return self.head(self.embed(input_ids)).sum(1)
 
-    texts = ["a good film", "not a good film , the cafe"]
+    texts = ["a good film", "not a good film , the cafe", "a good film , a cafe"]
     cafe = CAFE(Reader().eval(), class_names=["bad", "fine"])
     explorer = started(cafe.replace(tokenizer=tok), texts, title="reviews")
     try:
         page = visit(explorer)
         open_row(page, 1)
-        before = cafe.explain(texts[1:], tokenizer=tok)
+        before = cafe.explain(texts[1:2], tokenizer=tok)
         assert until(lambda: numbers(page).get("output"), wanted := expected(before)["output"]) == wanted
         page.locator("#word-0").click()
         e = cafe.explain(["a good film , the cafe"], tokenizer=tok, target=int(before.target[0, 0]))
@@ -569,6 +568,13 @@ def test_words_can_be_struck(visit):
         assert page.locator(".words span").count() == len([name for name in e.names() if name])
         page.locator("#word-0").click()
         assert until(lambda: numbers(page).get("output"), wanted := expected(before)["output"]) == wanted
+        open_row(page, 2)
+        page.locator("#word-2").click()  # film
+        page.locator("#output-before").wait_for()
+        rows = page.locator("#main .ledger tbody tr")
+        twice = rows.filter(has=page.get_by_role("rowheader", name="a", exact=True))
+        assert (twice.count(), twice.locator(".old").count()) == (2, 0)  # which of them was it?
+        assert rows.filter(has=page.get_by_role("rowheader", name="good", exact=True)).locator(".old").count() == 2
     finally:
         explorer.close()
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import queue
 import re
+import time
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -18,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from cafexai import CAFE, Schema, from_sklearn
+from cafexai._engine.pauses import at_pauses, pause, timed_stretches
 from cafexai.explorer.api import Api
 from cafexai.explorer.circuits import units_view
 from cafexai.explorer.classes import classes_of, truth_of, usual_threshold
@@ -27,6 +32,7 @@ from cafexai.explorer.methods import Runs, label
 from cafexai.explorer.requests import Refused
 from cafexai.explorer.row import row_view
 from cafexai.explorer.rows import Rows, table_of
+from cafexai.explorer.scoring import Scoring
 from cafexai.explorer.session import Session
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -252,3 +258,58 @@ def test_a_row_is_checked_by_changing_it(api):
     check = api.session.cafe.check_by_changing(e, 0)
     assert told["evaluations"] == check.evaluations
     assert told["sentence"] == f"C{check.sentence[1:]}."
+
+
+PASSES, TO_ASK, ASKED = itertools.count(), queue.SimpleQueue(), queue.SimpleQueue()
+
+
+class Asking(nn.Linear):
+    """Something is asked while it runs."""
+
+    def forward(self, x):
+        next(PASSES)
+        if not TO_ASK.empty():
+            ASKED.put(TO_ASK.get()())
+        return super().forward(x)
+
+
+def test_requests_are_answered_between_two_baselines_of_a_step():
+    torch.manual_seed(0)
+    people = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["a", "b", "c"])
+    cafe = CAFE(nn.Sequential(Asking(3, 4), nn.ReLU(), nn.Linear(4, 1)), schema=Schema.from_frame(people))
+    session = Session(cafe, Rows(cafe.model, table_of(people), schema=cafe.schema), typical=True)
+    assert session.start.baseline == "background"
+    zero = session.read_choice({"baseline": "zero"})
+    expected, alone = cafe.replace(background=people).explain(people), session.explain([1], zero)
+    scoring, begin = Scoring(session, session.rows, session.start), next(PASSES)
+
+    def answer():
+        return scoring.done, next(PASSES) - begin, session.explain([1], zero)
+
+    TO_ASK.put(lambda: session.worker.ask("row", answer))
+    session.worker.background("scores", scoring.run())
+    done, passes, found = ASKED.get(timeout=20).result(20)
+    assert done == 0  # it is answered within the first step,
+    assert passes < 10  # between the first two of 50 baselines
+    assert torch.equal(found.combined, alone.combined)
+    while scoring.done < len(people) and not scoring.trouble:
+        time.sleep(0.001)
+    session.end()
+    for name, exact in (("output", expected.output), ("conflict", expected.conflict), ("share", expected.conflict_share)):
+        np.testing.assert_allclose(scoring.columns[name], exact, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_done_at_pauses_does_not_count_as_work(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("cafexai._engine.pauses.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    def advance(seconds):
+        clock[0] += seconds
+
+    with at_pauses(lambda: advance(100)), timed_stretches() as took:
+        for seconds in (1, 3, 2):
+            advance(seconds)
+            pause()
+    assert (took.total, took.longest, clock[0]) == (6, 3, 306)
+    pause()
+    assert clock[0] == 306  # nobody waits any more

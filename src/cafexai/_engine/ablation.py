@@ -22,6 +22,7 @@ from .attempt import has_outputs, try_plain
 from .faults import refuse_own_fault
 from .forward import forward
 from .job import Batch, Job
+from .pauses import pause
 from .per_row import has_row_arguments, settle
 
 MOST = 16  # features that are put to their baseline at most
@@ -93,6 +94,7 @@ def model_at_baseline(job: Job, explanation: Explanation) -> Tensor | None:
         if outputs is None:
             return None
         found.append(outputs)
+        pause()
     return torch.stack(found).mean(0)
 
 

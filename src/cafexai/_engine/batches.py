@@ -30,6 +30,7 @@ from ..errors import LostInRounding, OutputDiffers, RowsMixed, SumBroken
 from .attempt import join_parts, try_plain
 from .forward import forward, plain_output
 from .job import Batch, Job
+from .pauses import pause
 from .per_row import check_per_row, settle
 from .rounding import refuse_own_rounding, refuse_rounding_inside
 from .tracer import engine_settings, usual_settings
@@ -123,6 +124,7 @@ def _collect(
                     if measure is not None:
                         measure(result, batch)
                     found.setdefault((place, number), []).append(result)
+            pause()
         for key, against in found.items():
             results.setdefault(key, []).append(mean(against))
     return results

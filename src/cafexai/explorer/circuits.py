@@ -46,7 +46,7 @@ class Held:
 def units_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
     """Layers by the influence that cancelled in their units, and the units that hold most of it, with their inputs."""
     aimed = session.fix_target(place, choice)
-    e = session.explain([place], aimed, edits)
+    e = session.explain([place], aimed, edits) if edits else session.of_row(place, choice)
     try:
         held, against = _find_held(session, e, place, aimed, edits)
     except (ValueError, TypeError, RuntimeError, AttributeError) as error:

@@ -25,7 +25,9 @@ PAIRS = 10
 def pairs_view(session: Session, place: int, choice: Choice, edits: Edits) -> dict[str, Any]:
     """What every two features cancel of each other, by removing them, and what removing one of them does not show."""
     aimed = session.fix_target(place, choice)
-    e = session.explain([place], aimed, edits, feature_groups=_groups(session, place))
+    groups = _groups(session, place)
+    known = not edits and groups is None  # of the row that is shown
+    e = session.of_row(place, choice) if known else session.explain([place], aimed, edits, feature_groups=groups)
     found = session.hidden(e, aimed)
     kept, told = _strongest(found), [fighting_sentence(pair) for pair in found.fights(0, PAIRS)]
     return {

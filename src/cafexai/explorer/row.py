@@ -73,6 +73,7 @@ def ledger(e: Explanation, most: int, order: str = "net") -> dict[str, Any]:
         "target": e.target_name(),
         "start": digits.start,
         "end": digits.end,
+        "baseline_output": e.baseline_output.item(),
         "times": digits.times,
         "conflict": "" if digits.between is None else digits.between.short,
         "conflict_sentence": conflict,

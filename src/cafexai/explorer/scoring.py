@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._engine.pauses import timed_stretches
 from ..explanation import Explanation
 from ..reporting.summed import by_region
 from .classes import errors_of, truth_of
@@ -18,7 +18,8 @@ from .requests import Choice, Refused
 from .rows import Rows
 from .session import Session
 
-STEP = 0.04  # seconds that one step takes, so that a slider is never waited for longer
+STRETCH = 0.04  # seconds of a step without a pause, so that a slider is not waited for longer
+STEP = 1.0  # seconds of a step that has pauses
 LARGEST = 20_000  # rows of a step
 SAMPLE = 400  # rows whose single scores are kept
 MOST_WORDS = 5000
@@ -58,24 +59,25 @@ class Scoring:
         return truth_of(self.session, self.rows)
 
     def run(self) -> Iterator[None]:
-        """Step by step; each is short enough not to delay a slider."""
-        size, least = 1, STEP
+        """Step by step; each is short enough not to delay a slider, or pauses as often."""
+        size, stretch, step = 1, STRETCH, STEP
         while self.done < self.total:
-            begin = time.perf_counter()
             places = range(self.done, min(self.done + size, self.total))
             try:
-                self._score(places)
+                with timed_stretches() as took:
+                    self._score(places)
             except Refused as error:
                 self.trouble = str(error)
                 return
             except Exception as error:  # of the model, at some row
                 self.trouble = f"{type(error).__name__}: {error}"
                 return
-            took = time.perf_counter() - begin
-            self.seconds += took
+            self.seconds += took.total
             self.done = places.stop
-            least = max(STEP, 2 * took) if places.start == 0 else least  # what a call takes whatever its rows
-            size = min(2 * size, LARGEST) if took < least else max(size // 2, 1) if took > 3 * least else size
+            if places.start == 0:  # what a call takes whatever its rows
+                stretch, step = max(STRETCH, 2 * took.longest), max(STEP, 2 * took.total)
+            used = max(took.longest / stretch, took.total / step)
+            size = min(2 * size, LARGEST) if used < 1 else max(size // 2, 1) if used > 3 else size
             yield
 
     def _score(self, places: range) -> None:

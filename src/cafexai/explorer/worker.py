@@ -1,4 +1,8 @@
-"""One thread for the model: the newest request of each kind first, background work when no request waits."""
+"""One thread for the model: the newest request of each kind first, background work when no request waits.
+
+A step of background work that explains rows against many baselines takes long if the model is slow: requests are answered at
+its pauses, between two baselines.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from .._engine.pauses import at_pauses
+
+Task = tuple[Callable[[], Any], "Future[Any]"]
 WAITING = 64  # kinds of requests at a time
 
 
@@ -23,7 +30,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._change = threading.Condition()
-        self._waiting: dict[str, tuple[Callable[[], Any], Future[Any]]] = {}
+        self._waiting: dict[str, Task] = {}
         self._jobs: dict[str, Iterator[None]] = {}
         self._ended = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -61,8 +68,7 @@ class Worker:
                     self._change.wait()
                 if self._ended:
                     return
-                slot = next(iter(self._waiting), None)
-                task = None if slot is None else self._waiting.pop(slot)
+                task = self._take()
                 key = next(iter(self._jobs), None)
                 job = None if key is None else self._jobs[key]
                 if task is None and key is not None and job is not None:
@@ -70,10 +76,34 @@ class Worker:
                     self._jobs[key] = job  # jobs take turns
             if task is not None:
                 _answer(*task)
-            elif key is not None and job is not None and not _step_job(job):
+            elif key is not None and job is not None and not self._step(job):
                 with self._change:
                     if self._jobs.get(key) is job:
                         del self._jobs[key]
+
+    def _take(self) -> Task | None:
+        """The request whose turn it is; called with the lock."""
+        slot = next(iter(self._waiting), None)
+        return None if slot is None else self._waiting.pop(slot)
+
+    def _step(self, job: Iterator[None]) -> bool:
+        """Whether there is more to do; a job says itself what went wrong."""
+        try:
+            with at_pauses(self._answer_waiting):
+                next(job)
+        except StopIteration:
+            return False
+        return True
+
+    def _answer_waiting(self) -> None:
+        """Answer all requests that came since the last pause; their own explanations have no pauses."""
+        while True:
+            with self._change:
+                task = None if self._ended else self._take()
+            if task is None:
+                return
+            with at_pauses(None):
+                _answer(*task)
 
 
 def _answer(call: Callable[[], Any], future: Future[Any]) -> None:
@@ -83,12 +113,3 @@ def _answer(call: Callable[[], Any], future: Future[Any]) -> None:
         future.set_result(call())
     except BaseException as error:  # the caller gets it
         future.set_exception(error)
-
-
-def _step_job(job: Iterator[None]) -> bool:
-    """Whether there is more to do; a job says itself what went wrong."""
-    try:
-        next(job)
-    except StopIteration:
-        return False
-    return True

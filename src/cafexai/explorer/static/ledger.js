@@ -22,6 +22,15 @@ export function bar(exact, most, old) {
   return h("div", { class: "bar", "aria-hidden": "true" }, parts);
 }
 
+// Numbers differ, and not only in how they are rounded so that the lines sum.
+const differ = (one, other, size) => Math.abs(one - other) > 1e-5 * Math.max(Math.abs(one), Math.abs(other), size);
+
+function linesByName(before, now) {
+  // The old lines; of a word that stands at several places no name says which of them it was.
+  const several = new Set([before, now].flatMap((lines) => lines.map((line) => line.name).filter((name, place, all) => all.indexOf(name) !== place)));
+  return new Map(before.filter((line) => !several.has(line.name)).map((line) => [line.name, line]));
+}
+
 export class Ledger {
   // ``control(line)`` gives what stands beside a name: a value, or a field to change it.
   constructor(control) {
@@ -38,9 +47,9 @@ export class Ledger {
   show(now, before) {
     this.caption.textContent = now.times ? `all numbers ${now.times}` : "";
     this.first.textContent = now.feature;
-    const old = new Map(before ? before.lines.map((line) => [line.name, line]) : []);
+    const old = linesByName(before ? before.lines : [], now.lines);
     const most = reach(now, before);
-    const rows = [this.end("baseline output", now.start, before && before.start)];
+    const rows = [this.end("baseline output", now.start, before && differ(now.baseline_output, before.baseline_output, most) ? before.start : now.start)];
     const seen = new Map();
     for (const line of now.lines) {
       const times = seen.get(line.name) || 0; // a word may stand at several places
@@ -80,7 +89,7 @@ export class Ledger {
     row.picture.replaceChildren(bar(line.exact, most, old && old.exact));
     ["positive", "negative", "net"].forEach((name, place) => {
       const cells = [minus(line[name])];
-      if (old && old[name] !== line[name]) cells.unshift(h("s", null, h("span", { class: "unseen" }, "was "), minus(old[name])), " ");
+      if (old && old[name] !== line[name] && differ(line.exact[place], old.exact[place], most)) cells.unshift(h("s", null, h("span", { class: "unseen" }, "was "), minus(old[name])), " ");
       row.numbers[place].replaceChildren(...cells);
     });
     return row;

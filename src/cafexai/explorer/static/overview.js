@@ -62,7 +62,7 @@ function draw(result) {
       h("button", { type: "button", id: "all-rows", onclick: () => { state.table = {}; keep(); refresh(); } }, "All rows")),
     outputs(result),
     h("p", { id: "covered" }, `${result.done.toLocaleString("en")} of ${many(result.total, "row")} (c = ${result.choice.c}, variant ${result.choice.variant}). Mean conflict${of} ${result.mean}: cancelled / (cancelled + left).`),
-    h("div", { class: "two" },
+    h("div", { class: "two unequal" },
       h("div", null, h("h3", null, `Mean scores${of}`), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Mean scores" }, h("table", { class: "ledger" },
         h("thead", null, h("tr", null, [what, "down | up", "up", "down", "net", "mean |net|"].map((word) => h("th", { scope: "col", class: word === "down | up" ? "middle" : null }, word)))),
         h("tbody", null, result.bars.map((one) => h("tr", null, h("th", { scope: "row" }, one.name), h("td", { class: "picture" }, bar(one.exact, most)),
