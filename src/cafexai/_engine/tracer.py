@@ -17,8 +17,8 @@ from .._core.tensors import PLAIN, Coded, Complexed, Scored, Softmaxed, is_plain
 from .._core.value import Scores
 from .._torch import any_autocast, saves_tensors_as_usual, tree_any, tree_map_only
 from ..errors import Problem, UnsupportedOperation
-from ..rules import integer_codes as of_codes
 from ..rules import complex as of_complex
+from ..rules import integer_codes as of_codes
 from ..rules.effects import Effect, effect_of_call
 from ..rules.registry import TABLE, Rule, find
 from .call_info import call_site, dtypes, in_order, shapes
