@@ -235,3 +235,12 @@ def test_rows_with_one_baseline_each_and_flat_tokens():
         values = LayerValues(rows)
         assert values._repeats(F.linear(start, weight), -1) is alike
     assert not values._repeats(F.linear(x, weight), -1)
+
+
+def test_weights_that_are_made_by_the_first_call_are_asked_for():
+    model, x = nn.Sequential(nn.LazyLinear(3), nn.ReLU(), nn.LazyLinear(2)).eval(), torch.randn(2, 4)
+    with pytest.raises(ValueError, match=r"module '0' \(LazyLinear\) has no weights .*: call model\(x\) once"):
+        CAFE(model).explain(x, target=0)
+    assert model[0].has_uninitialized_params()
+    model(x)
+    assert CAFE(model).explain(x, target=0).completeness_error.abs().max() < 1e-5
