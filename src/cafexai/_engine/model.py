@@ -172,7 +172,7 @@ class Subject:
             if isinstance(module, torch.jit.ScriptModule):
                 _refuse_script(call, self._where(module))
             if isinstance(module, LazyModuleMixin):
-                if module.has_uninitialized_params():  # type: ignore[misc]
+                if module.has_uninitialized_params():
                     raise ValueError(
                         f"{call}(...): {self._where(module)} ({type(module).__name__}) has no weights before its first call: "
                         "call model(x) once."
