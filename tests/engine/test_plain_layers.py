@@ -211,3 +211,36 @@ def test_inputs_that_no_compared_unit_reads_are_multiplied(shape, monkeypatch):
     torch.testing.assert_close(reference(), layer(start, weight))
     weight[:: min(layer_values.EVERY, len(weight) // layer_values.FEW), 3] = 0
     assert reference() is None
+
+
+@pytest.mark.parametrize("kind", ["image of one colour", "the same tokens"])
+def test_places_that_are_alike_at_the_reference_share_a_maximum(kind, reused, monkeypatch):
+    torch.manual_seed(0)
+    if kind == "image of one colour":
+        x, baseline = torch.randn(1, 2, 8, 8), torch.full((1, 2, 8, 8), 0.3)
+        model = nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(96, 2))
+    else:
+        x, baseline = torch.randn(1, 5, 4), torch.randn(1, 1, 4).repeat(1, 5, 1)
+        model = nn.Sequential(nn.Linear(4, 6), nn.AdaptiveMaxPool2d((1, 6)), nn.Flatten(), nn.Linear(6, 2))
+    found = explained(model, x, baseline, "published")
+    assert reused[:1] == [False]
+    monkeypatch.setattr(plain_layers, "LARGE", 2**62)
+    torch.testing.assert_close(found, explained(model, x, baseline, "published"))
+
+
+def test_rows_with_one_baseline_each_and_flat_tokens():
+    weight, x = torch.randn(6, 4), torch.randn(10, 4)
+    start = torch.randn(1, 4).repeat(10, 1)
+    for rows, alike in ((10, False), (2, True)):
+        values = LayerValues(rows)
+        assert values._repeats(F.linear(start, weight), -1) is alike
+    assert not values._repeats(F.linear(x, weight), -1)
+
+
+def test_weights_that_are_made_by_the_first_call_are_asked_for():
+    model, x = nn.Sequential(nn.LazyLinear(3), nn.ReLU(), nn.LazyLinear(2)).eval(), torch.randn(2, 4)
+    with pytest.raises(ValueError, match=r"module '0' \(LazyLinear\) has no weights .*: call model\(x\) once"):
+        CAFE(model).explain(x, target=0)
+    assert model[0].has_uninitialized_params()
+    model(x)
+    assert CAFE(model).explain(x, target=0).completeness_error.abs().max() < 1e-5

@@ -257,6 +257,15 @@ def test_the_activations_of_transformers_are_declared():
         torch.testing.assert_close(module(x)[:, 2:], module(x[:, 2:]), rtol=1e-12, atol=1e-12)
 
 
+def test_activations_of_transformers_are_looked_at_where_there_is_float64():
+    activations = pytest.importorskip("transformers.activations")
+    from cafexai.rules import activation_modules
+
+    activation_modules._is_same.cache_clear()
+    with torch.device("meta"):  # another default device
+        assert activation_modules.function_of(activations.ACT2FN["gelu"]) is nn.functional.gelu
+
+
 def test_norm_mean_moves_the_effect_of_the_mean_from_the_bias_to_the_features():
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.LayerNorm(4, elementwise_affine=False), nn.Linear(4, 1, bias=False))
     x = torch.randn(3, 4)

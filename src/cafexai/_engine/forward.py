@@ -59,7 +59,7 @@ def forward(job: Job, batch: Batch, settings: Settings, expected: Tensor | None 
             output: Any = along(run, batch, steps)
             return select_target(output, _plain(job, batch) if expected is None else expected, batch, run, job)
         if expected is None and deltas is None and session is None and pays(job, batch, settings):
-            run.layers = LayerValues()
+            run.layers = LayerValues(run.batch)
         return _trace_calls(job, batch, expected, run)
     except BaseException:
         run.release()

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from .._inputs.trees import refuse_trees
 from .._torch import BatchNorm, Dropout
@@ -170,7 +171,13 @@ class Subject:
                 continue
             if isinstance(module, torch.jit.ScriptModule):
                 _refuse_script(call, self._where(module))
-            if odd:
+            if isinstance(module, LazyModuleMixin):
+                if module.has_uninitialized_params():
+                    raise ValueError(
+                        f"{call}(...): {self._where(module)} ({type(module).__name__}) has no weights before its first call: "
+                        "call model(x) once."
+                    )
+            elif odd:
                 raise ValueError(
                     f"{call}(...): {self._where(module)} is quantised ({type(module).__name__}); its integer arithmetic "
                     "cannot be followed. Explain the float model it was made from."
@@ -199,8 +206,8 @@ class Subject:
 
 @functools.cache
 def _is_odd(kind: type[nn.Module]) -> bool:
-    """Modules of this type are scripted or quantised."""
-    return issubclass(kind, torch.jit.ScriptModule) or "quantized" in kind.__module__
+    """Modules of this type are scripted or quantised, or may have no weights yet."""
+    return issubclass(kind, (torch.jit.ScriptModule, LazyModuleMixin)) or "quantized" in kind.__module__
 
 
 def _modules(model: Any) -> list[nn.Module]:

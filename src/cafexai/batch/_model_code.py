@@ -34,7 +34,11 @@ TOLD = (
     np.dtype,
 )
 STANDARD = frozenset(vars(nn.Module()))
-ORIGIN = ("name_or_path", "_name_or_path")  # where weights came from, which says nothing about them
+ORIGIN = (  # where weights came from, which says nothing about them, and a hash that is another one in every process
+    "name_or_path",
+    "_name_or_path",
+    "_original_object_hash",
+)
 DEEPEST = 8  # objects in objects
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _sources: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()

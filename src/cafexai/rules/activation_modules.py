@@ -39,7 +39,7 @@ def function_of(module: nn.Module) -> Function:
 @functools.cache
 def _is_same(kind: Any, phi: Function) -> bool:
     """Whether modules of this kind give what the function gives, at points where it bends."""
-    points = torch.linspace(-6, 6, 241, dtype=torch.float64)
+    points = torch.linspace(-6, 6, 241, dtype=torch.float64, device="cpu")  # some devices have no float64
     if phi is F.gelu or phi is _GELU_BY_TANH:
         right: Tensor = kind().forward(points)
         return bool((right - phi(points)).abs().max() <= SAME * right.abs().max())
