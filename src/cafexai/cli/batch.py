@@ -142,9 +142,10 @@ def batch(
         asked = options.Asked(target, against, output_part, batch_size=batch_size)
         counter = None
         if monitor is not None:
+            _check_local(output)
             cafe = how.explainer(made, background=about, schema=known)
             counter = load_monitor(monitor, cafe, asked.request(class_names(made, known), baselines=baselines)).copy()
-            _check_counted(counter, output, parsing.names(keep) or (), scores, top)
+            _check_kept(counter, parsing.names(keep) or (), scores, top)
 
         def call() -> Any:
             return (estimate if dry_run else score)(
@@ -189,8 +190,8 @@ def _count_for(counter: Monitor, output: str, status: Status) -> str:
     return str(path)
 
 
-def _check_counted(monitor: Monitor, output: str, kept: Sequence[str], scores: str, top: int | None) -> None:
-    """Fail before the rows are scored, if the monitor cannot count the result."""
+def _check_local(output: str) -> None:
+    """Fail before the rows are scored, if they would go where the monitor cannot count them."""
     from ..batch._sink import Local, sink_at
 
     if not isinstance(sink_at(output), Local):
@@ -198,6 +199,10 @@ def _check_counted(monitor: Monitor, output: str, kept: Sequence[str], scores: s
             f"--monitor: it counts the results in a folder of this machine. Leave it out for {output}, copy them to a folder, "
             "and run cafexai monitor check --scores there."
         )
+
+
+def _check_kept(monitor: Monitor, kept: Sequence[str], scores: str, top: int | None) -> None:
+    """Fail before the rows are scored, if the result would lack what the monitor counts."""
     if scores != "all" or top is not None:
         raise UseProblem("--monitor: it counts positive and negative scores of all features. Leave out --scores and --top.")
     if lost := [name for name in monitor.reference.features if name not in kept]:
