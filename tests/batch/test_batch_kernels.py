@@ -101,6 +101,7 @@ def test_words_and_the_environment(scored, monkeypatch):
     assert scored("third") == "never"  # it says nothing, as elsewhere
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_real_kernels_in_two_processes_give_the_same_bits(scored, tmp_path, monkeypatch):
     monkeypatch.setattr(_kernels, "WORTH", 1)

@@ -331,6 +331,7 @@ def test_a_request_is_answered_by_the_model_it_came_to():
             assert client.post(path, json=body).headers["x-cafexai-fingerprint"] == new.fingerprint["id"]
 
 
+@pytest.mark.slow
 def test_processes_that_never_answer_are_given_up(tmp_path, monkeypatch):
     from cafexai.serving import workers
 
