@@ -74,7 +74,7 @@ class TotalThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, total: Tensor, weight: Tensor, magnitudes: Magnitudes) -> Tensor:
         ctx.save_for_backward(weight)
-        ctx.magnitude = magnitudes.kept(weight, total)
+        ctx.magnitude = magnitudes.find_kept(weight, total)
         return through_absolute(total, weight) if ctx.magnitude is None else F.linear(total, ctx.magnitude)
 
     @staticmethod

@@ -243,10 +243,10 @@ class Magnitudes:
 
     def of(self, weight: Tensor, value: Tensor) -> tuple[Tensor, bool]:
         """The absolute weight in the precision of the value, and whether it may be kept."""
-        kept = self.kept(weight, value)
+        kept = self.find_kept(weight, value)
         return (weight.to(value.dtype).abs(), False) if kept is None else (kept, True)
 
-    def kept(self, weight: Tensor, value: Tensor) -> Tensor | None:
+    def find_kept(self, weight: Tensor, value: Tensor) -> Tensor | None:
         """The absolute weight in the precision of the value, if it may be kept."""
         if self._cache is not None and self._cache.owns(weight):
             return self._cache.absolute(weight, value.dtype)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .. import __version__
 from .._engine.request import Request
 from ..cafe import CAFE
-from ._model_code import code_of, described, plain, settings_of
+from ._model_code import code_of, describe_module, plain, settings_of
 
 UNSEEN = ("show_progress", "batch_size", "display", "per_row")  # options that change no score beyond its last digits
 
@@ -109,7 +109,7 @@ def _add(total: Any, value: Any) -> None:
 
 def _add_module(total: Any, module: nn.Module) -> None:
     """Names, weights, what is set, and the code of classes that are not torch's own."""
-    total.update(described(module).encode())
+    total.update(describe_module(module).encode())
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         _add(total, (name, tensor))
     _add(total, code_of(sorted({type(one) for one in module.modules()}, key=str)))

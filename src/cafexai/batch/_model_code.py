@@ -44,7 +44,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _sources: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
-def described(module: nn.Module) -> str:
+def describe_module(module: nn.Module) -> str:
     """The text of a module, without addresses in memory."""
     return _ADDRESS.sub("", repr(module))
 
@@ -74,7 +74,7 @@ def plain(value: Any, inside: frozenset[int] = frozenset(), path: tuple[int, ...
         return [plain(one, inside, path) for one in (value.func, value.args, value.keywords)]
     if isinstance(value, nn.Module):  # in a list, say, where torch does not see it
         tensors = dict([*value.named_parameters(), *value.named_buffers()])
-        return [described(value), tensors, [_attributes(one, inside, path) for one in value.modules()]]
+        return [describe_module(value), tensors, [_attributes(one, inside, path) for one in value.modules()]]
     if inspect.isroutine(value) or inspect.isclass(value):
         return code_of([value])
     return {"": type(value).__qualname__, **(_attributes(value, inside, path) if _is_open(type(value)) else {})}
@@ -104,7 +104,7 @@ def code_of(starts: Iterable[Any]) -> dict[str, Any]:
             f"{getattr(one, '__module__', '')}.{name}" if _of_others(one) else f"{name}\n{source(one)}"
         )  # a script is __main__
         found[key] = {}
-        for used, value in () if _is_installed(one) else _used(one):
+        for used, value in () if _is_installed(one) else _find_used(one):
             new = [part for part in _parts(value) if id(part) not in seen]
             seen.update(map(id, new))
             waiting += new
@@ -146,7 +146,7 @@ def _constants(code: CodeType) -> Iterator[Any]:
         yield from _constants(one) if isinstance(one, CodeType) else [one]
 
 
-def _used(what: Any) -> Iterator[tuple[str, Any]]:
+def _find_used(what: Any) -> Iterator[tuple[str, Any]]:
     """Globals, defaults and values of closures that a function, or the functions of a class, have."""
     for function in filter(None, map(_function, vars(what).values() if inspect.isclass(what) else [what])):
         start, known = function.__qualname__, function.__globals__

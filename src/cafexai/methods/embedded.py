@@ -47,10 +47,12 @@ def embedded_model(name: str, model: Any, ids: Tensor) -> Embedded | None:
         if isinstance(part, nn.Embedding)
     ]
     output = None
-    with contextlib.suppress(Exception), torch.no_grad():  # numbers for a layer that takes no integers
-        output = model(ids) if handles else None
-    for handle in handles:
-        handle.remove()
+    try:
+        with contextlib.suppress(Exception), torch.no_grad():  # numbers for a layer that takes no integers
+            output = model(ids) if handles else None
+    finally:
+        for handle in handles:
+            handle.remove()
     if len(layers) != 1 or not isinstance(output, Tensor):
         return None
     found = Embedded(model, layers[0])

@@ -126,7 +126,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop to listen: who is connected by then is still answered."""
-        waiting = [one for server in self.servers for listening in server.sockets for one in _accepted(listening)]
+        waiting = [one for server in self.servers for listening in server.sockets for one in _accept_waiting(listening)]
         for server in self.servers:  # at once, so that no connection comes in between
             server.close()
         loop, config = asyncio.get_running_loop(), self.config
@@ -148,7 +148,7 @@ class _Server(uvicorn.Server):
         return any(time.monotonic() - getattr(one, "begun", 0.0) < ASKED for one in asking)
 
 
-def _accepted(listening: Any) -> Iterator[socket.socket]:
+def _accept_waiting(listening: Any) -> Iterator[socket.socket]:
     """Connections that wait to be accepted."""
     with listening.dup() as same, contextlib.suppress(OSError):  # there are no more
         same.setblocking(False)
